@@ -13,7 +13,7 @@ from tests.serving import Lab, Script, alive, eventually, in_threads, instances
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from tritonlab.instances.life.instance_state import InstanceState
-from tritonlab.instances.life.restart_policy import LONGEST_PAUSE
+from tritonlab.instances.life.stub_replacement import LONGEST_PAUSE
 from tritonlab.server.api.model import Model
 from tritonlab.testing import collect
 
