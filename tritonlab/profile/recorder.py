@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from ..core.inference.infer_request import SEQUENCE_START, InferenceRequest, ModelRequest, StepRequest
 from ..core.inference.infer_response import InferenceResponse
-from ..core.metrics.execute_times import ExecuteTimes
+from ..core.metrics.infer_stats import ExecuteTimes
 from ..core.observe.failure_capsule import KeptRequest, keep_requests
 from ..core.observe.instrument import Instrument, Instruments
 from ..core.status import Code

@@ -24,13 +24,12 @@ from ....server.models.model_lifecycle import ModelVersion
 from ....tuning.settings import Settings
 from ....tuning.tuned_model import TunedModel, Written, not_written
 from ..ticker import ViewEnded
-from .batch_lines import Profile
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
 from .record_view import KINDS, RecordView
 from .streams import Streams
-from .timeline import Timeline
+from .timeline import Profile, Timeline
 
 
 def open_view(
