@@ -1,5 +1,5 @@
-"""`RequestExecutor`, which runs a model's requests to other models and sends it the responses (BLS, section 4 of the rule
-book)."""
+"""`RequestExecutor`, which runs a model's requests to other models and sends it the responses (BLS, section 4 of the
+rule book)."""
 
 from __future__ import annotations
 
