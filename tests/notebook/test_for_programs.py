@@ -19,7 +19,7 @@ from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
 from tritonlab.core.explained import Explained
 from tritonlab.core.plain_facts import MOST_LINES, few_lines, plain
 from tritonlab.notebook.shell.commands import COMMANDS
-from tritonlab.notebook.shell.results import JsonFacts
+from tritonlab.notebook.shell.subcommand import JsonFacts
 from tritonlab.notebook.views import widget
 
 #: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.

@@ -16,9 +16,8 @@ from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_repository_manager import select_versions
 from ...repository.model_tree import ModelTree, is_environment, read_tree
 from .errors import FileError
-from .model_file import ModelFile
 from .original_text import OriginalText, is_text
-from .source_map import Segment
+from .source_map import ModelFile, Segment
 
 #: Larger files are no text to read in a cell.
 MOST_BYTES = 256_000

@@ -30,7 +30,7 @@ from ...server.models.repository_poller import RepositoryPoller
 from ...server.observe.why import failed_load
 from .base_directory import BaseDirectory, models_in_order
 from .errors import FileError
-from .imported_cells import imported_cells
+from .model_cells import imported_cells
 
 if TYPE_CHECKING:
     from ...server.api.model import Model

@@ -17,10 +17,10 @@ from tests.serving import eventually
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.shell.comm_overview import overview
+from tritonlab.notebook.shell.comm_calls import overview
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card import hanging, live_card
-from tritonlab.notebook.views.card.live_card import LiveCard
+from tritonlab.notebook.views.card.live_card import LiveCard, LoadingCard
 from tritonlab.notebook.views.card.model_states import ModelStates
 from tritonlab.notebook.views.card.status_table import StatusView
 from tritonlab.notebook.views.record.graph import Graph
@@ -375,3 +375,54 @@ def test_the_reason_of_a_failed_button_goes_when_the_model_is_loaded(card: LiveC
     workspace.load("m", SILENT)
     card.refresh()
     assert (card.state["state"], card.state["problem"]) == ("READY", "")
+
+
+SLOW_TO_START = SILENT + "\n    def initialize(self, args):\n        import time\n        time.sleep(1.5)\n"
+
+
+@pytest.fixture
+def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the first line of every static form that was displayed, as in a kernel."""
+    found: list[str] = []
+
+    def display(bundle: dict[str, Any], **how: Any) -> None:
+        if bundle["text/plain"]:
+            found.append(" ".join(bundle["text/plain"].split("\n")[0].split()[:2]))
+
+    monkeypatch.setattr(widget, "_display", display)
+    for module in (widget, live_card):
+        monkeypatch.setattr(module, "in_kernel", lambda: True)
+    yield found
+    states = ModelStates.for_server(workspace.server)
+    for card in states.cards.pop("m", []):
+        card.close()
+
+
+def test_a_quick_load_shows_its_card_when_it_has_ended(workspace: Workspace, texts: list[str]) -> None:
+    with LoadingCard(workspace, "m"):
+        workspace.load("m", SILENT)
+    assert texts[-1] == "m READY"
+
+
+def test_what_is_kept_of_a_slow_load_is_true_when_the_cell_ends(workspace: Workspace, texts: list[str]) -> None:
+    with LoadingCard(workspace, "m"):
+        workspace.load("m", SLOW_TO_START)
+    assert (texts[0], texts[-1]) == ("m LOADING", "m READY")
+
+
+def test_a_slow_load_that_fails_says_so_when_the_cell_ends(workspace: Workspace, texts: list[str]) -> None:
+    with pytest.raises(ModelLoadError), LoadingCard(workspace, "m"):
+        workspace.load("m", SLOW_TO_START + "        1 / 0\n")
+    assert (texts[0], texts[-1]) == ("m LOADING", "m FAILED")
+
+
+def test_a_quick_load_that_fails_leaves_it_to_the_error(workspace: Workspace, texts: list[str]) -> None:
+    with pytest.raises(ModelLoadError), LoadingCard(workspace, "m"):
+        workspace.load("m", initializes("1 / 0"))
+    assert texts == [] or texts[-1] == "m FAILED"  # a busy machine takes its time to fail
+
+
+def test_quiet_is_quiet(workspace: Workspace, texts: list[str]) -> None:
+    with LoadingCard(workspace, "m", quiet=True):
+        workspace.load("m", SLOW_TO_START)
+    assert texts == []

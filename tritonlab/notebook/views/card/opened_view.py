@@ -11,9 +11,9 @@ from typing import Any
 
 from ....core.html_table import cell
 from ....core.status import ModelLoadError, TritonError
-from ...authoring.model_line import shown_path
+from ...authoring.model_cells import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
-from ..widget import LiveView, SlowDisplay, in_kernel
+from ..widget import LiveView, SlowDisplay, in_kernel, running_cell
 from .model_states import ModelStates
 
 _TONES = {
@@ -30,6 +30,31 @@ _MOVING = ("LOADING", "WAITING")
 #: Inline, because a page may keep no style sheet.
 _LINE = "white-space:normal;overflow-wrap:anywhere;max-width:680px"
 _HEAD = ("model", "kind", "state", "to edit it in this notebook")
+
+
+class Repository(OpenedRepository):
+    """The models of a repository by their names, which the notebook's server serves from where they lie."""
+
+    #: the cell below which the table was shown while models loaded
+    _shown_below = ""
+
+    def refresh(self, names: Sequence[str] | None = None) -> None:
+        opening = OpeningView(self)
+        try:
+            with opening:
+                super().refresh(names)
+        finally:
+            self._shown_below = running_cell() if opening.is_shown else ""
+
+    def _ipython_display_(self) -> None:
+        if not self._shown_below or self._shown_below != running_cell():
+            OpenedView(self).show()
+
+    def _repr_html_(self) -> str:
+        return OpenedView(self).html()
+
+    def __repr__(self) -> str:
+        return repr(OpenedView(self))
 
 
 class OpenedView(LiveView):
