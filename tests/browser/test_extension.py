@@ -17,16 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 LOAD = "%load_ext tritonlab"
 ECHO = cell("echo --input IN:FP32[-1] --output OUT:FP32[-1]", IDENTITY)
 BROKEN = cell("broken", initializes('args["nope"]'))
-SLOW = """%%triton_model slow --input IN:FP32[-1] --output OUT:FP32[-1]
-import time
-
-class TritonPythonModel:
-    def initialize(self, args):
-        time.sleep(3)
-
-    def execute(self, requests):
-        return []
-"""
+SLOW = cell("slow --input IN:FP32[-1] --output OUT:FP32[-1]", initializes("import time; time.sleep(3)"))
 #: Keeps the mouse on each toast: it stays while the mouse is there, else for ten seconds, in which a test on a busy
 #: machine may not look.
 KEEP_TOASTS = """() => {

@@ -28,15 +28,7 @@ from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
 
 BROKEN = initializes("print('about to fail')\n1 / 0")
-SLOW = """
-import time
-class TritonPythonModel:
-    def initialize(self, args):
-        print("fetching weights", flush=True)
-        time.sleep(600)
-    def execute(self, requests):
-        return [None for _ in requests]
-"""
+SLOW = "import time\n" + initializes('print("fetching weights", flush=True)\ntime.sleep(600)')
 HUNG = SILENT.replace("return [None for", "import time; time.sleep(600); return [None for")
 
 
@@ -377,7 +369,7 @@ def test_the_reason_of_a_failed_button_goes_when_the_model_is_loaded(card: LiveC
     assert (card.state["state"], card.state["problem"]) == ("READY", "")
 
 
-SLOW_TO_START = SILENT + "\n    def initialize(self, args):\n        import time\n        time.sleep(1.5)\n"
+SLOW_TO_START = "import time\n" + initializes("time.sleep(1.5)")
 
 
 @pytest.fixture
