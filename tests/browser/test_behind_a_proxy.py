@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import PATIENCE, Lab, serving
+from tests.browser.conftest import Lab, new_context, serving
 from tests.browser.narrow_proxy import NarrowProxy
 from tests.browser.test_extension import CALL, ECHO, LOAD, WAITS, accept, marked, panel, toolbar
 from tests.browser.test_notebook_in_lab import button
@@ -20,8 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 def behind(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, NarrowProxy]]:
     with serving(tmp_path_factory.mktemp("prefixed"), "/hub/user/ada") as jupyter, NarrowProxy(jupyter.url) as proxy:
         jupyter.url = proxy.url
-        context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(PATIENCE * 1000)
+        context = new_context(chromium)
         yield Lab(jupyter, context.new_page()), proxy
         context.close()
 

@@ -62,9 +62,8 @@ def note(lab: Any, name: str) -> Any:
     return option(lab, name).locator(".tritonlab-note")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> None:
-    open_notebook(lab, f"choices_{theme}", [LOAD, SCALE, SCALED], theme)
+def test_what_preflight_says_stands_beside_each_choice(lab: Any) -> None:
+    open_notebook(lab, "choices", [LOAD, SCALE, SCALED])
     for index in range(3):
         lab.run(index)
     (lab.jupyter.notebooks / "ours" / "models").mkdir(parents=True, exist_ok=True)
@@ -72,8 +71,9 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> 
     output = lab.cell(2).locator(".jp-OutputArea").first
     output.get_by_role("button", name="Export…").click()  # the card's
     lab.wait_text(note(lab, "Other cells"), "SCALE is used and not defined in the model's own files")
-    lab.shot(f"export_panel_{theme}")
-    no_faults(lab, ".tritonlab-export")
+    for theme in lab.themes():
+        lab.shot(f"export_panel_{theme}")
+        no_faults(lab, ".tritonlab-export")
 
     # another target lacks what the model uses
     expect(note(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
@@ -111,8 +111,9 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> 
         'tritonlab.export("scaled", "model_repository/models", env="requirements", deploy=["docker"], capture=True, '
         'verify=["2.51"])'
     )
-    lab.shot(f"export_panel_chosen_{theme}")
-    no_faults(lab, ".tritonlab-export")
+    for theme in lab.themes():
+        lab.shot(f"export_panel_chosen_{theme}")
+        no_faults(lab, ".tritonlab-export")
     lab.page.keyboard.press("Escape")
     panel(lab).wait_for(state="detached")
     assert not (lab.jupyter.notebooks / "model_repository").exists()

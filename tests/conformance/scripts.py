@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.serving import pause
+
 from .clients import DEADLINE, Answer, Client
 
 #: Inputs and outputs of a model that runs these scripts, for `config`.
@@ -82,10 +84,11 @@ def run(client: Client, name: str, body: str, **names: object) -> Any:
 
 def eventually(holds: Callable[[], Any]) -> Any:
     """Wait for something that happens in another process, and return its value."""
-    end = time.monotonic() + DEADLINE
+    begun = time.monotonic()
     while not (value := holds()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.002)
+        waited = time.monotonic() - begun
+        assert waited < DEADLINE, "it did not happen"
+        pause(waited)
     return value
 
 

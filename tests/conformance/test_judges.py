@@ -20,7 +20,7 @@ import pytest
 import tritonlab
 from tests.serving import write_model
 from tritonlab import Server
-from tritonlab.clients.golden_files import GoldenCase
+from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.child_command import Cancelled
 from tritonlab.export.compared_trees import compare_trees

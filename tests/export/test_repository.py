@@ -232,6 +232,23 @@ def test_a_zip_file_is_written_on_request(model: Model, tmp_path: Path, monkeypa
     assert report.zip(tmp_path / "other.zip").path.read_bytes() == before
 
 
+def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path) -> None:
+    def furnish(models: object, beside: Path) -> None:
+        (beside / "deploy").mkdir()
+        (beside / "deploy" / "run.sh").write_text("#!/bin/sh\n")
+        (beside / "deploy" / "run.sh").chmod(0o755)
+        (beside / "requirements.lock").write_text("numpy==1.26.4\n")
+
+    report = export(model, tmp_path / "models", furnish=furnish)
+    (tmp_path / "other.txt").write_text("not of the export")
+    with zipfile.ZipFile(report.zip().path) as packed:
+        names = packed.namelist()
+        assert packed.getinfo("deploy/run.sh").external_attr >> 16 & 0o777 == 0o755
+    assert [name for name in names if not name.startswith("models/")] == ["deploy/run.sh", "requirements.lock"]
+    with pytest.raises(InvalidArgumentError, match="it was a dry run"):
+        export(model, tmp_path / "elsewhere", dry_run=True).zip()
+
+
 def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp_path: Path) -> None:
     for name, callees in CALLS.items():
         (tmp_path / "source" / name / "1").mkdir(parents=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.inference.infer_request import InferenceRequest
-from ..core.inference.infer_response import InferenceResponse
-from ..core.inference.outputs import Outputs
+from ..core.inference.infer_response import InferenceResponse, Outputs
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
 from ..core.status import Code, TritonError

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..clients.golden_files import GoldenCase
+from ..clients.golden import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path

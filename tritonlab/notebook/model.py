@@ -17,8 +17,8 @@ from ..core.unknown_option import explains_unknown
 from ..export.preflight.finding import Preflight
 from ..export.preflight.judge import DEFAULT_TARGET
 from ..export.preflight.of_model import preflight
+from ..load_testing.load_target import LocalTarget
 from ..load_testing.load_tested import LoadTested
-from ..load_testing.local_target import LocalTarget
 from ..server.api import model as served
 from ..server.api import server as served_server
 from ..server.api.failures import FailedModel, KeptFailure

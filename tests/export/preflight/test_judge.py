@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import tarfile
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,8 @@ from tritonlab.export.preflight.elf import NOTHING, needs_of
 from tritonlab.export.preflight.finding import Finding, Prediction, Preflight
 from tritonlab.export.preflight.judge import judge
 from tritonlab.export.preflight.of_model import subject_in
-from tritonlab.export.preflight.subject import Subject
+from tritonlab.export.preflight.subject import Subject, version_of
+from tritonlab.export.preflight.versions import _GONE, _NAME_SINCE, _NUMPY_2
 from tritonlab.ipc.processes.own_stub import NAME
 from tritonlab.stub._pb_stub.wire.message_bodies import ReadsRecorded
 
@@ -56,6 +60,47 @@ def test_a_local_build_is_named_as_an_index_has_it(directory: Path) -> None:
     assert found.row == "P2" and found.remedy.endswith("`pip install torch==2.13.0`")
 
 
+@pytest.mark.parametrize(
+    ("source", "outcome"),
+    [
+        ("import torch\n", Prediction.LOAD),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\n", Prediction.ATTENTION),
+        ("try:\n    import torch\nexcept ImportError:\n    raise SystemExit('install torch')\n", Prediction.LOAD),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\nimport torch.nn\n", Prediction.LOAD),
+    ],
+)
+def test_an_import_that_the_model_can_do_without_does_not_stop_it(
+    directory: Path, source: str, outcome: Prediction
+) -> None:
+    site = directory.parent / "site-packages"
+    seen = replace(subject(directory, source), modules={"torch": str(site / "torch" / "__init__.py")})
+    (found,) = judge(seen, "2.51").findings
+    assert (found.row, found.outcome) == ("P2", outcome)
+
+
+#: What comes between the import of pb_utils and the end of a file, and the names that are missing in it.
+NAMES = {
+    "def f():\n    x: Unknown = 1\n    return x\nclass A:\n    def g(self):\n        self.x: Other = 1": [],
+    "def f(x: Unknown): pass": ["Unknown"],
+    "globals()['K'] = 1\ndef f(): return K": [],
+    "globals().update(K=1)\ndef f(): return K": [],
+    "def f(): return globals().get('K', K)": ["K"],
+    "if __name__ == '__main__':\n    run(arguments)": [],
+    "import sys\ntext = unicode if sys.version_info[0] < 3 else str": [],
+    "PY2 = False\nif PY2:\n    text = unicode\ndef f(): return unicode": ["unicode"],
+    "try:\n    text = unicode\nexcept Exception:\n    text = str": [],
+    "def execute():\n    try:\n        return K\n    except Exception as error:\n        return str(error)": ["K"],
+    "def execute():\n    try:\n        return RATE\n    except NameError:\n        return 1": [],
+    "def execute():\n    try:\n        return RATE\n    except NameError:\n        raise": ["RATE"],
+}
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_names_that_nothing_defines(directory: Path, source: str) -> None:
+    found = judge(subject(directory, source, python="3.10.1"), "2.51").findings
+    assert [each.sentence.partition(" is used")[0] for each in found] == NAMES[source]
+
+
 def rows(found: Preflight) -> list[tuple[str, Prediction]]:
     return [(finding.row, finding.outcome) for finding in found.findings]
 
@@ -82,12 +127,59 @@ def test_numpy_2(directory: Path, numpy: str, config: str, target: str, expected
         ("import tomllib", "24.12", None),
         ("match 1:\n    case 1: pass", "2.33", "its syntax is newer (Pattern matching"),
         ("match 1:\n    case 1: pass", "2.36", None),
+        ("import sys\nif sys.version_info >= (3, 11):\n    import tomllib", "2.51", None),
+        ("from enum import StrEnum", "2.51", "it uses enum.StrEnum, which Python has since 3.11"),
+        ("from enum import StrEnum", "24.12", None),
+        ("try:\n    from enum import StrEnum\nexcept ImportError:\n    StrEnum = str", "2.51", None),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from typing import Self", "2.51", None),
+        ("import datetime as dt\nnow = dt.datetime.now(dt.UTC)", "2.51", "it uses datetime.UTC, which Python has"),
+        ("from datetime import datetime\ndef f(): return datetime.UTC", "2.51", None),
+        ("import asyncio\nasync def f(): return asyncio.timeout(1)", "2.51", "it uses asyncio.timeout, which"),
+        ("def f(): raise ExceptionGroup('', [])", "2.51", "it uses ExceptionGroup, which Python has since 3.11"),
+        ("import imp", "24.12", "it imports imp, which Python has no longer since 3.12, and the stub of Triton"),
+        ("import imp", "2.51", None),
+        ("import telnetlib", "24.12", None),
     ],
 )  # fmt: skip
 def test_a_python_that_is_older_there(directory: Path, source: str, target: str, expected: str | None) -> None:
     found = judge(subject(directory, source), target).findings
     assert [finding.row for finding in found] == (["P6"] if expected else [])
     assert not expected or (found[0].sentence.startswith(expected) and found[0].source_line[-11:-1] == "/model.py:")
+
+
+def test_a_newer_python_is_needed_to_load_or_to_answer(directory: Path) -> None:
+    text = "import itertools\nclass TritonPythonModel:\n    def {}(self, x): return itertools.batched(x, 2)"
+    for name, outcome in {"initialize": Prediction.LOAD, "execute": Prediction.FAILS}.items():
+        assert rows(judge(subject(directory, text.format(name)), "2.51")) == [("P6", outcome)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import numpy as np\ndef f(x): return x.astype(np.bool)", ["numpy.bool"]),
+        ("import numpy as np\ndef f(x): return x.astype(np.bool_)", []),
+        ("import numpy as np\ndef f(x): return np.trapezoid(x)", ["numpy.trapezoid"]),
+        ("import numpy as np\ndef f(x): return (np.trapezoid if hasattr(np, 'trapezoid') else np.trapz)(x)", []),
+        ("from numpy import linalg\ndef f(x): return linalg.vector_norm(x)", ["numpy.linalg.vector_norm"]),
+        ("import numpy.linalg as la\ndef f(x): return la.norm(x)", []),
+        ("from numpy import concat", ["numpy.concat"]),
+    ],
+)
+def test_names_of_numpy_2(directory: Path, source: str, expected: list[str]) -> None:
+    found = judge(subject(directory, source, python="3.10.1"), "2.51").findings
+    assert [each.sentence.split()[2].rstrip(",") for each in found] == expected
+    assert judge(subject(directory, source), "24.12").findings == ()
+
+
+def test_the_tables_of_names_are_those_of_python_and_numpy() -> None:
+    for name, since in _NAME_SINCE.items():
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute) is (sys.version_info[:2] >= since), name
+    for module, gone in _GONE.items():
+        assert (module in sys.stdlib_module_names) is (sys.version_info[:2] < gone), module
+    if version_of(np.__version__) >= (2, 2):
+        assert all(attrgetter(name)(np) for name in _NUMPY_2)
+    assert all(attrgetter(instead)(np) for instead in _NUMPY_2.values() if instead and instead != "trapz")
 
 
 def test_an_environment_of_another_python_than_the_stub(directory: Path) -> None:
@@ -137,6 +229,19 @@ def test_what_a_release_lacks_of_the_config_and_of_coroutines(directory: Path) -
     assert rows(judge(subject(directory, coroutine), "2.41")) == []
     (unknown,) = judge(subject(directory, "", iterative), "2.40").findings
     assert unknown.sentence.endswith("is not known: 23.12 has it, 23.10 does not")
+
+
+@pytest.mark.parametrize(
+    ("config", "lacks", "has"),
+    [
+        ("model_metrics { metric_control { metric_identifier { family: 'nv_a' } } }", "2.51", "24.12"),
+        ("sequence_batching { state { use_growable_memory: true } }", "2.39", "2.41"),
+        ("sequence_batching { oldest { preserve_ordering: true } }", "2.36", "2.39"),
+    ],
+)
+def test_fields_that_a_release_does_not_parse(directory: Path, config: str, lacks: str, has: str) -> None:
+    assert rows(judge(subject(directory, "", config), lacks)) == [("P7", Prediction.LOAD)]
+    assert rows(judge(subject(directory, "", config), has)) == []
 
 
 def test_shared_memory(directory: Path) -> None:

@@ -221,6 +221,12 @@ def test_a_model_that_is_unloaded_is_not_another_model(text: str) -> None:
     assert hint(text, CONFIGS.get, lambda: ["clear"]) == "did you mean 'clear'?"
 
 
+def test_a_step_of_an_ensemble_whose_model_does_not_exist() -> None:
+    text = "load failed for model 'e': ensemble e contains models that are not available or ambiguous: clas\n"
+    assert hint(text, CONFIGS.get, lambda: ["e", "class"]) == "did you mean 'class'?"
+    assert hint(text, CONFIGS.get) == "load clas first, or name another model in the step"
+
+
 def test_a_version_that_does_not_serve_is_not_a_model_that_is_not_loaded() -> None:
     text = "Failed for execute the inference request. Model 'class' is not ready."
     assert hint(text, lambda name: {}, lambda: ["class"]).startswith("class serves, but not the version")

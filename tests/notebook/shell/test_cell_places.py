@@ -41,6 +41,12 @@ def test_frames_below_tritons_at_are_those_of_the_cells() -> None:
     assert places(text.replace("At:", "")) == text.replace("At:", "")
 
 
+def test_a_warning_is_placed_in_the_cell() -> None:
+    places = CellPlaces(lambda file, line: ("cell", line + 5) if file == "/m/1/model.py" else (file, line), str.title)
+    assert places("/m/1/model.py:2: UserWarning: careful") == "Cell, line 7: UserWarning: careful"
+    assert places("/lib/x.py:3: DeprecationWarning: old") == "/lib/x.py:3: DeprecationWarning: old"
+
+
 def test_the_lines_of_a_version_from_before_the_cell_was_changed_stay(notebook: Any) -> None:
     cell = "%%triton_model m\nclass TritonPythonModel:\n    def execute(self, requests): pass"
     notebook.run(cell)

@@ -127,7 +127,11 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%%triton_model m --nonsense\npass\n", "UsageError: unrecognized arguments: --nonsense"),
         ("%%triton_model m --param x\npass\n", "--param x: expected KEY=VALUE"),
         ("%%triton_model m --input X\npass\n", "OptionError: 'X' is not NAME:TYPE[DIMS]"),
-        ("%%triton_model m --file nowhere.pt\npass\n", "FileError: there is no file 'nowhere.pt'"),
+        ("%%triton_model m --file nowhere.pt\npass\n", f"FileError: there is no file 'nowhere.pt' in {os.getcwd()}\n"),
+        (
+            "# a comment\n%%triton_model m --decoupled\npass\n",
+            "UsageError: %%triton_model m --decoupled does not begin its cell: move it to the first line of a cell",
+        ),
         ("%triton nonsense", "UsageError: %triton has no command 'nonsense'; it has status, load"),
         ("%triton load m", "FileError: there is no model.py for 'm' yet: run a %%triton_model m cell first"),
         ("%triton unlaod m", "UsageError: %triton has no command 'unlaod': did you mean 'unload'?"),

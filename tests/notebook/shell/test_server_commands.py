@@ -11,8 +11,7 @@ import pytest
 from tests.models import IDENTITY, answers, counts
 from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
 from tests.serving import eventually
-from tritonlab.core.metrics.execute_times import ExecuteTimes
-from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
 from tritonlab.notebook.shell.server_commands import statistics_text
 
 

@@ -178,6 +178,34 @@ def test_leading_blank_lines_count(notebook: Any) -> None:
     assert "----> 4 raise ValueError('x')" in result.text
 
 
+def test_magics_above_the_models_count(notebook: Any) -> None:
+    result = notebook.run("\n%%time\n\n%%triton_model m\npass\n\nraise ValueError('x')\n")
+    assert f"Cell In[{notebook.number()}], line 7\n" in result.text
+    assert "      2 %%time\n" in result.text and "      4 %%triton_model m\n" in result.text
+    assert "----> 7 raise ValueError('x')" in result.text
+
+
+def test_the_exceptions_of_a_group_have_their_own_tracebacks(notebook: Any) -> None:
+    source = """\
+async def fail(value):
+    {}[value]
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail("a"))
+            group.create_task(fail("b"))
+"""
+    notebook.run(f"%%triton_model m --input IN:FP32[1] --output OUT:FP32[1]\nimport asyncio\n{source}")
+    model = notebook.number()
+    text = notebook.run("m(IN=[1.0])").text
+    assert "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)" in text.splitlines()
+    first, second = text.split("\nException 2 of the ExceptionGroup above:\n")
+    assert "\nException 1 of the ExceptionGroup above:\n" in first
+    for part, key in ((first, "a"), (second, "b")):
+        assert f"Cell In[{model}], line 4, in fail()" in part and f"KeyError: '{key}'" in part.splitlines()
+
+
 def test_a_syntax_error_has_its_arrow_in_the_cell(notebook: Any) -> None:
     result = notebook.run("%%triton_model m\nclass TritonPythonModel:\n    def execute(self, requests)\n        pass\n")
     assert not result.success
@@ -347,6 +375,9 @@ def test_a_failed_reload_shows_its_own_lines_and_the_old_model_keeps_its(noteboo
             "%pip install brings one that others wrote, %%triton_file MODEL helper",
         ),
         ("import t", "from .helper import f\nimport t", "%%triton_file MODEL helper.py writes a module beside"),
+        ("import t", "%matplotlib inline\nimport t", "model.py is plain Python: %matplotlib belongs in a cell of its"),
+        ("import t", "!pip install x\nimport t", "model.py is plain Python: !pip belongs in a cell of its own."),
+        ("answers = []", "answers = [input()]", "nobody can type into a model's process: breakpoint() there lets you"),
         ("self, requests", "requests", "write def execute(self, requests)."),
         ("return answers", "return answers[0]", "return a list with one pb_utils.InferenceResponse for each request"),
         (
@@ -376,6 +407,7 @@ def test_an_interrupt_shows_where_the_model_was(notebook: Any) -> None:
     pattern = r"----> 1 m\(IN=\[1.0\]\)\n\nRequestInterrupted: \nrequest \d+ of model 'm' waits for \d.\d s: m_0"
     assert re.search(pattern, result.text)
     assert f"Cell In[{model}], line 6, in execute\n    for _ in" in result.text
+    assert "\nHint: the request was cancelled" in result.text and "%triton kill m ends it." in result.text
     assert "tritonlab" not in result.text
 
 
@@ -444,7 +476,10 @@ def test_an_interrupted_load_names_the_package_that_is_imported(
         ("%triton view timelin", "UsageError: there is no model and no view 'timelin': did you mean 'timeline'?"),
         ("%triton view m timelin", "InvalidArgumentError: view 'timelin' does not exist: did you mean 'timeline'?"),
         ("tritonlab.view('/dev/null')", "RecordingError: /dev/null is not a recording of tritonlab: "),
-        ("%triton infer m IN=[undefined]", "OptionError: 'IN=[undefined]': NameError: name 'undefined' is not defined"),
+        (
+            "%triton infer m IN=[absent]",
+            "ExpressionError: 'IN=[absent]': NameError: name 'absent' is not defined: import ",
+        ),
     ],
 )
 def test_an_option_that_does_not_exist_shows_no_frames_of_ours(notebook: Any, line: str, text: str) -> None:
@@ -454,6 +489,7 @@ def test_an_option_that_does_not_exist_shows_no_frames_of_ours(notebook: Any, li
     assert not result.success
     assert text in result.text
     assert "File " not in result.text
+    assert "model.py" not in result.text
     assert notebook.run('assert m.state == "READY"').success
 
 

@@ -11,7 +11,7 @@ from tritonlab.notebook.views.record.memory import Memory
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
-from tritonlab.profile.memory_use import InstanceMemory
+from tritonlab.profile.live_state import InstanceMemory
 from tritonlab.profile.recording import Recording
 
 __all__ = ["closed_figures"]

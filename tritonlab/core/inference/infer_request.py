@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
-from ..metrics.execute_times import ExecuteTimes
+from ..metrics.infer_stats import ExecuteTimes
 from ..observe.trace import Trace
 from ..plain_facts import plain
 from .infer_response import InferenceResponse, ParameterValue
@@ -19,7 +19,7 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
 class Leadable(Protocol):
-    """A request whose response can be read by the waiting thread itself (`instances.answer_lead.AnswerLead`)."""
+    """A request whose response can be read by the waiting thread itself (`instances.execution.AnswerLead`)."""
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """Read the stub's responses on the caller's thread until `done()`. Returns False if another thread already

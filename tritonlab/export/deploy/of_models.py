@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ...clients.golden_files import GoldenCase
+from ...clients.golden import GoldenCase
 from ...core.inference.infer_response import InferenceResponse
-from ...profile.memory_use import memory_use, shm_size
+from ...profile.live_state import memory_use, shm_size
 from ..releases import find_target
 from .facts import DeployedModel, Deployment, Recorded
 

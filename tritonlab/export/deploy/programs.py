@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...clients.literal import TooLarge
-from ...clients.perf_input import NotSendable
-from ...clients.snippets import Address, copy_as, recorded_tests
+from ...clients.snippets import Address, NotSendable, copy_as, recorded_tests
 from .facts import DeployedModel, Deployment
 
 _HTTP, _GRPC = "localhost:8000", "localhost:8001"

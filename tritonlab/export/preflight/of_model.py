@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...core.config.model_config import ModelConfig, parse_pbtxt, read_config
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
-from ...profile.memory_use import memory_use, shm_size
+from ...profile.live_state import memory_use, shm_size
 from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import ModelTree, read_tree
 from ...server.models.backends import runs_shipped

@@ -344,6 +344,8 @@ def _model_file(name: str, value: bytes | str | PathLike[str]) -> ModelFile:
         return ModelFile(value)
     path = Path(value)
     if not path.is_file():
-        raise FileError(f"there is no file {os.fspath(value)!r} to be {name!r} of the model (bytes give a content)")
+        where = "" if path.is_absolute() else f" in {Path.cwd()}"
+        content = f"; the content of {name!r} is given as bytes" if name != path.name else ""
+        raise FileError(f"there is no file {os.fspath(value)!r}{where}{content}")
     segments = whole(path.read_text("utf-8"), str(path.resolve()), 0) if path.suffix == ".py" else ()
     return ModelFile(path.resolve(), segments)

@@ -120,6 +120,10 @@ def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"run the %%triton_model {found['absent']} cell first; %triton status lists the models that are loaded"
 
 
+def _unknown_step(found: re.Match[str], config_of: ConfigOf) -> str:
+    return f"load {found['absent']} first, or name another model in the step"
+
+
 def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
     names = re.findall(r"'(.*?)'", found["given"])
     fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
@@ -130,6 +134,13 @@ def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
 def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:
     call = f"{found['model']}.infer(inputs={{…}}, correlation_id=1, flags=1)"
     return f"{call} begins a sequence; flags=2 ends it, 3 does both"
+
+
+def _interrupted(found: re.Match[str], config_of: ConfigOf) -> str:
+    return (
+        f"the request was cancelled, which a model that asks is_cancelled() notices; if it goes on, "
+        f"%triton kill {found['model']} ends it"
+    )
 
 
 def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -206,6 +217,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     ),
     (re.compile(r"non-existing (?P<kind>input|output) (?P<tensor>\S+) in model (?P<model>\S+)"), _unknown_tensor),
     (_UNKNOWN_MODEL, _unknown_model),
+    (re.compile(r"contains models that are not available or ambiguous: (?P<absent>\S+)$"), _unknown_step),
     (
         re.compile(r"inputs for model '(?P<model>.*?)'\. Got input\(s\) \[(?P<given>.*?)\], but missing"),
         _no_input,
@@ -216,6 +228,7 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         re.compile(r"doesn't support models with decoupled transaction policy(?!: iterate)"),
         "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never",
     ),
+    (re.compile(r"^request \d+ of model '(?P<model>.*?)' waits for "), _interrupted),
     # names that are not there
     (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _no_hint),
     (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _no_hint),
@@ -246,6 +259,10 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         re.compile(r"FileNotFoundError: .*: '[^/]"),
         "a relative path starts where the server runs: os.path.join(args['model_repository'], args['model_version']) "
         "is the directory of model.py, and --file at %%triton_model copies files there",
+    ),
+    (
+        re.compile(r"EOFError: EOF when reading a line"),
+        "nobody can type into a model's process: breakpoint() there lets you, below the cell that calls the model",
     ),
     # methods that do not have the form that Triton calls
     (
@@ -377,12 +394,16 @@ def topic(text: str) -> str:
 # -- advice that the author's own lines and the model's config decide: names in them that the config does not have
 
 _GET_INPUT = re.compile(r"""get_input_tensor_by_name\(\s*\w+\s*,\s*(["'])(?P<name>[^"'\n]+)\1""")
+#: What only a notebook reads, at the beginning of a line that is not valid Python.
+_MAGIC = re.compile(r"\s*(%{1,2}\w+|!\w\S*)")
 _OF_NONE = re.compile(r"'NoneType' object has no attribute '(as_numpy|is_cpu|to_dlpack|triton_dtype|shape)'")
 
 
 def line_hint(exception: RemoteException, config: Mapping[str, Any], lines: Sequence[str]) -> str:
     """Return one line of advice about an exception of a model of this config, "" if there is none. `lines`: the text of
     the file that its innermost frame is in."""
+    if written := _MAGIC.match(str(exception.detail.get("text") or "")):
+        return f"model.py is plain Python: {written[0].strip()} belongs in a cell of its own"
     line = exception.frames[-1].line if exception.frames else 0
     raised = lines[line - 1] if 0 < line <= len(lines) else ""
     if exception.type_name == "KeyError":

@@ -147,4 +147,5 @@ def located(exception: RemoteException, locate: Locate) -> RemoteException:
         frames=tuple(Frame(*locate(frame.file, frame.line), frame.function) for frame in exception.frames),
         detail=detail,
         cause=located(exception.cause, locate) if exception.cause is not None else None,
+        exceptions=tuple(located(member, locate) for member in exception.exceptions),
     )

@@ -14,6 +14,8 @@ Places = Callable[[str], str]
 Earlier = Callable[[str, int], Iterable[tuple[str, int]]]
 
 _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in [^\n]*\n {4}(?P<text>[^\n]*))?')
+#: The place of a warning as Python prints it, before its category.
+_WARNED = re.compile(r"^(?P<file>/[^\n:]+):(?P<line>\d+)(?=: \w*Warning: )", re.MULTILINE)
 #: A frame in a text of Triton's, below its `At:` (rule 2.5.2).
 _AT = re.compile(r"^(?P<indent> {2})(?P<file>[^\n]+)\((?P<line>\d+)\)(?=: )", re.MULTILINE)
 
@@ -40,11 +42,13 @@ class CellPlaces:
 
     def __call__(self, text: str) -> str:
         text = _PLACE.sub(self._place, text)
-        return _AT.sub(self._at, text) if "\nAt:\n" in text else text
+        text = _WARNED.sub(self._line, text) if "Warning: " in text else text
+        return _AT.sub(self._line, text) if "\nAt:\n" in text else text
 
-    def _at(self, found: re.Match[str]) -> str:
+    def _line(self, found: re.Match[str]) -> str:
         origin, line = self._locate(found["file"], int(found["line"]))
-        return found[0] if origin == found["file"] else f"  {self._label(origin)}, line {line}"
+        indent = found.groupdict().get("indent", "")
+        return found[0] if origin == found["file"] else f"{indent}{self._label(origin)}, line {line}"
 
     def _place(self, found: re.Match[str]) -> str:
         file, number, text = found["file"], int(found["line"]), found["text"]

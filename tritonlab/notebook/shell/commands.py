@@ -139,7 +139,10 @@ _EXPORT_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         ("--env",),
         {"default": "none", "help": "requirements (a lock), dir or archive (relocatable), or the path of a prefix"},
     ),
-    (("--env-python",), {"default": "", "metavar": "VERSION", "help": "the Python of --env, as 3.12 (this one's)"}),
+    (
+        ("--env-python",),
+        {"default": "", "metavar": "VERSION", "help": "the Python of --env, as 3.12 (this one's; the image's)"},
+    ),
     (("--env-budget",), {"type": int, "metavar": "MB", "help": "refuse an environment that is larger"}),
     (
         ("--deploy",),

@@ -15,6 +15,9 @@ from .cell_places import Places
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
 
+#: What a text has that may cite files.
+_CITES = ('File "', "\nAt:\n", "Warning: ")
+
 
 @dataclass(frozen=True)
 class LogLine:
@@ -27,8 +30,8 @@ class LogLine:
     @staticmethod
     def from_record(record: LogRecord, places: Places) -> LogLine:
         """Make the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
-        a traceback."""
-        text = places(record.text) if 'File "' in record.text or "\nAt:\n" in record.text else record.text
+        a traceback or a warning."""
+        text = places(record.text) if any(mark in record.text for mark in _CITES) else record.text
         if not record.line:
             return LogLine(record, "", text)
         location = f'File "{record.file}", line {record.line}'

@@ -288,9 +288,20 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
     FailureNotice(lambda capsule: _show_failure(current(), capsule)).listen_to(shell)
     magics = TritonMagics(shell, current, places, printed)
     shell.register_magics(magics)
+    for name in magics.magics["cell"]:
+        shell.register_magic_function(partial(_refuse_below, name), "line", f"%{name}")
     install_completion(shell, magics, current)
     import_when_idle()
     return lambda made: current()
+
+
+def _refuse_below(name: str, line: str) -> None:
+    """Refuse the line of a cell magic that does not begin its cell, which IPython takes for a line magic of that name.
+
+    Raises LineError.
+    """
+    advice = "move it to the first line of a cell; comments and other code come below it, or in another cell"
+    raise LineError(f"%%{name} {line.strip()} does not begin its cell: {advice}", advice)
 
 
 def _is_raised_in(body: CellBody, error: Exception) -> bool:

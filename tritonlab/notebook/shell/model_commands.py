@@ -10,7 +10,7 @@ from ...core.plain_facts import by_number
 from ..authoring.artifact import artifact_of
 from ..authoring.base_directory import BaseDirectory
 from ..authoring.cells import user_namespace
-from ..authoring.errors import FileError, OptionError
+from ..authoring.errors import ExpressionError, FileError, OptionError
 from ..authoring.model_cells import imported_cells, joined, model_line, shown_path
 from ..views.card.hanging import draining_text
 from ..views.card.live_card import LiveCard, LoadingCard, card_of
@@ -162,5 +162,5 @@ def named_value(text: str) -> tuple[str, Any] | None:
         return None
     try:
         return path, eval(expression, dict(user_namespace()))
-    except Exception as error:  # of the author's expression; our frames tell nothing
-        raise OptionError(f"{expression!r}: {type(error).__name__}: {error}") from None
+    except Exception as error:
+        raise ExpressionError.from_exception(expression, error) from None

@@ -16,7 +16,7 @@ from ...load_testing.load_tested import smallest_shapes
 from ...server.api.debugging import EditorAttach, follow_pauses
 from ...server.api.request_maker import make_tensors
 from ..authoring.cells import user_namespace
-from ..authoring.errors import OptionError
+from ..authoring.errors import ExpressionError, OptionError
 from ..authoring.workspace import Workspace
 from ..views.opener import open_load_panel, open_playground
 from ..views.widget import in_kernel
@@ -120,8 +120,8 @@ def named_values(text: str) -> dict[str, Any]:
         return found
     except SyntaxError:
         raise OptionError(f"{text!r} is not INPUT0=expression, INPUT1=expression") from None
-    except Exception as error:  # of the author's expression; our frames tell nothing
-        raise OptionError(f"{text!r}: {type(error).__name__}: {error}") from None
+    except Exception as error:
+        raise ExpressionError.from_exception(text, error) from None
 
 
 def replay(workspace: Workspace, name: str) -> None:

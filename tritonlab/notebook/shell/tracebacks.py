@@ -40,7 +40,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _LOG_LINES = 10
 #: How often one line of a function is shown in a traceback.
 _MOST_REPEATS = 3
-_MAGIC = "%%triton_"  # a comment in linecache, see cells.running_body
+_MAGIC = re.compile(r"#(?=%%\w)")  # what makes a magic a comment in linecache, see cells.running_body
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _FAILED_LOAD = re.compile(r"load failed for model '(.*?)'")
 #: The file of a model in its version's directory.
@@ -69,7 +69,7 @@ class Tracebacks:
         """Return the lines that IPython prints for `error`. Programs find the same in its `where` and `fix`."""
         if isinstance(error, Explained):
             error.explained_by = self.explain
-        return [line.replace(f"#{_MAGIC}", _MAGIC) for line in self._lines(error)]
+        return [_MAGIC.sub("", line) for line in self._lines(error)]
 
     def _lines(self, error: BaseException) -> list[str]:
         if isinstance(error, ModelError) and error.exception is not None:
@@ -78,7 +78,7 @@ class Tracebacks:
             return [*self._only(error), *error.excerpt()]
         if isinstance(error, RequestInterrupted):
             report = self._places(str(error))
-            return [*self._calling(error, ""), *([report] if report else [])]
+            return [*self._calling(error, ""), *([report] if report else []), *self._hint(error, error.symptom())]
         if isinstance(error, LoadInterrupted) and error.exception is not None:
             return self._trace(error.exception, self._callers(error))
         lines = self._calling(error, str(error).rstrip("\n"))
@@ -90,7 +90,7 @@ class Tracebacks:
             lines += ["", f"{step.place()}:", *step.excerpt()[1:]]
         # no client sent what a step was given, so advice to send something else would not help
         if not isinstance(error, EnsembleError):
-            lines += self._hint(error, str(error))
+            lines += self._hint(error, error.symptom() if isinstance(error, Explained) else str(error))
         return lines
 
     def text(self, error: BaseException) -> str:
@@ -98,7 +98,7 @@ class Tracebacks:
         if not isinstance(error, ModelError) or error.exception is None:
             return ""
         text = _COLOUR.sub("", "\n".join(self._trace(error.exception, None)))
-        return text.replace(f"#{_MAGIC}", _MAGIC).strip("-\n")
+        return _MAGIC.sub("", text).strip("-\n")
 
     def _author(self, error: ModelError) -> list[str]:
         """Return the author's traceback, below the frames that called the model, and what a client gets."""
@@ -148,10 +148,12 @@ class Tracebacks:
         """Return what to do about an error of this text; "" if that is not known."""
         if text == _TIMED_OUT and (paused := self._workspace().server.debugger.words()):
             return f"{self._places(paused)}: type to it with %triton debug"
-        if isinstance(error, ModelError) and (exception := error.exception) is not None and exception.frames:
-            file = exception.frames[-1].file
-            linecache.checkcache(file)
-            lines = linecache.getlines(file)
+        if isinstance(error, ModelError) and (exception := error.exception) is not None:
+            lines = []
+            if exception.frames:
+                file = exception.frames[-1].file
+                linecache.checkcache(file)
+                lines = linecache.getlines(file)
             if advice := line_hint(exception, self._config(error.message, exception), lines):
                 return advice
         return hint(text, self._config_of, self._workspace().names)
@@ -198,7 +200,15 @@ class Tracebacks:
             frames = traceback.extract_tb(exception.__traceback__)
             lines: list[str] = self._shell.SyntaxTB.structured_traceback(type(exception), exception, frames)
             return list(lines)
-        return self._traceback(exception)
+        return [*self._traceback(exception), *self._members(remote)]
+
+    def _members(self, group: RemoteException) -> list[str]:
+        """Return the tracebacks of the exceptions of a group, whose lines are the cells' already."""
+        lines = []
+        for number, member in enumerate(group.exceptions, start=1):
+            lines += ["", f"Exception {number} of the {group.type_name.rpartition('.')[2]} above:"]
+            lines += [*self._traceback(as_exception(member)), *self._members(member)]
+        return lines
 
     def _calling(self, error: BaseException, text: str) -> list[str]:
         """Return the error, as `text`, with the author's line that led to it, if there is one."""

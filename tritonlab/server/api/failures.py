@@ -8,8 +8,7 @@ from typing import Any, Protocol, overload
 
 from ...core.explained import Explained
 from ...core.inference.infer_request import InferenceRequest
-from ...core.inference.infer_response import InferenceResponse
-from ...core.inference.outputs import Outputs
+from ...core.inference.infer_response import InferenceResponse, Outputs
 from ...core.observe.failure_capsule import FailureCapsule, KeptRequest
 from ...core.status import Code, UnsupportedError
 

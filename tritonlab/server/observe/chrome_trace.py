@@ -21,7 +21,7 @@ from ...core.clock import Clock
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
-from ...core.metrics.execute_times import ExecuteTimes
+from ...core.metrics.infer_stats import ExecuteTimes
 from ...core.observe.instrument import Instrument, Instruments
 from ...ipc.processes.stub_log import LogRecord
 

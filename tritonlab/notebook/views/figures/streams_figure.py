@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ....core.svg_picture import BLUE, INK, RED, Key, Scale, Shape, SvgPicture, column_width
 from ....profile.model_record import EMPTY, ERROR, ModelRecord
-from ....profile.stream_facts import names_by_serial
+from ....profile.record_facts import names_by_serial
 
 _LANE = 15
 _STREAMS = 24

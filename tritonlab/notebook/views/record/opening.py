@@ -11,8 +11,7 @@ from ....core.config.ensemble_graph import EnsembleGraph
 from ....core.plain_facts import by_number
 from ....core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ....core.unknown_option import did_you_mean
-from ....profile.live_state import live_state, occupancies, open_requests
-from ....profile.memory_use import memory_use
+from ....profile.live_state import live_state, memory_use, occupancies, open_requests
 from ....profile.recorder import Recorder
 from ....profile.recording import Recording, RecordingError
 from ....profile.tensor_peek import TensorPeek

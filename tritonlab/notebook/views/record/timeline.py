@@ -10,12 +10,10 @@ from ....core.axes import axes_of
 from ....core.plain_facts import plain
 from ....core.short_number import ns_text
 from ....core.status import TritonError, UnavailableError
-from ....profile.batch_facts import BatchFacts, batch_facts
 from ....profile.call_tree import rare_facts
-from ....profile.device_copies import device_copies
 from ....profile.line_profile import LineProfile
 from ....profile.model_record import REJECTIONS
-from ....profile.recorded_separation import UNKNOWN, why_not_together
+from ....profile.record_facts import UNKNOWN, BatchFacts, batch_facts, device_copies, why_not_together
 from ....profile.recording import Recording
 from ....profile.tensor_peek import PER_SECOND, TensorPeek
 from ....schedulers.dynamic_batch import BatchConfig

@@ -16,10 +16,9 @@ from typing import Any, ClassVar, Deque, Dict, List, Optional
 from ..wire.message_bodies import MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 from . import bridge, own_threads
 from .argument_check import CAST_ERROR, as_float, as_text, mismatch, no_constructor
-from .bridge import Bridge
+from .bridge import Bridge, call_server
 from .enums import MetricKind
 from .errors import NativeObject, TritonModelException
-from .server_call import call_server
 from .signal_gate import uninterrupted
 
 _new = object.__new__

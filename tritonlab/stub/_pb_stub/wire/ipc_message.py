@@ -18,7 +18,7 @@ import signal
 import struct
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
-from . import debugger_bodies, fork_bodies, profile_bodies
+from . import fork_bodies
 from . import message_bodies as bodies
 from .serialization import WireError
 
@@ -91,7 +91,7 @@ _READERS: Dict[Type[Any], Read] = {
         files=_each(_reader(bodies.ReadFile)),
         variables=_each(_reader(bodies.ReadVariable)),
     ),
-    profile_bodies.Profiled: _reader(profile_bodies.Profiled),
+    bodies.Profiled: _reader(bodies.Profiled),
     fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),
 }
 
@@ -135,11 +135,11 @@ COMMANDS = (
     _row(7, "WAKE", TO_STUB, MONITOR, bodies.Wake, Nothing),
     _row(8, "WAITS", TO_STUB, MONITOR, bodies.Waits, bodies.Needs),
     _row(9, "GIVE_BACK", TO_STUB, CONTROL, bodies.GiveBack, bodies.GivenBack),
-    _row(13, "POSTMORTEM", TO_STUB, MONITOR, debugger_bodies.Postmortem, Optional[float]),  # None: there is none
-    _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, Nothing),
+    _row(13, "POSTMORTEM", TO_STUB, MONITOR, bodies.Postmortem, Optional[float]),  # None: there is none
+    _row(14, "ATTACH", TO_STUB, MONITOR, bodies.Attach, Nothing),
     _row(15, "TELL_READS", TO_STUB, MONITOR, bodies.TellReads, bodies.ReadsRecorded),
     _row(16, "LIST_MODULES", TO_STUB, MONITOR, bodies.ListModules, Dict[str, str]),  # the file of each that has one
-    _row(17, "PROFILE", TO_STUB, MONITOR, profile_bodies.Profile, profile_bodies.Profiled),
+    _row(17, "PROFILE", TO_STUB, MONITOR, bodies.Profile, bodies.Profiled),
     # execution
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),
@@ -166,8 +166,8 @@ COMMANDS = (
     _row(56, "INFER", TO_KERNEL, CONTROL, bodies.Infer, bodies.InferResponse),
     _row(57, "INFER_CANCEL", TO_KERNEL, CONTROL, bodies.InferCancel),
     # None: nobody can type a line, and the model is to go on
-    _row(58, "PROMPT", TO_KERNEL, CONTROL, debugger_bodies.Prompt, Optional[str]),
-    _row(59, "RESUMED", TO_KERNEL, CONTROL, debugger_bodies.Resumed, Nothing),
+    _row(58, "PROMPT", TO_KERNEL, CONTROL, bodies.Prompt, Optional[str]),
+    _row(59, "RESUMED", TO_KERNEL, CONTROL, bodies.Resumed, Nothing),
     _row(60, "DEVICE_MEMORY", TO_KERNEL, CONTROL, bodies.DeviceMemory, bodies.DeviceGrant),
     # the door: with descriptors
     _row(64, "KNOCK", TO_KERNEL, DOOR, fork_bodies.Knock, fork_bodies.ForkLink),

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.load_testing.arrival_times import due_times, explicit_times
-from tritonlab.load_testing.open_loop import fire
+from tritonlab.load_testing.open_loop import due_times, explicit_times, fire
 from tritonlab.load_testing.request_mix import Lane, RequestMix
 from tritonlab.testing import MS, MockClock
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from tritonlab.stub._pb_stub.process.deferred_calls import DeferredCalls
+from tritonlab.stub._pb_stub.process.stub_bridge import DeferredCalls
 
 
 def test_calls_are_made_in_order_also_those_from_before_the_start() -> None:

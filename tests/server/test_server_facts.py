@@ -6,7 +6,7 @@ from tests.conformance.rules import rule
 from tritonlab.repository.model_repository_manager import ModelRepositoryManager
 from tritonlab.server.models.loaded_model import LoadedModel
 from tritonlab.server.models.model_lifecycle import ModelState
-from tritonlab.server.observe.repository_index import repository_index
+from tritonlab.server.server_facts import repository_index
 
 
 def repositories(root: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.rules import rule
 from tests.serving import Lab, eventually
 from tritonlab.core.status import UnavailableError
-from tritonlab.instances.life.readiness import ReadinessCheck
+from tritonlab.instances.life.model_stub import ReadinessCheck
 from tritonlab.ipc.link.stub_connection import Answer
 from tritonlab.stub._pb_stub.wire.ipc_message import ROW
 from tritonlab.stub._pb_stub.wire.message_bodies import Failure, IsReady

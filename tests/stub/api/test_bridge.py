@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.stub.fake_bridge import FakeBridge, refusal
+from tritonlab.stub._pb_stub.api.bridge import call_server
 from tritonlab.stub._pb_stub.api.errors import TritonModelException
-from tritonlab.stub._pb_stub.api.server_call import call_server
 from tritonlab.stub._pb_stub.wire.message_bodies import LoadModel, MetricOp
 
 
