@@ -30,7 +30,7 @@ from .comm_calls import CALLS, TELLING, JsonAnswer, Tell
 PROTOCOL = 2
 TARGET = "tritonlab"
 
-#: The place in the file that Python adds to a SyntaxError's text; the cell's line is told instead.
+#: The place in the file that Python adds to a SyntaxError's text; the cell's line is shown instead.
 _PLACE = re.compile(r" \(\S+, line \d+\)$")
 
 

@@ -29,7 +29,7 @@ _ARTIFACT_USAGE = "%triton artifact NAME weights.pt=expression"
 def status(context: Context, arguments: argparse.Namespace) -> Any:
     if arguments.name is None:
         return StatusView(context.workspace)
-    known = context.workspace.report(arguments.name)  # a failed load is told, too
+    known = context.workspace.report(arguments.name)  # a failed load is shown, too
     if not (context.json and known is not None):
         context.model(arguments.name)
     return card_of(context.workspace, arguments.name)

@@ -92,7 +92,7 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
 
 def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
     card.press("view")
-    panel = card._view_panel()
+    panel = card._viewing
     assert isinstance(panel.view, Timeline) and card._panel.children == (panel.widget,)
     panel.choice.value = "graph"
     assert isinstance(panel.view, Graph) and panel.widget.children[1] is panel.view.widget
@@ -104,7 +104,7 @@ def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace
     workspace.write_config("m", "model_transaction_policy { decoupled: true }")
     workspace.load("m", SILENT)
     card.press("view")
-    assert isinstance(card._view_panel().view, Streams)
+    assert isinstance(card._viewing.view, Streams)
 
 
 def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:
@@ -261,7 +261,7 @@ def test_what_is_open_is_in_the_stored_card(
     assert "Playground of" not in bundles[-1]["text/html"] and "Timeline of m: " in bundles[-1]["text/html"]
     before = bundles[-1]["text/plain"]
     list(workspace.server.model("m").infer(inputs={}, raise_on_error=False))
-    card._view_panel().view.renew()
+    card._viewing.view.renew()
     assert "Timeline of m: " in bundles[-1]["text/plain"] and bundles[-1]["text/plain"] != before
     card.press("view")
     assert "Timeline" not in bundles[-1]["text/html"]

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -97,9 +97,6 @@ class LiveCard(LiveView):
         #: the load and the state at which a button's failure was shown
         self._problem_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
-        self._exporting: ExportPanel | None = None
-        self._checking: CheckPanel | None = None
-        self._viewing: ViewPanel | None = None
         self._actions: dict[str, Callable[[], object]] = {
             "playground": lambda: self._toggle("playground"),
             "view": lambda: self._toggle("view"),
@@ -143,9 +140,9 @@ class LiveCard(LiveView):
         form = self._states.playgrounds.get(self.name)
         if self._opened == "playground" and form is not None and form.result.value:
             return form
-        if self._opened == "view" and self._viewing is not None:
+        if self._opened == "view":
             return self._viewing.view
-        return self._checking.result if self._opened == "check" and self._checking is not None else None
+        return self._checking.result if self._opened == "check" else None
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
@@ -261,7 +258,7 @@ class LiveCard(LiveView):
         self._opened = "" if self._opened == panel else panel
         self._states.opened[self.name] = self._opened
         if self._opened == "export":
-            self._export().ask()
+            self._exporting.ask()
         self._fill_panel()
         self.update(open=self._opened)
         self.freeze()
@@ -274,31 +271,28 @@ class LiveCard(LiveView):
         if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
             forms: dict[str, Callable[[], Any]] = {
                 "playground": self.playground,
-                "view": self._view_panel,
-                "check": self._check_panel,
-                "export": self._export,
+                "view": lambda: self._viewing,
+                "check": lambda: self._checking,
+                "export": lambda: self._exporting,
             }
             form = forms[self._opened]().widget
         children = (form,) if form is not None else ()
         if self._panel.children != children:
             self._panel.children = children
 
-    def _export(self) -> ExportPanel:
-        if self._exporting is None:
-            self._exporting = ExportPanel(self._workspace.server.model(self.name))
-        return self._exporting
+    @cached_property
+    def _exporting(self) -> ExportPanel:
+        return ExportPanel(self._workspace.server.model(self.name))
 
-    def _check_panel(self) -> CheckPanel:
-        if self._checking is None:
-            model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
-            self._checking = CheckPanel(model, self.freeze)
-        return self._checking
+    @cached_property
+    def _checking(self) -> CheckPanel:
+        model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
+        return CheckPanel(model, self.freeze)
 
-    def _view_panel(self) -> ViewPanel:
-        if self._viewing is None:
-            written = partial(self._workspace.written, self.name)
-            self._viewing = ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
-        return self._viewing
+    @cached_property
+    def _viewing(self) -> ViewPanel:
+        written = partial(self._workspace.written, self.name)
+        return ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
 
     def playground(self) -> Playground:
         """Return the model's form, the same in all its cards."""
