@@ -20,7 +20,7 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm_calls import overview
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card import hanging, live_card
-from tritonlab.notebook.views.card.live_card import LiveCard, LoadingCard
+from tritonlab.notebook.views.card.live_card import LiveCard, loading_card
 from tritonlab.notebook.views.card.model_states import ModelStates
 from tritonlab.notebook.views.card.status_table import StatusView
 from tritonlab.notebook.views.record.graph import Graph
@@ -391,30 +391,30 @@ def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_quick_load_shows_its_card_when_it_has_ended(workspace: Workspace, texts: list[str]) -> None:
-    with LoadingCard(workspace, "m"):
+    with loading_card(workspace, "m"):
         workspace.load("m", SILENT)
     assert texts[-1] == "m READY"
 
 
 def test_what_is_kept_of_a_slow_load_is_true_when_the_cell_ends(workspace: Workspace, texts: list[str]) -> None:
-    with LoadingCard(workspace, "m"):
+    with loading_card(workspace, "m"):
         workspace.load("m", SLOW_TO_START)
     assert (texts[0], texts[-1]) == ("m LOADING", "m READY")
 
 
 def test_a_slow_load_that_fails_says_so_when_the_cell_ends(workspace: Workspace, texts: list[str]) -> None:
-    with pytest.raises(ModelLoadError), LoadingCard(workspace, "m"):
+    with pytest.raises(ModelLoadError), loading_card(workspace, "m"):
         workspace.load("m", SLOW_TO_START + "        1 / 0\n")
     assert (texts[0], texts[-1]) == ("m LOADING", "m FAILED")
 
 
 def test_a_quick_load_that_fails_leaves_it_to_the_error(workspace: Workspace, texts: list[str]) -> None:
-    with pytest.raises(ModelLoadError), LoadingCard(workspace, "m"):
+    with pytest.raises(ModelLoadError), loading_card(workspace, "m"):
         workspace.load("m", initializes("1 / 0"))
     assert texts == [] or texts[-1] == "m FAILED"  # a busy machine takes its time to fail
 
 
 def test_quiet_is_quiet(workspace: Workspace, texts: list[str]) -> None:
-    with LoadingCard(workspace, "m", quiet=True):
+    with loading_card(workspace, "m", quiet=True):
         workspace.load("m", SLOW_TO_START)
     assert texts == []

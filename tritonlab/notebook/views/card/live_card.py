@@ -15,10 +15,10 @@ import importlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ....core.explained import Explained
@@ -326,46 +326,36 @@ def card_of(workspace: Workspace, name: str) -> LiveCard:
     return LiveCard(workspace, name, workspace.describe_error)
 
 
-class LoadingCard:
-    """The card of a model that is loading: `with LoadingCard(workspace, name): workspace.load(name, …)`.
+@contextmanager
+def loading_card(workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> Iterator[None]:
+    """Show the card of a model that loads meanwhile: `with loading_card(workspace, name): workspace.load(name, …)`.
 
     A quick load shows it at its end, a slow one earlier, with the output, the time and Stop. A failed load shows it if
     it was slow, or if an earlier version keeps serving: the error has the rest. `quiet`: no card. `of_config`: the
     cell is a config.
     """
 
-    def __init__(self, workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> None:
-        self._workspace = workspace
-        self._name = name
-        self._quiet = quiet
-        self._of_config = of_config
-        self._display = SlowDisplay(self._show_meanwhile)
+    def show() -> LiveCard:
+        card = LiveCard(workspace, name, workspace.describe_error, of_load=True, of_config=of_config)
+        card.show()
+        return card
 
-    def __enter__(self) -> None:
-        self._workspace.changed = ModelStates.for_server(self._workspace.server).poke
-        if not self._quiet:
-            self._display.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        view = self._display.end()
-        report = self._workspace.report(self._name)
+    workspace.changed = ModelStates.for_server(workspace.server).poke
+    display = SlowDisplay(lambda: show() if workspace.loading(name) is not None else None)
+    if not quiet:
+        display.start()
+    has_failed = True
+    try:
+        yield
+        has_failed = False
+    finally:
+        view, report = display.end(), workspace.report(name)
         still_serves = report is not None and report.error is not None and report.ready_at
         if isinstance(view, LiveCard):
             # it follows the model, but the copy that a program that runs notebooks saves must be true at the cell's end
             view.refresh()
-        elif still_serves if error is not None else not self._quiet:
-            self._show()
-
-    def _show_meanwhile(self) -> LiveCard | None:
-        return self._show() if self._workspace.loading(self._name) is not None else None
-
-    def _show(self) -> LiveCard:
-        describe = self._workspace.describe_error
-        card = LiveCard(self._workspace, self._name, describe, of_load=True, of_config=self._of_config)
-        card.show()
-        return card
+        elif still_serves if has_failed else not quiet:
+            show()
 
 
 class OwnLoad:
