@@ -1,4 +1,5 @@
-"""The rows of pre-flight, each on a model directory that shows it; nothing is loaded."""
+"""The rows of pre-flight, each on a model directory that shows it, and then on served models that run in the notebook and
+nowhere else, each with its one sentence, or that draw none."""
 
 from __future__ import annotations
 
