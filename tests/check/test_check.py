@@ -23,8 +23,7 @@ from tests.check.planted import ANY_SIZE, BUGS, CORRECT, HEAD, VECTOR, Planted, 
 from tritonlab.check.check_result import CheckResult, junit_xml
 from tritonlab.check.run import RELATIONS, CheckOptions, Doing, make_bench, open_scratch
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.notebook.model import Model
-from tritonlab.notebook.server import Server
+from tritonlab.notebook.model import Model, Server
 from tritonlab.profile.recorder import Recorder
 from tritonlab.testing import check_case
 

@@ -13,7 +13,7 @@ from tests.serving import Lab, Script, alive, eventually, in_threads, instances
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from tritonlab.instances.life.instance_state import InstanceState
-from tritonlab.instances.life.restart_policy import LONGEST_PAUSE
+from tritonlab.instances.life.stub_replacement import LONGEST_PAUSE
 from tritonlab.server.api.model import Model
 from tritonlab.testing import collect
 
@@ -172,7 +172,7 @@ class TritonPythonModel:
 
 
 def test_a_stub_that_is_killed_while_it_starts_is_replaced_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tritonlab.ipc.processes.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
+    monkeypatch.setattr("tritonlab.ipc.processes.child_process.oom_kills", lambda: 0)  # whatever else this machine does
     kills = lab.repository / "kills"
     kills.mkdir()
     model = lab.load(
@@ -211,7 +211,7 @@ import os, threading
 
 class TritonPythonModel:
     def initialize(self, args):
-        threading.Timer(0.01, os._exit, (7,)).start()
+        threading.Timer(0.1, os._exit, (7,)).start()  # not before it is READY, also on a busy machine
 
     def execute(self, requests):
         return []
