@@ -23,6 +23,7 @@ BUNDLE := tritonlab/labextension/sources.sha256
 ENGINES := build/engines
 MATRIX := build/matrix/tools
 # What only the tests need, uv installs in a quarter of the time that pip takes; `make lab` takes what everybody has.
+# torch is pip's, whose settings may name a build for the CPU: uv does not read them, and takes CUDA's 3 GB.
 UV_INSTALL := UV_CACHE_DIR=build/matrix/cache $(MATRIX)/bin/uv pip install -q --python
 
 .PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu rules sizes clean extension extension-check watch
@@ -65,6 +66,7 @@ $(VENV)/.lab: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/pytho
 	@touch $@
 
 $(VENV)/.test: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python $(MATRIX)/.stamp
+	@$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt torch
 	$(UV_INSTALL) $(PY) -c tests/constraints.txt -e ".[lab,onnx,torch,test,docs]"
 	@$(PY) -m compileall -q -j 2 -x '/tests?/' $(VENV)/lib >/dev/null || true
 	@touch $@ $(VENV)/.lab
