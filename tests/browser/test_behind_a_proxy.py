@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.conftest import Lab, new_context, serving
 from tests.browser.narrow_proxy import NarrowProxy
-from tests.browser.test_extension import CALL, ECHO, LOAD, WAITS, marked, panel, press_accept, toolbar
+from tests.browser.test_extension import CALL, ECHO, LOAD, WAITS, accept, marked, panel, toolbar
 from tests.browser.test_notebook_in_lab import button
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,7 +51,7 @@ def test_a_prefix_and_a_narrow_gateway(behind: tuple[Lab, NarrowProxy]) -> None:
     toolbar(lab).click()
     dialog = lab.page.locator(".tritonlab-export")
     lab.wait_text(dialog.locator(".tritonlab-plan").first, "config.pbtxt")
-    press_accept(lab)
+    accept(lab).click()
     dialog.locator("[role=status]").wait_for()
     assert (lab.jupyter.notebooks / "model_repository" / "echo" / "config.pbtxt").is_file()
     lab.shot("ext_behind_a_proxy")

@@ -17,16 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 LOAD = "%load_ext tritonlab"
 ECHO = cell("echo --input IN:FP32[-1] --output OUT:FP32[-1]", IDENTITY)
 BROKEN = cell("broken", initializes('args["nope"]'))
-SLOW = """%%triton_model slow --input IN:FP32[-1] --output OUT:FP32[-1]
-import time
-
-class TritonPythonModel:
-    def initialize(self, args):
-        time.sleep(3)
-
-    def execute(self, requests):
-        return []
-"""
+SLOW = cell("slow --input IN:FP32[-1] --output OUT:FP32[-1]", initializes("import time; time.sleep(3)"))
 #: Keeps the mouse on each toast: it stays while the mouse is there, else for ten seconds, in which a test on a busy
 #: machine may not look.
 KEEP_TOASTS = """() => {
@@ -58,12 +49,6 @@ def accept(lab: Any) -> Any:
     return lab.page.locator(".tritonlab-export .jp-Dialog-footer .jp-mod-accept")
 
 
-def press_accept(lab: Any) -> None:
-    """Press the button once the panel knows what it would do: before that a press does nothing."""
-    expect(accept(lab)).to_be_enabled()
-    accept(lab).click()
-
-
 def open_notebook(lab: Any, name: str, cells: list[str], theme: str = "light") -> None:
     lab.jupyter.theme(theme)
     lab.jupyter.write(f"{name}.ipynb", cells)
@@ -84,7 +69,7 @@ def test_export_from_the_notebooks_toolbar(lab: Any, theme: str) -> None:
     dialog.locator("input[type=text]").fill(directory.name)
     lab.wait_text(dialog, str(directory))
     lab.shot(f"ext_export_plan_{theme}")
-    press_accept(lab)
+    accept(lab).click()
     dialog.locator("[role=status]").wait_for()
     assert {path.name for path in directory.iterdir()} == {"echo", "again"}
     assert (directory / "echo" / "1" / "model.py").read_text() == ECHO.partition("\n")[2]
@@ -168,7 +153,7 @@ def test_an_export_that_fails_says_why(lab: Any) -> None:
     where.fill("kept")
     lab.wait_text(accept(lab), "Replace, keep a backup")
     (theirs / "mine.txt").write_text("precious")
-    press_accept(lab)
+    accept(lab).click()
     lab.wait_text(dialog, "mine.txt")  # it has looked again
     expect(dialog.get_by_role("alert")).to_contain_text("was not replaced, because its backup")
     lab.shot("ext_export_failed")

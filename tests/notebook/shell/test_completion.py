@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebook.conftest import IDENTITY
+from tests.models import IDENTITY
 from tritonlab.notebook.shell.completion import call_arguments
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.models import counts
-from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.models import IDENTITY, answers, counts
+from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
 from tests.serving import eventually
 from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
 from tritonlab.notebook.shell.server_commands import statistics_text
@@ -24,7 +24,7 @@ def test_the_commands_of_a_dynamo_fleet_are_printed_and_no_port_is_opened(notebo
 
 
 #: a name of its own, because the notebooks of all tests have one server
-MODEL = f"%%triton_model awaited {IDENTITY_OPTIONS} --quiet\n{IDENTITY}"
+MODEL = f"%%triton_model awaited {IDENTITY_OPTIONS} --quiet\n{answers('x')}"
 
 
 @pytest.fixture

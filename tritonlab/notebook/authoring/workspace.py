@@ -58,17 +58,17 @@ class Workspace:
         server.check_prints()
         self.repository = repository
         self.sources = SourceMap()
-        #: the author's traceback of an error as plain text; set by whoever can show cells
+        #: the author's traceback of an error as plain text; set where cells can be shown
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
-        #: cites cells in a text that names lines of models' files; set by whoever can show cells
+        #: cites cells in a text that names lines of models' files; set where cells can be shown
         self.cite: Callable[[str], str] = lambda text: text
         #: returns the line of a cell that an error is about, and advice; set with `cite`
         self.explain: Explain | None = None
         #: returns what cites cells for the version that wrote a line of the log; set with `cite`
         self.cite_for: Callable[[LogRecord], Callable[[str], str]] = lambda record: str
-        #: returns the cell that runs in the calling thread, "In[3]", or ""; set by whoever can show cells
+        #: returns the cell that runs in the calling thread, "In[3]", or ""; set where cells can be shown
         self.running_cell: Callable[[], str] = lambda: ""
-        #: called after a load or an unload of a model, also a failed one; set by whoever shows models
+        #: called after a load or an unload of a model, also a failed one; set where models are shown
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
         #: the repositories that were opened, by their paths
@@ -212,7 +212,7 @@ class Workspace:
         model = self._models.get(name)
         return model is not None and model.awaits_source(written)
 
-    # The next five are asked by views while a load holds the lock, and need none: what they read is replaced whole.
+    # Views call the next five while a load holds the lock, and they need none: what they read is replaced whole.
 
     def draft(self, name: str) -> Draft:
         """Return what the notebook has written of the model so far."""

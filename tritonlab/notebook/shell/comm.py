@@ -30,7 +30,7 @@ from .comm_calls import CALLS, TELLING, JsonAnswer, Tell
 PROTOCOL = 2
 TARGET = "tritonlab"
 
-#: The place in the file that Python adds to a SyntaxError's text; the cell's line is told instead.
+#: The place in the file that Python adds to a SyntaxError's text; the cell's line is shown instead.
 _PLACE = re.compile(r" \(\S+, line \d+\)$")
 
 
@@ -139,8 +139,10 @@ class Window:
         threading.Thread(target=self._serve, args=(data,), name="tritonlab extension", daemon=True).start()
 
     def _serve(self, call: Mapping[str, Any]) -> None:
+        def tell(facts: JsonAnswer) -> None:
+            self.send({"id": call.get("id"), "progress": facts})
+
         try:
-            tell = lambda facts: self.send({"id": call.get("id"), "progress": facts})  # noqa: E731
             answer = {"ok": self._answer(call["do"], call.get("with") or {}, tell)}
         except Exception as error:
             kind = error.code.name if isinstance(error, TritonError) else type(error).__name__

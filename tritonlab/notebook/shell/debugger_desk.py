@@ -94,7 +94,7 @@ class PromptWatch:
         self._ask = ask
         self._lock = threading.Lock()  # guards the rest
         self._ended = threading.Event()
-        #: whether a window of this kernel has ever been asked for a line
+        #: whether a window of this kernel was ever prompted for a line
         self._known = False
         self._visible_at = self._looked = 0.0
         self._answered = False  # whether a window has answered since the prompt began

@@ -22,7 +22,7 @@ from ..authoring.draft import Source
 from ..authoring.errors import NotebookError, refused_files
 from ..authoring.workspace import Workspace
 from ..views.card.failure_pane import FailurePane
-from ..views.card.live_card import LoadingCard
+from ..views.card.live_card import loading_card
 from ..views.widget import import_when_idle, in_kernel
 from . import commands
 from .cell_places import CellLines, CellPlaces, Places
@@ -141,11 +141,21 @@ class TritonMagics(Magics):
         """
         args = parse(line_parser(self.triton_model), line)
         body = running_body(self.shell, "triton_model", line, cell)
-        options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
-        options |= dict(base=args.base, capture=user_namespace() if args.capture else None)
-        options["sample"] = named_values(args.sample) if args.sample is not None else None
-        # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
-        self._load(args.name, quiet=args.quiet, source=cell, if_changed=self._just_renewed(args.name), **options)
+        self._load(
+            args.name,
+            quiet=args.quiet,
+            source=cell,
+            config=args.config,
+            files=args.file,
+            version=args.version,
+            options=_options(args),
+            body=body,
+            base=args.base,
+            capture=user_namespace() if args.capture else None,
+            sample=named_values(args.sample) if args.sample is not None else None,
+            # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
+            if_changed=self._just_renewed(args.name),
+        )
 
     @_of_a_cell
     @magic_arguments()
@@ -236,7 +246,7 @@ class TritonMagics(Magics):
         """Load a model and show its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
         before = workspace.report(name)
-        with refused_files(), LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
+        with refused_files(), loading_card(workspace, name, quiet=quiet, of_config=of_config):
             model = workspace.load(name, source, **settings)
             unbound = bind(self.shell, model)
         if unbound and not quiet:

@@ -13,7 +13,7 @@ from ..authoring.cells import user_namespace
 from ..authoring.errors import ExpressionError, FileError, OptionError
 from ..authoring.model_cells import imported_cells, joined, model_line, shown_path
 from ..views.card.hanging import draining_text
-from ..views.card.live_card import LiveCard, LoadingCard, card_of
+from ..views.card.live_card import LiveCard, card_of, loading_card
 from ..views.card.opened_view import Repository
 from ..views.card.status_table import StatusView
 from .subcommand import Context, Text, bind
@@ -29,14 +29,14 @@ _ARTIFACT_USAGE = "%triton artifact NAME weights.pt=expression"
 def status(context: Context, arguments: argparse.Namespace) -> Any:
     if arguments.name is None:
         return StatusView(context.workspace)
-    known = context.workspace.report(arguments.name)  # a failed load is told, too
+    known = context.workspace.report(arguments.name)  # a failed load is shown, too
     if not (context.json and known is not None):
         context.model(arguments.name)
     return card_of(context.workspace, arguments.name)
 
 
 def load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
-    with LoadingCard(context.workspace, arguments.name, quiet=context.json):
+    with loading_card(context.workspace, arguments.name, quiet=context.json):
         bind(context.shell, context.workspace.load(arguments.name, arguments.path, config=arguments.config))
     return card_of(context.workspace, arguments.name) if context.json else None
 
@@ -147,7 +147,7 @@ def artifact(context: Context, arguments: argparse.Namespace) -> Text:
     stored = artifact_of(path, value)
     written = workspace.write_file(name, path, stored.data)
     if workspace.draft(name).loadable:
-        with LoadingCard(workspace, name, quiet=True):
+        with loading_card(workspace, name, quiet=True):
             bind(context.shell, workspace.load(name, if_changed=True))
     text = f"{written} of {name} has {len(stored.data):,} bytes; the model reads it with {stored.reader}"
     where = "path is os.path.join(os.path.dirname(__file__), ...)"

@@ -93,7 +93,7 @@ class PrintedLines(Instrument):
         self._cell = cell
         self._places: Callable[[LogRecord], Places] = lambda record: str
         self._lock = threading.Lock()  # guards everything below
-        #: those that run: the last one was run by the others. It is made while one runs, which nobody has told it of
+        #: those that run: the last one was run by the others. It is made while one runs, whose beginning it has missed
         self._cells = [_Cell(self)]
         self._quiet = 0  # how many want nothing to be shown
 

@@ -74,8 +74,7 @@ def why(context: Context, arguments: argparse.Namespace) -> Text:
     """Return the sentences of `server.why()`; of a load that a cell started, the cell's own error. Raises the client's
     NotFoundError for an unknown name."""
     workspace, name = context.workspace, arguments.name
-    if name is not None and name not in workspace.names():
-        workspace.server.model(name).config()
+    context.check_known(name)
     waits = workspace.server.why(name).cited(workspace.cite)
     names = [name] if name is not None else workspace.names()
     cells = {each: reason for each in names if (reason := failed_load_of(workspace, each)) is not None}

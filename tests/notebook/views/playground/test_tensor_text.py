@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.notebook.conftest import IDENTITY
+from tests.models import IDENTITY
 from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest

@@ -15,10 +15,10 @@ import importlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from types import TracebackType
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ....core.explained import Explained
@@ -97,9 +97,6 @@ class LiveCard(LiveView):
         #: the load and the state at which a button's failure was shown
         self._problem_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
-        self._exporting: ExportPanel | None = None
-        self._checking: CheckPanel | None = None
-        self._viewing: ViewPanel | None = None
         self._actions: dict[str, Callable[[], object]] = {
             "playground": lambda: self._toggle("playground"),
             "view": lambda: self._toggle("view"),
@@ -143,9 +140,9 @@ class LiveCard(LiveView):
         form = self._states.playgrounds.get(self.name)
         if self._opened == "playground" and form is not None and form.result.value:
             return form
-        if self._opened == "view" and self._viewing is not None:
+        if self._opened == "view":
             return self._viewing.view
-        return self._checking.result if self._opened == "check" and self._checking is not None else None
+        return self._checking.result if self._opened == "check" else None
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
@@ -261,7 +258,7 @@ class LiveCard(LiveView):
         self._opened = "" if self._opened == panel else panel
         self._states.opened[self.name] = self._opened
         if self._opened == "export":
-            self._export().ask()
+            self._exporting.ask()
         self._fill_panel()
         self.update(open=self._opened)
         self.freeze()
@@ -274,31 +271,28 @@ class LiveCard(LiveView):
         if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
             forms: dict[str, Callable[[], Any]] = {
                 "playground": self.playground,
-                "view": self._view_panel,
-                "check": self._check_panel,
-                "export": self._export,
+                "view": lambda: self._viewing,
+                "check": lambda: self._checking,
+                "export": lambda: self._exporting,
             }
             form = forms[self._opened]().widget
         children = (form,) if form is not None else ()
         if self._panel.children != children:
             self._panel.children = children
 
-    def _export(self) -> ExportPanel:
-        if self._exporting is None:
-            self._exporting = ExportPanel(self._workspace.server.model(self.name))
-        return self._exporting
+    @cached_property
+    def _exporting(self) -> ExportPanel:
+        return ExportPanel(self._workspace.server.model(self.name))
 
-    def _check_panel(self) -> CheckPanel:
-        if self._checking is None:
-            model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
-            self._checking = CheckPanel(model, self.freeze)
-        return self._checking
+    @cached_property
+    def _checking(self) -> CheckPanel:
+        model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
+        return CheckPanel(model, self.freeze)
 
-    def _view_panel(self) -> ViewPanel:
-        if self._viewing is None:
-            written = partial(self._workspace.written, self.name)
-            self._viewing = ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
-        return self._viewing
+    @cached_property
+    def _viewing(self) -> ViewPanel:
+        written = partial(self._workspace.written, self.name)
+        return ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
 
     def playground(self) -> Playground:
         """Return the model's form, the same in all its cards."""
@@ -332,46 +326,36 @@ def card_of(workspace: Workspace, name: str) -> LiveCard:
     return LiveCard(workspace, name, workspace.describe_error)
 
 
-class LoadingCard:
-    """The card of a model that is loading: `with LoadingCard(workspace, name): workspace.load(name, …)`.
+@contextmanager
+def loading_card(workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> Iterator[None]:
+    """Show the card of a model that loads meanwhile: `with loading_card(workspace, name): workspace.load(name, …)`.
 
     A quick load shows it at its end, a slow one earlier, with the output, the time and Stop. A failed load shows it if
     it was slow, or if an earlier version keeps serving: the error has the rest. `quiet`: no card. `of_config`: the
     cell is a config.
     """
 
-    def __init__(self, workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> None:
-        self._workspace = workspace
-        self._name = name
-        self._quiet = quiet
-        self._of_config = of_config
-        self._display = SlowDisplay(self._show_meanwhile)
+    def show() -> LiveCard:
+        card = LiveCard(workspace, name, workspace.describe_error, of_load=True, of_config=of_config)
+        card.show()
+        return card
 
-    def __enter__(self) -> None:
-        self._workspace.changed = ModelStates.for_server(self._workspace.server).poke
-        if not self._quiet:
-            self._display.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        view = self._display.end()
-        report = self._workspace.report(self._name)
+    workspace.changed = ModelStates.for_server(workspace.server).poke
+    display = SlowDisplay(lambda: show() if workspace.loading(name) is not None else None)
+    if not quiet:
+        display.start()
+    has_failed = True
+    try:
+        yield
+        has_failed = False
+    finally:
+        view, report = display.end(), workspace.report(name)
         still_serves = report is not None and report.error is not None and report.ready_at
         if isinstance(view, LiveCard):
             # it follows the model, but the copy that a program that runs notebooks saves must be true at the cell's end
             view.refresh()
-        elif still_serves if error is not None else not self._quiet:
-            self._show()
-
-    def _show_meanwhile(self) -> LiveCard | None:
-        return self._show() if self._workspace.loading(self._name) is not None else None
-
-    def _show(self) -> LiveCard:
-        describe = self._workspace.describe_error
-        card = LiveCard(self._workspace, self._name, describe, of_load=True, of_config=self._of_config)
-        card.show()
-        return card
+        elif still_serves if has_failed else not quiet:
+            show()
 
 
 class OwnLoad:

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from html import escape
-from types import TracebackType
 from typing import Any
 
 from ....core.html_table import cell
@@ -39,12 +38,22 @@ class Repository(OpenedRepository):
     _shown_below = ""
 
     def refresh(self, names: Sequence[str] | None = None) -> None:
-        opening = OpeningView(self)
+        """Load its models, with the table below the running cell if that takes longer than a moment: it has what loads
+        now and what waits."""
+        display = SlowDisplay(self._show)
+        display.start()
         try:
-            with opening:
-                super().refresh(names)
+            super().refresh(names)
         finally:
-            self._shown_below = running_cell() if opening.is_shown else ""
+            view = display.end()
+            self._shown_below = running_cell() if view is not None else ""
+            if isinstance(view, OpenedView):
+                view.refresh()  # what a program that runs notebooks saves must be true at the cell's end
+
+    def _show(self) -> OpenedView:
+        view = OpenedView(self)
+        view.show()
+        return view
 
     def _ipython_display_(self) -> None:
         if not self._shown_below or self._shown_below != running_cell():
@@ -127,33 +136,6 @@ class OpenedView(LiveView):
         heading = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
         path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(heading)}</div>"
         return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
-
-
-class OpeningView:
-    """The table of a repository whose models load, below the running cell: `with OpeningView(repository): …`. It is
-    shown if that takes longer than a moment, with what loads now and what waits."""
-
-    def __init__(self, repository: OpenedRepository) -> None:
-        self._repository = repository
-        self._display = SlowDisplay(self._show)
-        #: whether it was shown; known at the end
-        self.is_shown = False
-
-    def __enter__(self) -> None:
-        self._display.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        view = self._display.end()
-        if isinstance(view, OpenedView):
-            self.is_shown = True
-            view.refresh()  # what a program that runs notebooks saves must be true at the cell's end
-
-    def _show(self) -> OpenedView:
-        view = OpenedView(self._repository)
-        view.show()
-        return view
 
 
 def _row(row: OpenedFacts, is_live: bool, refused: str) -> str:

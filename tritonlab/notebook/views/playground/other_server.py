@@ -127,25 +127,10 @@ def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
     one, other = comparison.outcomes
     rows = []
     if one.error is not None or other.error is not None:
-        rows.append(
-            _row(
-                name="error",
-                one=_error(one),
-                other=_error(other),
-                difference="not the same" if comparison.errors else "",
-                tone="tl-bad",
-            )
-        )
+        rows.append(_row("error", _error(one), _error(other), "not the same" if comparison.errors else ""))
     if comparison.counts is not None:
-        rows.append(
-            _row(
-                name="responses",
-                one=str(comparison.counts[0]),
-                other=str(comparison.counts[1]),
-                difference="not the same",
-                tone="tl-bad",
-            )
-        )
+        count, other_count = comparison.counts
+        rows.append(_row("responses", str(count), str(other_count), "not the same"))
     rows += [_tensor_row(diff, one, other) for diff in comparison.tensors]
     rows.append(_row("total", _time(one.total_ns), _time(other.total_ns)))
     rows += [_row(word, _part(one, key), _part(other, key)) for key, word, _ in PARTS]
@@ -160,18 +145,12 @@ def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
 def _tensor_row(diff: TensorDiff, one: Outcome, other: Outcome) -> str:
     name = diff.name + (f" of response {diff.response + 1}" if diff.response else "")
     difference = str(diff).partition(": ")[2]
-    return _row(
-        name,
-        one=_value(one, diff),
-        other=_value(other, diff),
-        difference=difference,
-        tone="" if diff.same else "tl-bad",
-    )
+    return _row(name, _value(one, diff), _value(other, diff), difference, tone="" if diff.same else "tl-bad")
 
 
-def _row(name: str, one: str, other: str, difference: str = "", tone: str = "") -> str:
+def _row(name: str, one: str, other: str, difference: str = "", tone: str = "tl-bad") -> str:
     cells = "".join(f"<td class='tl-type'>{escape(text)}</td>" for text in (one, other))
-    return f"<tr><th>{escape(name)}</th>{cells}<td class='{tone}'>{escape(difference)}</td></tr>"
+    return f"<tr><th>{escape(name)}</th>{cells}<td class='{tone if difference else ''}'>{escape(difference)}</td></tr>"
 
 
 def _value(outcome: Outcome, diff: TensorDiff) -> str:

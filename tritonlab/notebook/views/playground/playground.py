@@ -26,13 +26,13 @@ from ...authoring.notebook_ports import Ports, open_address
 from ..theme import STYLE
 from ..widget import renew_form, show_form
 from .history import History
+from .in_flight import CurrentSending, SendButtons, follow
 from .input_row import InputRow
 from .input_values import ValueProblem
 from .other_server import SideBySide
 from .program_panel import ProgramPanel
 from .request_form import RequestForm, form_keys, form_text
 from .result_view import outcomes_html
-from .sending import CurrentSending, SendButtons, follow
 
 if TYPE_CHECKING:
     from ....clients.remote import RemoteServer

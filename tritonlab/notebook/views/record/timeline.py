@@ -19,8 +19,7 @@ from ....profile.tensor_peek import PER_SECOND, TensorPeek
 from ....schedulers.dynamic_batch import BatchConfig
 from ....tuning.tuned_model import TunedModel
 from ..card.device_text import copies_text
-from ..figures.timeline_figure import timeline_figure
-from ..record_plots import plot_batch_sizes, plot_executions
+from ..figures.timeline_figure import plot_batch_sizes, plot_executions, timeline_figure
 from .record_view import Live, RecordView
 from .what_if_lanes import WhatIfLanes
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tritonlab.notebook.views.playground.sending import follow
+from tritonlab.notebook.views.playground.in_flight import follow
 
 
 class Scripted:
