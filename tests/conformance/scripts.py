@@ -77,9 +77,9 @@ def read(answer: Answer) -> Any:
     return ast.literal_eval(answer.outputs["TEXT"].reshape(-1)[0].decode())
 
 
-def run(client: Client, name: str, body: str, **names: object) -> Any:
-    """Let a model run a script that ends with `reply`, and return its value."""
-    return read(client.infer(name, script(body, **names)))
+def run(client: Client, name: str, body: str, deadline: float = DEADLINE, /, **names: object) -> Any:
+    """Let a model run a script that ends with `reply`, within so many seconds, and return its value."""
+    return read(client.infer(name, script(body, **names), deadline=deadline))
 
 
 def eventually(holds: Callable[[], Any]) -> Any:

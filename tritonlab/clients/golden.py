@@ -32,7 +32,6 @@ from .outcome import Arrival, Outcome
 
 #: The most elements that the JSON holds; tensors with more go into the `.npz`.
 _MOST_INLINE = 64
-_FIELDS = ("request_id", "correlation_id", "flags", "priority", "timeout", "parameters", "requested_outputs")
 
 #: Sends a request to the model that it names, and waits.
 Ask = Callable[[InferenceRequest], Outcome]
@@ -302,7 +301,7 @@ def read_case(path: Path) -> GoldenCase:
             model=document["model"],
             name=path.stem,
             inputs=_read_tensors(request["inputs"], "input", large),
-            fields={field: request[field] for field in _FIELDS if field in request},
+            fields={field: request[field] for field in RequestSpec.SETTINGS if field in request},
             answers=[_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
             error=document.get("error", ""),
         )
@@ -312,8 +311,8 @@ def read_case(path: Path) -> GoldenCase:
 
 def non_default_fields(request: RequestSpec) -> dict[str, Any]:
     """Return what a request says besides its inputs, without the fields that have their default values."""
-    found = {field: getattr(request, field) for field in _FIELDS}
-    return {field: list(value) if field == "requested_outputs" else value for field, value in found.items() if value}
+    found = {field: value for field, value in request.settings().items() if value}
+    return {field: list(value) if field == "requested_outputs" else value for field, value in found.items()}
 
 
 def _tensors(tensors: Mapping[str, Tensor], prefix: str, large: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path
 from .child_command import Cancelled, Say
-from .deploy.facts import Deployment
+from .deploy.facts import Deployment, deployment_of
 from .deploy.files import KINDS, write_deploy_files
-from .deploy.of_models import deployment_of
 from .environment.lock import imported
 from .environment.placed import (
     CHOICES,

@@ -15,8 +15,7 @@ from ..core.observe.failure_capsule import FailureCapsule
 from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
 from ..export.preflight.finding import Preflight
-from ..export.preflight.judge import DEFAULT_TARGET
-from ..export.preflight.of_model import preflight
+from ..export.preflight.judge import DEFAULT_TARGET, preflight
 from ..load_testing.load_target import LocalTarget
 from ..load_testing.load_tested import LoadTested
 from ..server.api import model as served

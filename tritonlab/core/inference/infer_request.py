@@ -71,6 +71,8 @@ class RequestSpec:
         "requested_outputs",
         "timeout",
     )
+    #: those of them besides model, inputs and callback
+    SETTINGS = ("request_id", "correlation_id", "flags", "priority", "timeout", "parameters", "requested_outputs")
 
     model_name: str
     #: -1: the latest that is served
@@ -95,6 +97,10 @@ class RequestSpec:
     def prefix(self) -> str:
         """Return the text that Triton puts before most messages about a request (rule 5.4.1)."""
         return f"[request id: {self.request_id or '<id_unknown>'}] "
+
+    def settings(self) -> dict[str, Any]:
+        """Return the SETTINGS by name, as the constructor of `InferenceRequest` takes them, for another request."""
+        return {name: getattr(self, name) for name in self.SETTINGS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

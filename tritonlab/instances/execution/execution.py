@@ -106,7 +106,7 @@ class StepByStep:
 
     def __call__(self, step: Callable[[], object]) -> None:
         """Call `step` now, or after the step that this thread is in."""
-        thread = threading.get_ident()
+        thread = get_ident()
         if thread in self._steps:
             self._steps[thread].append(step)
             return

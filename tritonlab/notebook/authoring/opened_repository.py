@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...core.clock import SystemClock
 from ...core.plain_facts import by_number
 from ...core.status import ModelLoadError, NotFoundError, TritonError
-from ...export.machine_bound import never_ran
+from ...export.left_out import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models

@@ -1,4 +1,4 @@
-"""A Chrome trace records everything a server does for a while, in a file that Perfetto (https://ui.perfetto.dev) and
+"""A Chrome trace of everything that a server does for a while, in a file that Perfetto (https://ui.perfetto.dev) and
 chrome://tracing show.
 
 A model version is a process there. Its requests are spans with their time in the queue and their responses; each of its

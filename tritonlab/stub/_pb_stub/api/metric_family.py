@@ -1,4 +1,4 @@
-"""MetricFamily and Metric are the author's own lines on the server's /metrics page.
+"""MetricFamily and Metric, the author's own lines on the server's /metrics page.
 
 The server holds families, metrics and values; these objects are handles. A family must outlive its metrics: when the
 last Python object of its name goes, its lines vanish, and metrics made from it refuse to work (rule 1.14.7).

@@ -1,4 +1,4 @@
-"""The stub's monitor answers questions about the process while its main thread is busy with the author's code."""
+"""The stub's monitor, which answers questions about the process while its main thread runs the author's code."""
 
 from __future__ import annotations
 

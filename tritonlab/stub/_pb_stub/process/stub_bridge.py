@@ -1,4 +1,4 @@
-"""The stub's bridge carries what the author's objects ask of the server over the control socket and the two regions."""
+"""The stub's bridge: what the author's objects ask of the server crosses the control socket and the two regions."""
 
 from __future__ import annotations
 

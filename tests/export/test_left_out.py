@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tritonlab.core.config.model_config import parse_pbtxt
-from tritonlab.export.machine_bound import forget_backend_directory, starts_our_stub, warnings
+from tritonlab.export.left_out import forget_backend_directory, starts_our_stub, warnings
 from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tritonlab.core.config.model_config import ModelConfig, messages, parse_pbtxt
 from tritonlab.core.config.model_config_rules import autofill, normalize_instance_groups
-from tritonlab.export.deployable_config import deployable_config
+from tritonlab.export.model_build import deployable_config
 
 FILES = ["1/model.py", "config.pbtxt"]
 

@@ -1,8 +1,10 @@
-"""The tables that Triton prints when its models are loaded: backends in use, models, the server's
-options."""
+"""What `tritonlab serve` logs when it has started: Triton's tables of backends, models and options, and who can reach
+its ports, and what they may do there.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,10 @@ from ...ipc.processes.interpreter import STUB
 from ...server.inference_server import InferenceServer
 from ...server.models.backend_config import settings_of
 from ...server.models.backends import DEFAULT_DIRECTORY
+from ..endpoints import EndpointOptions
+from ..shared.access import AccessRules
+
+Record = tuple[str, str]
 
 
 def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
@@ -104,3 +110,55 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         if number == 0 or number == len(rows):
             lines.append(rule)
     return "\n".join(lines if rows else [*lines, rule])
+
+
+def openness(options: EndpointOptions, places: Mapping[str, str], model_control_mode: str) -> Iterator[Record]:
+    """Return level and text of each log record. `places` maps each open service to its `address:port`."""
+    access = options.access
+    for service, address in places.items():
+        yield "INFO", f"{service} at {address} is open to {_allowed_clients(service, address, options)}"
+    clients = "clients with the token" if access.token else "clients"
+    if model_control_mode == "explicit" and access.model_control and (free := _unrestricted(options, places)):
+        yield _model_control(access, free)
+    if access.settings:
+        yield "INFO", f"Trace and log settings: {clients} may change them; '--allow-settings=false' ends that"
+    if options.client_shm:
+        yield "INFO", f"Shared memory: {clients} may have this server read and write any region that its user may"
+
+
+def _allowed_clients(service: str, place: str, options: EndpointOptions) -> str:
+    address = place.rpartition(":")[0].strip("[]")
+    if _is(address, "is_loopback") or address == "localhost":
+        found = "every user of this machine"
+    elif _is(address, "is_unspecified"):
+        found = "every machine that reaches this one"
+    else:
+        found = f"every machine that reaches {address}"
+    needs = ["the token"] if options.access.token else []
+    if service == "GRPC" and options.grpc_options.use_ssl_mutual:
+        needs.append("a certificate")
+    return f"{found}, with {' and '.join(needs)}" if needs else found
+
+
+def _is(address: str, what: str) -> bool:
+    try:
+        return bool(getattr(ipaddress.ip_address(address), what))
+    except ValueError:  # a name
+        return False
+
+
+def _unrestricted(options: EndpointOptions, places: Mapping[str, str]) -> list[str]:
+    """Return the services whose model control needs no key (rule 6.1.3)."""
+    restricted = {"HTTP": options.http_options.restricted_api, "GRPC": options.grpc_options.restricted}
+    return [service for service in places if "model-repository" not in restricted.get(service, ("model-repository",))]
+
+
+def _model_control(access: AccessRules, services: list[str]) -> Record:
+    what = "load any model, which is to run any code as the user of this server"
+    if access.token:
+        return "INFO", f"Model control: clients with the token may {what}"
+    return (
+        "WARNING",
+        f"Model control: everyone who reaches {' or '.join(services)} may {what}; "
+        "'--allow-model-control=false' ends that, '--token-file=<file>' requires a token",
+    )

@@ -13,7 +13,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import Code, TritonError
-from tritonlab.frontends.http import generate
+from tritonlab.frontends.http.generate_endpoint import decode_request, encode_response
 
 
 def metadata(**inputs: tuple[str, list[int]]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ TEXT = metadata(S=("BYTES", [-1]), A=("FP32", [-1, 2]))
 
 
 def decode(document: Any, model: dict[str, Any] = TEXT) -> InferenceRequest:
-    return generate.decode(json.dumps(document).encode(), "m", 3, model)
+    return decode_request(json.dumps(document).encode(), "m", 3, model)
 
 
 @rule("6.8.1", "6.8.2")
@@ -56,7 +56,7 @@ def test_elements_are_spread_over_the_dimensions(dims: list[int], count: int, sh
 
 def test_an_empty_body_is_an_empty_object() -> None:
     """Since 2026-04 (rule 6.8.4)."""
-    assert generate.decode(b"", "m", -1, TEXT).inputs == {}
+    assert decode_request(b"", "m", -1, TEXT).inputs == {}
 
 
 @rule("6.8.4")
@@ -131,7 +131,7 @@ def test_a_response_is_one_object_by_name_with_single_elements_unwrapped() -> No
     }.items():
         response.outputs[name] = Tensor.from_numpy(array)
     response.parameters = {"p": 1, "id": "not this"}
-    assert generate.encode(response) == (
+    assert encode_response(response) == (
         b'{"MANY":[1,2],"NONE":[],"ONE":1.5,"TEXTS":["a","b"],"YES":true,'
         b'"id":"q","model_name":"m","model_version":"2","p":1,"text":"\xffhi"}'
     )
