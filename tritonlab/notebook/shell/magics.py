@@ -266,9 +266,10 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         return cell_label(shell, origin)
 
     places = CellPlaces(locate, label, lambda file, line: workspace().sources.earlier(file, line))
-    tracebacks = Tracebacks(shell, workspace, places, has_shown=lambda line: printed.has_shown(line))
-    install(tracebacks)
     cell = RunningCell()
+    printed = PrintedLines(cell)
+    tracebacks = Tracebacks(shell, workspace, places, printed.has_shown)
+    install(tracebacks)
     cell.follow(shell)
     notice = WaitingNotice(places, cell)
     windows = listen(lambda: current())
@@ -276,7 +277,6 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         shell, lines=CellLines(locate, label), places=places, watch=PromptWatch(windows.request_prompt), cell=cell
     )
     desk.listen()
-    printed = PrintedLines(cell)
     printed.follow(shell)
 
     def current() -> Workspace:

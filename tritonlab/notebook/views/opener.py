@@ -8,7 +8,6 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from ..authoring.errors import DescribeError
 from .card.model_states import ModelStates
 from .widget import in_kernel
 
@@ -24,14 +23,12 @@ if TYPE_CHECKING:
     from .record.timeline import Profile
 
 
-def open_playground(workspace: Workspace, model: Model, describe_error: DescribeError | None = None) -> Playground:
-    """Return a form that sends requests to `model` and has the fields of its config, also after a reload.
-    `describe_error`: the workspace's if left out. Raises ModuleNotFoundError without ipywidgets."""
+def open_playground(workspace: Workspace, model: Model) -> Playground:
+    """Return a form that sends requests to `model` and has the fields of its config, also after a reload. Raises
+    ModuleNotFoundError without ipywidgets."""
     from .playground.playground import Playground
 
-    form = Playground(
-        model, describe_error or workspace.describe_error, lambda: workspace.ports.endpoints, workspace.cite
-    )
+    form = Playground(model, workspace.describe_error, lambda: workspace.ports.endpoints, workspace.cite)
     ModelStates.for_server(model.server).follow_form(form.renew, model.name)
     return form
 

@@ -59,7 +59,7 @@ def states(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[Mode
 @pytest.fixture
 def card(workspace: Workspace, states: ModelStates) -> LiveCard:
     workspace.load("m", SILENT)
-    card = LiveCard(workspace, "m", lambda error: "")
+    card = LiveCard(workspace, "m")
     card.show()
     return card
 
@@ -216,10 +216,10 @@ def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Wo
     form = card.playground()
     assert card._panel.children == (form.widget,) and card.state["open"] == "playground"
     workspace.load("m", SILENT + "\n# changed\n")
-    again = LiveCard(workspace, "m", lambda error: "", of_load=True)
+    again = LiveCard(workspace, "m", of_load=True)
     again.show()
     assert again._panel.children == (form.widget,) and again.state["open"] == "playground"
-    other = LiveCard(workspace, "m", lambda error: "")  # of %triton status
+    other = LiveCard(workspace, "m")  # of %triton status
     other.show()
     assert other._panel.children == ()
     again.press("playground")
@@ -268,7 +268,7 @@ def test_what_is_open_is_in_the_stored_card(
 
 
 def test_old_cards_end(card: LiveCard, workspace: Workspace) -> None:
-    cards = [LiveCard(workspace, "m", lambda error: "") for _ in range(9)]
+    cards = [LiveCard(workspace, "m") for _ in range(9)]
     for each in cards:
         each.show()
     states = ModelStates.for_server(workspace.server)
@@ -285,7 +285,7 @@ def test_a_card_that_has_ended_leaves_no_widget(card: LiveCard, workspace: Works
         return set(importlib.import_module("ipywidgets").Widget.get_manager_state()["state"])
 
     before = kept()
-    ended = LiveCard(workspace, "m", lambda error: "")
+    ended = LiveCard(workspace, "m")
     ended.show()
     assert kept() > before
     ended.close()
@@ -305,7 +305,7 @@ def load_in(workspace: Workspace, cell: str, source: str | None = SILENT, **opti
     try:
         with contextlib.suppress(ModelLoadError):
             workspace.load("m", source, **options)
-        card = LiveCard(workspace, "m", lambda error: "", of_load=True)
+        card = LiveCard(workspace, "m", of_load=True)
     finally:
         workspace.running_cell = lambda: ""
     card.show()

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.explained import Explained
 from ....core.status import ModelError
-from ...authoring.errors import DescribeError
 from ...authoring.workspace import Workspace
 from ..opener import open_playground
 from ..record.view_panel import ViewPanel
@@ -78,7 +77,6 @@ class LiveCard(LiveView):
         self,
         workspace: Workspace,
         name: str,
-        describe_error: DescribeError,
         *,
         of_load: bool = False,
         of_config: bool = False,
@@ -86,7 +84,6 @@ class LiveCard(LiveView):
         self.name = name
         self.facts: ModelFacts = current_facts(workspace, name)
         self._workspace = workspace
-        self._describe_error = describe_error
         self._drawing = threading.Lock()  # one refresh at a time
         self._pressing = threading.Lock()  # one action at a time
         self._states = ModelStates.for_server(workspace.server)
@@ -241,7 +238,7 @@ class LiveCard(LiveView):
         try:
             action()
         except Exception as error:
-            problem = self._describe_error(error) or _words(error)
+            problem = self._workspace.describe_error(error) or _words(error)
         finally:
             if do != "stop":
                 self._pressing.release()
@@ -300,7 +297,7 @@ class LiveCard(LiveView):
             known = self._states.playgrounds.get(self.name)
             if known is None:
                 model = self._workspace.server.model(self.name)
-                known = open_playground(self._workspace, model, self._describe_error)
+                known = open_playground(self._workspace, model)
                 known.answered = lambda: self._states.freeze_cards(self.name)
                 self._states.playgrounds[self.name] = known
             return known
@@ -323,7 +320,7 @@ def _words(error: Exception) -> str:
 def card_of(workspace: Workspace, name: str) -> LiveCard:
     """Return the card of a model, for a cell to show."""
     workspace.changed = ModelStates.for_server(workspace.server).poke
-    return LiveCard(workspace, name, workspace.describe_error)
+    return LiveCard(workspace, name)
 
 
 @contextmanager
@@ -336,7 +333,7 @@ def loading_card(workspace: Workspace, name: str, *, quiet: bool = False, of_con
     """
 
     def show() -> LiveCard:
-        card = LiveCard(workspace, name, workspace.describe_error, of_load=True, of_config=of_config)
+        card = LiveCard(workspace, name, of_load=True, of_config=of_config)
         card.show()
         return card
 
