@@ -11,7 +11,7 @@ from typing import Any
 
 from .check.check_result import CheckResult, junit_xml
 from .check.run import CheckOptions, check_model
-from .clients.golden import GoldenSet
+from .clients.golden import GoldenSet, golden_beside
 from .core.status import TritonError
 from .repository.layout import model_names
 from .server.api.server import Server
@@ -71,7 +71,7 @@ class CheckRun:
         options = CheckOptions(
             self.seconds, self.seed, self.relations, side_effects=self.side_effects, progress=self._progress(name)
         )
-        golden = GoldenSet(self.repository.with_name(f"{self.repository.name}.golden"))
+        golden = GoldenSet(golden_beside(self.repository))
         try:
             return check_model(server.load(name), options, golden=golden)
         except TritonError as error:
@@ -86,8 +86,9 @@ class CheckRun:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         if self.as_json:
-            print(json.dumps([one if isinstance(one, str) else one.to_dict() for _, one in self.results], indent=1))
+            print(json.dumps([_facts(name, result) for name, result in self.results], indent=1))
         if self.junit is not None:
+            self.junit.parent.mkdir(parents=True, exist_ok=True)
             self.junit.write_bytes(junit_xml(self.results))
         if self.tests is not None:
             self.tests.mkdir(parents=True, exist_ok=True)
@@ -102,3 +103,8 @@ class CheckRun:
         if any(isinstance(one, str) or not one.checked or one.stopped for one in checks):
             return NOTHING
         return PASSED
+
+
+def _facts(name: str, result: CheckResult | str) -> dict[str, Any]:
+    """Return the result as JSON values, of a model that could not be checked its name and why."""
+    return result.to_dict() if isinstance(result, CheckResult) else {"model": name, "checked": False, "error": result}

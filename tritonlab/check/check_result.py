@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.axes import axes_of
 from ..core.html_table import cell
-from ..core.plain_facts import few_lines
+from ..core.plain_facts import few_lines, xml_text
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from .check_finding import CheckFinding, largest_apart
@@ -223,7 +223,8 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
         if isinstance(result, str):
             suite.attrib.update(tests="1", failures="0", errors="1", skipped="0")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="check")
-            ElementTree.SubElement(case, "error", message=result.partition("\n")[0]).text = result
+            text = xml_text(result)
+            ElementTree.SubElement(case, "error", message=text.partition("\n")[0]).text = text
             continue
         skipped = sum(bool(one.left_out) for one in result.tried)
         failed = sum(bool(result.of(one.relation)) for one in result.tried)
@@ -234,11 +235,6 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
             if one.left_out:
                 ElementTree.SubElement(case, "skipped", message=one.left_out)
             elif found := result.of(one.relation):
-                text = _xml_text("\n\n".join("\n".join(each.lines()) for each in found))
-                ElementTree.SubElement(case, "failure", message=_xml_text(found[0].sentence)).text = text
+                text = xml_text("\n\n".join("\n".join(each.lines()) for each in found))
+                ElementTree.SubElement(case, "failure", message=xml_text(found[0].sentence)).text = text
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _xml_text(text: str) -> str:
-    """Return the text without the control characters that XML cannot hold."""
-    return "".join(letter if letter in "\n\t" or letter >= " " else "�" for letter in text)
