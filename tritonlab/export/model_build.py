@@ -19,6 +19,7 @@ from .machine_bound import check_deployable, never_ran, starts_our_stub, warning
 from .preflight.finding import Prediction, Preflight
 from .preflight.judge import judge
 from .preflight.of_model import subject_of
+from .preflight.places import secrets_in, secrets_sentence
 from .preflight.relocatable import is_machine_path
 from .preflight.subject import Subject
 from .releases import Target
@@ -79,7 +80,7 @@ class ModelBuild:
         served = self.subject.config
         if self._is_kept:
             found = (*warnings(served, source, ()), *never_ran(choice_words(served)))
-            return (*found, *left_out.sentences(tree.left_out))
+            return (*found, *self._told())
         files, authored = tree.files, source / CONFIG_FILE
         for version in self.model.metadata()["versions"]:
             (new / version).mkdir(exist_ok=True)
@@ -94,7 +95,13 @@ class ModelBuild:
         if authored.is_file():
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, source, files), *_rewritten(text, completed))
-        return (*found, *never_ran(answers), *left_out.sentences(tree.left_out))
+        return (*found, *never_ran(answers), *self._told())
+
+    def _told(self) -> Iterator[str]:
+        """Yield what of the files is left out, and what is exported though it looks like a secret."""
+        yield from left_out.sentences(self.subject.tree.left_out)
+        if secrets := secrets_in(self.subject.tree.files, self.subject.environment):
+            yield ": ".join(secrets_sentence(secrets))
 
 
 def stops(preflight: Preflight) -> Iterator[str]:

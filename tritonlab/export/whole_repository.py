@@ -14,6 +14,7 @@ from ..repository.place import make_repository, scratch_place
 from . import left_out
 from .compared_trees import compare_files, compare_trees
 from .preflight.judge import DEFAULT_TARGET
+from .preflight.places import secrets_in, secrets_sentence
 from .releases import find_target
 from .report import ExportConflict, ExportPlan, ExportReport
 from .repository import BESIDE, MODELS, put_in_place, scratch_directory
@@ -92,7 +93,9 @@ def export_whole(
             new = scratch / MODELS / name
             new.mkdir(parents=True)
             tree.copy(new)
-            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out))))
+            secrets = secrets_in(tree.files)
+            told = [": ".join(secrets_sentence(secrets))] if secrets else []
+            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *told)))
             plan = replace(compare_trees(new, repository / name), warnings=found)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
