@@ -54,7 +54,7 @@ def _notes(subject: Subject, target: Target) -> Iterator[str]:
     yield from notes_of(target.engine)
     if target.is_triton and not target.release.is_started:
         yield f"Triton {target.release} is judged by the release table and rules only: it was not started here"
-    if not subject.reads and not subject.config.HasField("ensemble_scheduling"):
+    if subject.sources and not subject.reads:
         yield "it is not loaded, so what it imports, opens and reads of the environment is not known"
     unparsed = [source.path for source in subject.sources if source.tree is None]
     if unparsed:
