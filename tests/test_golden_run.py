@@ -65,9 +65,7 @@ def test_notebooks_are_run_and_compared(tmp_path: Path, capfd: Any) -> None:
     ]
 
 
-def test_a_model_repository_is_served_and_compared(
-    tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_repository_is_served_and_compared(tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "models" / "m"
     (model / "1").mkdir(parents=True)
     (model / "config.pbtxt").write_text(CONFIG)

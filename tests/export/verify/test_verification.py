@@ -56,4 +56,6 @@ def test_a_backend_that_only_the_container_has_is_no_difference() -> None:
     verification._explain_backends(who, found)
     judged = [judge(ModelAnswers(name), found[name], [], release="2.51", places=("", "")) for name in found]
     assert [each.symbol for each in judged] == ["?", "X"]
-    assert "has Python's backend only, and 'onnxruntime' is needed: its container has more" in str(judged[0].findings[0])
+    assert "has Python's backend only, and 'onnxruntime' is needed: its container has more" in str(
+        judged[0].findings[0]
+    )

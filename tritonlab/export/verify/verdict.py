@@ -43,7 +43,9 @@ class ReleaseVerdict:
         unknown = f"{len(open_ones)} of {len(self.models)} models could not be verified: {', '.join(open_ones)}"
         bad = [model.name for model in self.models if not model.passed and model.name not in open_ones]
         if bad:
-            return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}" + f"; {unknown}" * bool(open_ones)
+            return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}" + f"; {unknown}" * bool(
+                open_ones
+            )
         if open_ones:
             return f"{unknown}; nothing else differs"
         others = {model.symbol for model in self.models} - {EQUAL}

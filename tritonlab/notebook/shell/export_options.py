@@ -37,7 +37,10 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         ("--env",),
         {"default": "none", "help": "requirements (a lock), dir or archive (relocatable), or the path of a prefix"},
     ),
-    (("--env-python",), {"default": "", "metavar": "VERSION", "help": "the Python of --env, as 3.12 (this one's; the image's)"}),
+    (
+        ("--env-python",),
+        {"default": "", "metavar": "VERSION", "help": "the Python of --env, as 3.12 (this one's; the image's)"},
+    ),
     (("--env-budget",), {"type": int, "metavar": "MB", "help": "refuse an environment that is larger"}),
     (
         ("--deploy",),
