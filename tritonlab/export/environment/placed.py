@@ -18,8 +18,8 @@ from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE
+from ...repository.place import remove
 from ..child_command import Say, run_command
-from ..placement import remove
 from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target

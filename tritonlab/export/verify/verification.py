@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ...clients.golden_files import GoldenCase, read_case
+from ...clients.golden import GoldenCase, read_case
 from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import PARAMETER
@@ -26,14 +26,12 @@ from ...repository.layout import CONFIG_FILE, model_names
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import LOCK
 from ..preflight import judge as preflight
-from ..preflight.judge import DEFAULT_TARGET
-from ..preflight.of_model import subject_in
+from ..preflight.judge import DEFAULT_TARGET, subject_in
 from ..releases import find, find_target
 from .hiding import author_paths
-from .judge_python import judge_python
 from .judge_server import JudgeServer
 from .judgement import judge
-from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge
+from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
 from .replayed_requests import ModelAnswers, replay
 from .verdict import ReleaseVerdict, Verification, page_of
 from .wheels import NoWheel, find_wheel, unpacked
