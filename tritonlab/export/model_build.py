@@ -79,7 +79,7 @@ class ModelBuild:
         served = self.subject.config
         if self._is_kept:
             found = (*warnings(served, source, ()), *never_ran(choice_words(served)))
-            return (*found, *self._told())
+            return (*found, *self._about_files())
         files, authored = tree.files, source / CONFIG_FILE
         for version in self.model.metadata()["versions"]:
             (new / version).mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ class ModelBuild:
         if authored.is_file():
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, source, files), *_rewritten(text, completed))
-        return (*found, *never_ran(answers), *self._told())
+        return (*found, *never_ran(answers), *self._about_files())
 
     def _told(self) -> Iterator[str]:
         """Yield what of the files is left out, and what is exported though it looks like a secret."""

@@ -93,8 +93,8 @@ def export_whole(
             new.mkdir(parents=True)
             tree.copy(new)
             secrets = secrets_in(tree.files)
-            told = [": ".join(secrets_sentence(secrets))] if secrets else []
-            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *told)))
+            warned = [": ".join(secrets_sentence(secrets))] if secrets else []
+            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *warned)))
             plan = replace(compare_trees(new, repository / name), warnings=found)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
