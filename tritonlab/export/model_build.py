@@ -96,7 +96,7 @@ class ModelBuild:
         found = (*warnings(config, source, files), *_rewritten(text, completed))
         return (*found, *never_ran(answers), *self._about_files())
 
-    def _told(self) -> Iterator[str]:
+    def _about_files(self) -> Iterator[str]:
         """Yield what of the files is left out, and what is exported though it looks like a secret."""
         yield from left_out.sentences(self.subject.tree.left_out)
         if secrets := secrets_in(self.subject.tree.files, self.subject.environment):
