@@ -116,11 +116,11 @@ bytecode: $(VENV)/.test
 	@$(PY) -m compileall -q tritonlab
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --collect-only -qq $(NOTEBOOKS) tests notebooks >/dev/null || true
 
-# Four at a time, by file, in the order of tests/conftest.py: much of the suite waits for the real server, whose loads
-# take 1.3 s each. A few that fail are run once more, alone, and those that pass then are named. With `make -j2 test`
-# what comes before takes two processors.
+# Five at a time, by file, in the order of tests/conftest.py: much of the suite waits, for the real server above all, of
+# whose loads each takes 1.3 s and 0.3 s of a processor. A few that fail are run once more, alone, and those that pass
+# then are named. With `make -j2 test` what comes before takes two processors.
 test: lint extension-check bytecode $(REFERENCE)/.stamp
-	$(PY) -m tests.again -n 4 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
+	$(PY) -m tests.again -n 5 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
 # Without DOCS_EXECUTE=off each notebook is run; what was run and has not changed is kept (build/docs-executed).
 docs: $(VENV)/.test

@@ -210,7 +210,9 @@ def read(lab: Lab, notebook: Any, seen: dict[str, list[str]] | None = None) -> N
 def elsewhere(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Pages]:
     """Run another JupyterLab, which trusts no notebook."""
     with serving(tmp_path_factory.mktemp("elsewhere")) as server:
-        yield Pages(server, chromium)
+        pages = Pages(server, chromium)
+        yield pages
+        pages.close()
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def failing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> tuple[Model, Path]:
     """Return a model whose stub has died and cannot start before the file is gone; it pauses for longer than a test
     takes.
     """
-    monkeypatch.setattr("tritonlab.instances.life.restart_policy.FIRST_PAUSE", LONGEST_PAUSE)
+    monkeypatch.setattr("tritonlab.instances.life.stub_replacement.FIRST_PAUSE", LONGEST_PAUSE)
     name = "paused"
     broken = lab.repository / f"{name}.broken"
     source = f"""

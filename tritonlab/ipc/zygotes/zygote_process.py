@@ -160,7 +160,7 @@ class ZygoteProcess:
             if not data:
                 raise self._failed("it has ended")
             return read_zygote_message(data)
-        except (OSError, TypeError, WireError) as error:
+        except (OSError, TypeError, ValueError, WireError) as error:  # ValueError: `end` has closed the socket
             raise self._failed(str(error)) from None
 
     def _failed(self, why: str) -> ZygoteError:
