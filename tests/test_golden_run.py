@@ -65,7 +65,7 @@ def test_notebooks_are_run_and_compared(tmp_path: Path, capfd: Any) -> None:
     ]
 
 
-def test_a_model_repository_is_served_and_compared(tmp_path: Path, capfd: Any) -> None:
+def test_a_model_repository_is_served_and_compared(tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "models" / "m"
     (model / "1").mkdir(parents=True)
     (model / "config.pbtxt").write_text(CONFIG)
@@ -77,5 +77,8 @@ def test_a_model_repository_is_served_and_compared(tmp_path: Path, capfd: Any) -
     keep(tmp_path / "models.golden", [2, 4.5])
     assert main(["test", str(tmp_path / "models")]) == 1
     assert "OUT: differs, largest difference 0.5 (0.12 relative), first at [1]" in capfd.readouterr().out
+    monkeypatch.chdir(tmp_path / "models")
+    assert main(["test", ".", "--junit", "found/golden.xml"]) == 1
+    assert ElementTree.parse("found/golden.xml").getroot()[0].get("failures") == "1"
     assert main(["test", str(tmp_path / "nothing.ipynb")]) == 1
     assert "there is no such notebook" in capfd.readouterr().out

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,12 @@ def test_without_a_command_it_says_which_there_are() -> None:
     done = subprocess.run([sys.executable, "-m", "tritonlab"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "usage: tritonlab" in done.stderr
+
+
+def test_its_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"tritonlab {metadata.version('tritonlab')}\n")
 
 
 def test_releases_prints_the_table_as_text_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         place / "model_repository", "ready", IDENTITY + "    def is_ready(self):\n        return True\n", CONFIG
     )
     write_model(place / "model_repository", "broken", "import nothing_of_this_name\n", CONFIG)
+    write_model(place / "model_repository", "unreadable", IDENTITY, "input { name: ")
     return place
 
 
@@ -44,7 +45,9 @@ def test_a_repository_is_judged_model_by_model(place: Path, capsys: pytest.Captu
         "broken": "does not load",
         "ready": "differs",
         "sound": "equal",
+        "unreadable": "does not load",
     }
+    assert found["unreadable"]["findings"][0]["sentence"].startswith("it does not load here (Poll failed for model")
     assert found["broken"]["findings"][0]["row"] == "P0"
     assert "nothing_of_this_name" in found["broken"]["findings"][0]["sentence"]
 

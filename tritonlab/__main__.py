@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the options of `serve` are not in it (`frontends/cli/flags.py`)."""
     parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
+    parser.add_argument("--version", action="version", version=f"tritonlab {importlib.metadata.version('tritonlab')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serves a model repository over HTTP and gRPC, as tritonserver does")
     add_lab_command(commands)

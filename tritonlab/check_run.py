@@ -10,7 +10,7 @@ from typing import Any
 
 from .check.check_result import CheckResult, junit_xml
 from .check.run import CheckOptions, check_model
-from .clients.golden import GoldenSet
+from .clients.golden import GoldenSet, golden_beside
 from .core.status import TritonError
 from .repository.layout import model_names
 from .server.api.server import Server
@@ -41,7 +41,7 @@ def run(
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
     results: list[tuple[str, CheckResult | str]] = []
-    golden = GoldenSet(repository.with_name(f"{repository.name}.golden"))
+    golden = GoldenSet(golden_beside(repository))
     with Server(repository, model_control_mode="explicit") as server:
         for name in chosen:
             options = CheckOptions(
@@ -58,8 +58,9 @@ def run(
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     if as_json:
-        print(json.dumps([one if isinstance(one, str) else one.to_dict() for _, one in results], indent=1))
+        print(json.dumps([_facts(name, result) for name, result in results], indent=1))
     if junit is not None:
+        junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_bytes(junit_xml(results))
     if tests is not None:
         _write_tests(tests, results)
@@ -106,3 +107,8 @@ def _status(results: Sequence[CheckResult | str]) -> int:
     if any(isinstance(one, str) or not one.checked or one.stopped for one in results):
         return NOTHING
     return PASSED
+
+
+def _facts(name: str, result: CheckResult | str) -> dict[str, Any]:
+    """Return the result as JSON values, of a model that could not be checked its name and why."""
+    return result.to_dict() if isinstance(result, CheckResult) else {"model": name, "checked": False, "error": result}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .clients.golden import NOTEBOOK_VARIABLE, GoldenSet, junit_xml, verdict_of
+from .clients.golden import NOTEBOOK_VARIABLE, GoldenSet, golden_beside, junit_xml, verdict_of
 from .clients.sending import asks_of
 from .core.status import TritonError
 from .server.api.server import Server
@@ -46,6 +46,7 @@ def run(paths: Sequence[Path], junit: Path | None = None, timeout: float = 600.0
             found = suite.report
             print(f"{suite.name}: {found if isinstance(found, str) else verdict_of(found)}", flush=True)
     if junit is not None:
+        junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_bytes(junit_xml(suites))
     if not suites:
         print(f"no golden set beside {', '.join(map(str, paths))}")
@@ -61,7 +62,7 @@ def _suites(path: Path, timeout: float) -> Iterator[Suite]:
     for notebook in sorted(path.glob("*.ipynb")):
         if notebook.with_suffix(".golden").is_dir():
             yield _run_notebook(notebook, timeout)
-    golden = path.with_name(path.name + ".golden")
+    golden = golden_beside(path)
     if golden.is_dir():
         yield _run_repository(path, golden)
 

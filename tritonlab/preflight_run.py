@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from .clients.golden import GoldenSet
+from .clients.golden import GoldenSet, golden_beside
 from .clients.sending import asks_of
+from .core.config.model_config import ConfigError
 from .core.status import TritonError
 from .export.preflight.finding import Finding, Prediction, Preflight
 from .export.preflight.judge import judge, preflight, subject_in
@@ -56,7 +57,7 @@ def _models(folder: Path) -> tuple[Path, list[str]]:
 
 def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:
     with Server(repository, model_control_mode="explicit", warm=0) as server:
-        golden = GoldenSet(repository.with_name(f"{repository.name}.golden"), ask=asks_of(server))
+        golden = GoldenSet(golden_beside(repository), ask=asks_of(server))
         for name in names:
             try:
                 server.load(name)
@@ -71,6 +72,9 @@ def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflig
 
 
 def _not_loaded(directory: Path, target: str, why: str) -> Preflight:
-    found = judge(subject_in(directory), target)
     failed = Finding("P0", f"it does not load here ({why})", "mend that first", outcome=Prediction.LOAD)
+    try:
+        found = judge(subject_in(directory), target)
+    except ConfigError:  # `why` says what is wrong with it
+        return Preflight(directory.name, str(find_target(target)), (failed,))
     return replace(found, findings=(failed, *found.findings))

@@ -39,12 +39,6 @@ def test_what_auto_complete_config_set_stays() -> None:
     assert config == parse_pbtxt(text, "")
 
 
-@pytest.mark.parametrize(("name", "problem"), [("a b", "has a space"), ("modèle", "is not ASCII"), ("a.b-c_1", None)])
-def test_a_name_that_triton_does_not_load_is_warned_of(tmp_path: Path, name: str, problem: str | None) -> None:
-    found = warnings(parse_pbtxt("", ""), tmp_path / name, [])
-    assert [problem in sentence for sentence in found] == [True] if problem else found == ()
-
-
 def test_our_stub_is_left_out_and_a_compiled_one_stays(tmp_path: Path) -> None:
     files = ["1/model.py", "config.pbtxt", NAME]
     write_own_stub(tmp_path, "/usr/bin/python3.9")

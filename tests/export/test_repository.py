@@ -249,6 +249,22 @@ def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path
         export(model, tmp_path / "elsewhere", dry_run=True).zip()
 
 
+def test_secrets_are_named_in_the_report(model: Model, tmp_path: Path) -> None:
+    for name in ("id_rsa", "server.pem"):
+        (Path(model.directory) / "1" / name).write_text("key")
+    (warning,) = export(model, tmp_path / "models").plan.warnings
+    assert warning.startswith("1/id_rsa and 1 more look like secrets and are exported: take them out of the model's")
+
+
+def test_a_name_that_no_zip_file_can_have_is_refused(model: Model, tmp_path: Path) -> None:
+    (Path(model.directory) / "1" / os.fsdecode(b"\xff.bin")).write_bytes(b"")
+    report = export(model, tmp_path / "models")
+    assert "'\\udcff.bin'" in str(report)
+    with pytest.raises(InvalidArgumentError, match="is not UTF-8, and a zip file has no other names"):
+        report.zip()
+    assert not list(tmp_path.glob("*.zip*"))
+
+
 def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp_path: Path) -> None:
     for name, callees in CALLS.items():
         (tmp_path / "source" / name / "1").mkdir(parents=True)

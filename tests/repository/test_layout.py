@@ -44,6 +44,14 @@ def test_files_that_vanish_do_no_harm(repository: Path) -> None:
     assert fingerprint(directory / "gone") == {}
 
 
+def test_links_that_lead_to_themselves_are_no_directories(repository: Path) -> None:
+    directory = write_model(repository, "m", SOURCE)
+    (directory / "2").symlink_to("2")
+    (directory / "1" / "loop").symlink_to("loop")
+    contents = read_contents(directory)
+    assert (contents.versions, sorted(contents.first_files)) == ([1], ["loop", "model.py"])
+
+
 def test_one_look_finds_versions_files_and_fingerprint(repository: Path) -> None:
     directory = write_model(repository, "m", SOURCE)
     for name in ("2", "10", "03", "0", "x", "configs"):

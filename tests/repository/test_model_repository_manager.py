@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.rules import rule
 from tests.serving import write_model
 from tritonlab.core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
+from tritonlab.repository import model_repository_manager
 from tritonlab.repository.model_repository_manager import ModelRepositoryManager, check_name
 
 SOURCE = "class TritonPythonModel: pass\n"
@@ -367,3 +368,13 @@ def test_files_must_stay_inside(manager: ModelRepositoryManager, tmp_path: Path,
 def test_files_that_cannot_be_written(manager: ModelRepositoryManager, path: str, cause: str) -> None:
     reason = failure(manager, config={"backend": "python"}, files={f"file:{path}": b""}).reason
     assert "failed to open binary file for write " in reason and reason.endswith(f": {cause}")
+
+
+def test_a_directory_that_may_not_be_read_fails_its_model_alone(
+    manager: ModelRepositoryManager, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_model(repository, "m", SOURCE)
+    denied = PermissionError(13, "Permission denied", str(directory / "1"))
+    monkeypatch.setattr(model_repository_manager, "read_contents", lambda path: (_ for _ in ()).throw(denied))
+    expected = f"Poll failed for model directory 'm': failed to open directory {directory}/1 (Permission denied)"
+    assert failure(manager).reason == expected

@@ -16,7 +16,7 @@ from ..core.axes import axes_of
 from ..core.html_table import cell
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
-from ..core.plain_facts import few_lines
+from ..core.plain_facts import few_lines, xml_text
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from ..core.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
@@ -236,7 +236,8 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
         if isinstance(result, str):
             suite.attrib.update(tests="1", failures="0", errors="1", skipped="0")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="check")
-            ElementTree.SubElement(case, "error", message=result.partition("\n")[0]).text = result
+            text = xml_text(result)
+            ElementTree.SubElement(case, "error", message=text.partition("\n")[0]).text = text
             continue
         skipped = sum(bool(one.left_out) for one in result.tried)
         failed = sum(bool(result.of(one.relation)) for one in result.tried)
@@ -247,14 +248,9 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
             if one.left_out:
                 ElementTree.SubElement(case, "skipped", message=one.left_out)
             elif found := result.of(one.relation):
-                text = _xml_text("\n\n".join("\n".join(each.lines()) for each in found))
-                ElementTree.SubElement(case, "failure", message=_xml_text(found[0].sentence)).text = text
+                text = xml_text("\n\n".join("\n".join(each.lines()) for each in found))
+                ElementTree.SubElement(case, "failure", message=xml_text(found[0].sentence)).text = text
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _xml_text(text: str) -> str:
-    """Return the text without the control characters that XML cannot hold."""
-    return "".join(letter if letter in "\n\t" or letter >= " " else "�" for letter in text)
 
 
 def _growth_figure(name: str, series: Mapping[str, Any]) -> str:

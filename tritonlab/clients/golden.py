@@ -25,7 +25,7 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
-from ..core.plain_facts import few_lines
+from ..core.plain_facts import few_lines, xml_text
 from ..core.status import TritonError
 from .comparison import Comparison, compare
 from .outcome import Arrival, Outcome
@@ -51,6 +51,12 @@ def golden_directory() -> Path:
     notebook = Path(name)
     # Jupyter names a path on its server, which may be another machine
     return (notebook if notebook.parent.is_dir() else Path(notebook.name)).with_suffix(".golden")
+
+
+def golden_beside(repository: Path) -> Path:
+    """Return `<repository>.golden`, where the golden set of a model repository lies."""
+    whole = Path(os.path.abspath(repository))  # `.` has no name
+    return whole.parent / f"{whole.name}.golden"
 
 
 @dataclass(frozen=True)
@@ -256,12 +262,13 @@ def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
             suite.set("tests", "1")
             suite.set("errors", "1")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="run")
-            ElementTree.SubElement(case, "error", message=report.splitlines()[-1]).text = report
+            text = xml_text(report)
+            ElementTree.SubElement(case, "error", message=text.splitlines()[-1]).text = text
         for result in results:
             attributes = {"classname": result["model"], "name": result["name"], "time": f"{result['seconds']:.6f}"}
             case = ElementTree.SubElement(suite, "testcase", attributes)
             if not result["passed"]:
-                text = result["text"]
+                text = xml_text(result["text"])
                 ElementTree.SubElement(case, "failure", message=text.splitlines()[0]).text = text
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 

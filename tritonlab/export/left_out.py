@@ -91,9 +91,4 @@ def warnings(config: ModelConfig, directory: Path, files: Iterable[str]) -> tupl
             f"{PARAMETER} is '{environment}', a path of this machine: put the environment into the model directory and "
             f"write '{MODEL_DIRECTORY}/{Path(environment).name}'"
         )
-    name = directory.name
-    if any(letter.isspace() for letter in name):
-        found.append(f"its name '{name}' has a space, and Triton's stub does not start on such a path: rename it")
-    elif not name.isascii():
-        found.append(f"its name '{name}' is not ASCII, and Triton's stub imports nothing from such a path: rename it")
     return tuple(found)

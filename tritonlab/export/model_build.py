@@ -18,6 +18,7 @@ from . import left_out
 from .left_out import check_deployable, forget_backend_directory, never_ran, starts_our_stub, warnings
 from .preflight.finding import Prediction, Preflight
 from .preflight.judge import judge, subject_of
+from .preflight.places import secrets_in, secrets_sentence
 from .preflight.relocatable import is_machine_path
 from .preflight.subject import Subject
 from .releases import Target
@@ -78,7 +79,7 @@ class ModelBuild:
         served = self.subject.config
         if self._is_kept:
             found = (*warnings(served, source, ()), *never_ran(choice_words(served)))
-            return (*found, *left_out.sentences(tree.left_out))
+            return (*found, *self._about_files())
         files, authored = tree.files, source / CONFIG_FILE
         for version in self.model.metadata()["versions"]:
             (new / version).mkdir(exist_ok=True)
@@ -93,7 +94,13 @@ class ModelBuild:
         if authored.is_file():
             shutil.copymode(authored, new / CONFIG_FILE)
         found = (*warnings(config, source, files), *_rewritten(text, completed))
-        return (*found, *never_ran(answers), *left_out.sentences(tree.left_out))
+        return (*found, *never_ran(answers), *self._about_files())
+
+    def _about_files(self) -> Iterator[str]:
+        """Yield what of the files is left out, and what is exported though it looks like a secret."""
+        yield from left_out.sentences(self.subject.tree.left_out)
+        if secrets := secrets_in(self.subject.tree.files, self.subject.environment):
+            yield ": ".join(secrets_sentence(secrets))
 
 
 def stops(preflight: Preflight) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import zipfile
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Zip files know no earlier time. One time for all makes equal files of equal models.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
+#: In names that are not UTF-8, as Python has them.
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 #: The lines of a tree that are shown however long the rest is.
 _LEAST_OF_TREE = 8
 
@@ -139,13 +142,12 @@ class ExportReport:
         try:
             with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
                 for report in self.reports:
-                    for path in sorted(report.path.rglob("*")):
-                        _pack(
-                            archive, path, (Path(self.repository.name) / path.relative_to(self.repository)).as_posix()
-                        )
+                    for each in sorted(report.path.rglob("*")):
+                        name = Path(self.repository.name) / each.relative_to(self.repository)
+                        _pack(archive, each, name.as_posix())
                 if self.beside is not None:
-                    for name in self.beside.files:
-                        _pack(archive, self.beside.path / name, name)
+                    for file in self.beside.files:
+                        _pack(archive, self.beside.path / file, file)
             os.replace(unfinished, target)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -276,10 +278,12 @@ def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
         former = tuple(folders)
         if not name:  # an empty directory
             continue
-        yield f"{indent}{'  ' * len(folders)}{name}"
+        yield f"{indent}{'  ' * len(folders)}{name if name.isprintable() else repr(name)}"
 
 
 def _pack(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+    if _NOT_UTF_8.search(name):
+        raise InvalidArgumentError(f"{name!r} is not UTF-8, and a zip file has no other names: call it otherwise")
     is_directory = path.is_dir() and not path.is_symlink()
     info = zipfile.ZipInfo(name + "/" * is_directory, _NO_TIME)
     info.external_attr = path.lstat().st_mode << 16  # a model's own stub has to stay executable

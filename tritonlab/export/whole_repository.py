@@ -14,6 +14,7 @@ from ..repository.place import make_repository, scratch_place
 from . import left_out
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.judge import DEFAULT_TARGET
+from .preflight.places import secrets_in, secrets_sentence
 from .releases import find_target
 from .report import ExportConflict, ExportPlan, ExportReport
 
@@ -91,7 +92,9 @@ def export_whole(
             new = scratch / MODELS / name
             new.mkdir(parents=True)
             tree.copy(new)
-            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out))))
+            secrets = secrets_in(tree.files)
+            warned = [": ".join(secrets_sentence(secrets))] if secrets else []
+            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *warned)))
             plan = replace(compare_trees(new, repository / name), warnings=found)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)

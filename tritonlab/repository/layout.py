@@ -33,11 +33,13 @@ def read_contents(directory: Path) -> DirectoryContents:
     found: Fingerprint = {}
     versions = _versions(_walk(str(directory), "", found))
     first = min(map(str, versions), default="")
-    files: list[str] = []
-    if first:
-        with os.scandir(directory / first) as entries:
-            files = [entry.name + "/" * entry.is_dir() for entry in entries]
-    return DirectoryContents(found, versions, files)
+    return DirectoryContents(found, versions, names_in(directory / first) if first else [])
+
+
+def names_in(directory: Path) -> list[str]:
+    """Return the names in a directory, `/` behind those of directories."""
+    with os.scandir(directory) as entries:
+        return [entry.name + "/" * _is_directory(entry) for entry in entries]
 
 
 def fingerprint(directory: Path) -> Fingerprint:
@@ -77,8 +79,16 @@ def version_numbers(directory: Path) -> list[int]:
 
 
 def _versions(entries: list[os.DirEntry[str]]) -> list[int]:
-    names = [entry.name for entry in entries if entry.name.isascii() and entry.name.isdecimal() and entry.is_dir()]
-    return sorted(int(name) for name in names if str(int(name)) == name)
+    numbers = (entry for entry in entries if entry.name.isascii() and entry.name.isdecimal() and _is_directory(entry))
+    return sorted(int(entry.name) for entry in numbers if str(int(entry.name)) == entry.name)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Return whether it is a directory, or a link that leads to one; one that leads to itself is neither."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def model_names(repository: Path) -> list[str]:

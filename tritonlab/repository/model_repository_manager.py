@@ -238,6 +238,10 @@ class ModelRepositoryManager:
             detail = f" ({error.detail})" if error.detail else ""
             reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"
             raise poll_failure(self.split(identifier)[1], reason) from None
+        except PermissionError as error:
+            reason = f"Poll failed for model directory '{identifier}': failed to open directory {error.filename}"
+            reason += f" ({error.strerror})"
+            raise poll_failure(self.split(identifier)[1], reason) from error
 
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)

@@ -56,7 +56,7 @@ def prefix_of(path: Path, version: str = "3.10", numpy: str = "1.26.4") -> Path:
 def test_a_lock_is_for_the_python_of_the_image(model: Path, monkeypatch: pytest.MonkeyPatch, has_it: bool) -> None:
     """Its Dockerfile installs it there, whatever Python the notebook has, or this machine has besides."""
     other = own_python()._replace(version="3.10", full_version="3.10.13")
-    commands = []
+    commands: list[list[str]] = []
 
     def run_command(command: list[str], **more: object) -> str:
         commands.append(command)

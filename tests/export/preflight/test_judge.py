@@ -330,9 +330,32 @@ def test_secrets_and_clutter(directory: Path) -> None:
     assert [(each.row, each.outcome) for each in found] == [("P10", Prediction.ATTENTION)] * 2
     assert [str(each) for each in found] == [
         ".env is hidden and was left out: include=['.env'] (--include .env) exports it",
-        "server.pem looks like a secret and would be exported: take it out of the model's directory, and mount it "
+        "server.pem looks like a secret and is exported: take it out of the model's directory, and mount it "
         "where the model runs",
     ]
+
+
+@pytest.mark.parametrize(("name", "problem"), [("a b", "has a space"), ("modèle", "is not ASCII"), ("a.b-c_1", None)])
+def test_a_name_that_the_stub_cannot_bear(directory: Path, name: str, problem: str | None) -> None:
+    named = directory.rename(directory.with_name(name))
+    found = judge(subject(named), "2.51")
+    assert rows(found) == ([("P13", Prediction.LOAD)] if problem else [])
+    assert all(problem in str(finding) for finding in found.findings if problem)
+    assert rows(judge(subject(named, config='backend: "onnxruntime"'), "2.51")) == []
+    assert rows(judge(subject(named), "ray")) == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["id_rsa", "service-account.json", "prod.env", "credentials", "secrets.yaml", "kubeconfig", "keystore.jks"],
+)
+def test_what_looks_like_a_secret(directory: Path, file: str) -> None:
+    for name in ("tokenizer.json", "environment.yml", "id_rsa_loader.py", "secret_sauce.py", "keys.txt"):
+        (directory / "1" / name).touch()
+    assert judge(subject(directory), "2.51").findings == ()
+    (directory / "1" / file).touch()
+    (finding,) = judge(subject(directory), "2.51").findings
+    assert finding.sentence == f"1/{file} looks like a secret and is exported"
 
 
 def test_a_finding_is_json_and_text() -> None:

@@ -7,6 +7,9 @@ import pytest
 from tests.serving import write_model
 from tritonlab.export.releases import UnknownTarget
 from tritonlab.export.verify import verification
+from tritonlab.export.verify.judgement import judge
+from tritonlab.export.verify.judges import WheelJudge
+from tritonlab.export.verify.replayed_requests import ModelAnswers
 from tritonlab.export.verify.verification import static_findings, verify
 
 SOURCE = "import triton_python_backend_utils as pb_utils\nmaker = pb_utils.MetricFamily\n"
@@ -41,3 +44,18 @@ def test_a_target_is_verified_on_its_release(tmp_path: Path, monkeypatch: pytest
     (verdict,) = verify(tmp_path, triton="kserve").releases
     assert verdict.release == "2.34" and "no wheel has Triton 2.34" in verdict.verdict
     assert "no container 23.05" in verdict.verdict
+
+
+def test_a_backend_that_only_the_container_has_is_no_difference() -> None:
+    who = WheelJudge("2.51", files=None, python=None, hide=())  # type: ignore[arg-type]
+    text = "version 1 is at UNAVAILABLE state: Invalid argument: unable to find backend library for backend"
+    found = {
+        "net": ModelAnswers("net", f"{text} 'onnxruntime', try specifying runtime on the model configuration.;"),
+        "bad": ModelAnswers("bad", "ValueError"),
+    }
+    verification._explain_backends(who, found)
+    judged = [judge(ModelAnswers(name), found[name], [], release="2.51", places=("", "")) for name in found]
+    assert [each.symbol for each in judged] == ["?", "X"]
+    assert "has Python's backend only, and 'onnxruntime' is needed: its container has more" in str(
+        judged[0].findings[0]
+    )

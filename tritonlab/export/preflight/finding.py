@@ -26,7 +26,7 @@ class Prediction(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. `row` is P1 to P12; `source_line` is `<file>:<line>`, or empty."""
+    """One finding. `row` is P1 to P13; `source_line` is `<file>:<line>`, or empty."""
 
     row: str
     sentence: str

@@ -22,7 +22,7 @@ from .engines import notes_of, on_the_engine
 from .features import missing_features
 from .finding import Finding, Preflight, in_order
 from .names import names_of_other_cells
-from .places import mode_bits, secrets_and_clutter, shared_memory
+from .places import mode_bits, name_of_the_model, secrets_and_clutter, shared_memory
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
 from .subject import Subject
@@ -48,9 +48,10 @@ ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P10": lambda subject, target: secrets_and_clutter(subject),
     "P11": lambda subject, target: mode_bits(subject),
     "P12": on_the_engine,
+    "P13": lambda subject, target: name_of_the_model(subject),
 }
 #: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
-_OF_RELEASES = ("P5", "P6", "P7", "P9")
+_OF_RELEASES = ("P5", "P6", "P7", "P9", "P13")
 
 
 def judge(subject: Subject, target: str | Target = DEFAULT_TARGET) -> Preflight:
@@ -69,7 +70,7 @@ def _notes(subject: Subject, target: Target) -> Iterator[str]:
     yield from notes_of(target.engine)
     if target.is_triton and not target.release.is_started:
         yield f"Triton {target.release} is judged by the release table and rules only: it was not started here"
-    if not subject.reads and not subject.config.HasField("ensemble_scheduling"):
+    if subject.sources and not subject.reads:
         yield "it is not loaded, so what it imports, opens and reads of the environment is not known"
     unparsed = [source.path for source in subject.sources if source.tree is None]
     if unparsed:

@@ -1,8 +1,9 @@
-"""P8, P10 and P11: shared memory, files that nobody wants to ship, and mode bits that storage may drop."""
+"""P8, P10, P11 and P13: shared memory, files that nobody wants to ship, mode bits that storage may drop, and names that
+Triton's stub cannot bear."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from ...ipc.processes.own_stub import NAME
@@ -13,7 +14,12 @@ from .subject import Subject
 
 #: What a container has without --shm-size.
 _DEFAULT_SHM = 64 << 20
-_SECRETS = ("*.pem", "*.key", "id_rsa*", "id_ed25519*", "*credentials*.json", "*.p12", "*.pfx", "*secret*.json")
+_SECRETS = (
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.env", ".env*", ".netrc"),
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".git-credentials", ".pypirc", "kubeconfig", "kaggle.json"),
+    *("*credentials", "*credentials*.json", "*credentials*.csv", "service?account*.json", "password*.txt"),
+    *(f"*secret*.{end}" for end in ("json", "yaml", "yml", "toml", "ini", "txt")),
+)
 
 
 def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
@@ -44,15 +50,24 @@ def secrets_and_clutter(subject: Subject) -> Iterator[Finding]:
         text, _, remedy = sentence.rpartition(": ")
         outcome = Prediction.LOAD if sentence in missing else Prediction.ATTENTION
         yield Finding("P10", text, remedy, outcome=outcome)
-    found = [file for file in subject.tree.files if _is_secret(file, subject.environment)]
-    if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        yield Finding(
-            "P10",
-            f"{found[0]}{more} looks like a secret and would be exported",
-            "take it out of the model's directory, and mount it where the model runs",
-            str(subject.directory / found[0]),
-        )
+    if found := secrets_in(subject.tree.files, subject.environment):
+        yield Finding("P10", *secrets_sentence(found), str(subject.directory / found[0]))
+
+
+def secrets_in(files: Iterable[str], environment: str = "") -> list[str]:
+    """Return the files that look like a secret. `environment`: the directory of one, whose libraries have
+    certificates."""
+    return [file for file in files if _is_secret(file, environment)]
+
+
+def secrets_sentence(found: Sequence[str]) -> tuple[str, str]:
+    """Return a sentence about such files, and what to do."""
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    which = ("like secrets and are", "them") if more else ("like a secret and is", "it")
+    return (
+        f"{found[0]}{more} look{'s' * (not more)} {which[0]} exported",
+        f"take {which[1]} out of the model's directory, and mount {which[1]} where the model runs",
+    )
 
 
 def _is_secret(file: str, environment: str) -> bool:
@@ -72,3 +87,16 @@ def mode_bits(subject: Subject) -> Iterator[Finding]:
     else:
         return
     yield Finding("P11", f"{what} has to be executable, and object storage (S3, GCS, Azure) keeps no modes", remedy)
+
+
+def name_of_the_model(subject: Subject) -> Iterator[Finding]:
+    """P13: a model of the Python backend whose path its stub cannot start on, or import from."""
+    name = subject.name
+    if subject.config.backend not in ("python", ""):
+        return
+    if any(letter.isspace() for letter in name):
+        text = f"its name '{name}' has a space, and Triton's stub does not start on such a path"
+        yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)
+    elif not name.isascii():
+        text = f"its name '{name}' is not ASCII, and Triton's stub imports nothing from such a path"
+        yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)

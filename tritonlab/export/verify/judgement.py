@@ -18,15 +18,16 @@ from ..releases import find
 from .replayed_requests import ALONE, ModelAnswers, responses
 
 #: Symbols of a model's verdict, best first.
-EQUAL, NEAR, TEXT, DIFFERS, NOT_LOADED = "=", "~", "t", "D", "X"
+EQUAL, NEAR, TEXT, NOT_VERIFIED, DIFFERS, NOT_LOADED = "=", "~", "t", "?", "D", "X"
 WORDS = {
     EQUAL: "equal",
     NEAR: "equal within tolerance",
     TEXT: "an error is worded differently",
+    NOT_VERIFIED: "could not be verified",
     DIFFERS: "differs",
     NOT_LOADED: "does not load",
 }
-_ORDER = (EQUAL, NEAR, TEXT, DIFFERS, NOT_LOADED)
+_ORDER = (EQUAL, NEAR, TEXT, NOT_VERIFIED, DIFFERS, NOT_LOADED)
 
 #: Up to these releases an error may be worded otherwise, or have HTTP status 400 for another one.
 _OTHER_WORDS_UNTIL = "2.46"
@@ -97,6 +98,8 @@ def judge(
 ) -> ModelJudgement:
     """Compare both servers' answers for a model. `places`: the repositories of both, whose paths are in tracebacks."""
     own = [case for case in cases if case.model == ours.name]
+    if theirs.not_judged:
+        return ModelJudgement(ours.name, 0, (Difference(NOT_VERIFIED, "load", theirs.not_judged),))
     if theirs.problem:
         loads_here = "it does not load here either" if ours.problem else "it loads here"
         text = f"{theirs.problem.replace(places[1], '<repository>').strip()}; {loads_here}"

@@ -28,10 +28,12 @@ _LATENCY_REQUESTS = 20
 
 @dataclass
 class ModelAnswers:
-    """The answers of one server for a model. `problem`: why it was not loaded; `answers`: by way and case."""
+    """The answers of one server for a model. `problem`: why it was not loaded; `not_judged`: why that tells nothing;
+    `answers`: by way and case."""
 
     name: str
     problem: str = ""
+    not_judged: str = ""
     load_seconds: float = 0.0
     ready: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.plain_facts import few_lines
-from .judgement import EQUAL, WORDS, ModelJudgement
+from .judgement import EQUAL, NOT_VERIFIED, WORDS, ModelJudgement
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,15 @@ class ReleaseVerdict:
         """The verdict in one line."""
         if not self.verified:
             return f"not verified: {self.problem or 'there are no models'}"
-        bad = [model.name for model in self.models if not model.passed]
+        open_ones = [model.name for model in self.models if model.symbol == NOT_VERIFIED]
+        unknown = f"{len(open_ones)} of {len(self.models)} models could not be verified: {', '.join(open_ones)}"
+        bad = [model.name for model in self.models if not model.passed and model.name not in open_ones]
         if bad:
-            return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}"
+            return f"{len(bad)} of {len(self.models)} models differ: {', '.join(bad)}" + f"; {unknown}" * bool(
+                open_ones
+            )
+        if open_ones:
+            return f"{unknown}; nothing else differs"
         others = {model.symbol for model in self.models} - {EQUAL}
         requests = sum(model.requests for model in self.models)
         models = f"{len(self.models)} model{'s' * (len(self.models) != 1)}"

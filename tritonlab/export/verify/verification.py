@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import stat
 import threading
@@ -188,6 +189,7 @@ class _Work:
         theirs = self.run(who)
         if isinstance(who, WheelJudge):
             self._explain_stubs(who, theirs)
+            _explain_backends(who, theirs)
         places = (own_place, self.place)
         found = [judge(ours[name], theirs[name], self.cases, release=who.release, places=places) for name in self.names]
         seconds = time.monotonic() - begun
@@ -212,6 +214,19 @@ class _Work:
                     f"; its {STUB} was not compiled for Triton {who.release}: an environment is exported for one "
                     f"release (--target {who.release})"
                 )
+
+
+def _explain_backends(who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
+    """Take models out of the verdict that need a backend which the container has and the wheel has not."""
+    for answers in theirs.values():
+        if missing := _NO_BACKEND.search(answers.problem):
+            answers.not_judged = (
+                f"the wheel of Triton {who.release} has Python's backend only, and '{missing[1]}' is needed: its "
+                "container has more, in docker or podman here, or as the tritonserver on PATH (--triton path)"
+            )
+
+
+_NO_BACKEND = re.compile(r"unable to find backend library for backend '([^']*)'")
 
 
 def static_findings(models: Path, names: Sequence[str], release: str) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...core.config.model_config import ConfigError, ModelConfig, read_config
 from ...core.config.model_config_rules import is_ensemble, polled
 from ...export.needed_models import named_in
-from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
+from ...repository.layout import CONFIG_FILE, MODEL_FILE, names_in, version_numbers
 from ...repository.model_repository_manager import select_versions
 from ...repository.model_tree import ModelTree, is_environment, read_tree
 from .errors import FileError
@@ -45,7 +45,7 @@ class BaseDirectory:
             raise FileError(f"there is no model directory {os.fspath(path)!r}: {fix}", field=os.fspath(path), fix=fix)
         numbers = version_numbers(directory)
         first = min(map(str, numbers), default="")
-        inside = [entry.name + "/" * entry.is_dir() for entry in os.scandir(directory / first)] if first else []
+        inside = names_in(directory / first) if first else []
         try:
             config = polled(read_config(directory / CONFIG_FILE), model_name=directory.name, files=inside)
         except ConfigError as error:
