@@ -379,14 +379,18 @@ def code(text: str) -> Any:
     return np.array([text.encode()], dtype=np.object_)
 
 
-def test_an_interrupted_call_is_cancelled_and_says_where_the_model_was(script: Script, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["call", "iterate"])
+def test_an_interrupted_request_is_cancelled_and_says_where_the_model_was(
+    script: Script, tmp_path: Path, way: str
+) -> None:
     def interrupt() -> None:
         eventually((tmp_path / "begun").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(RequestInterrupted, match=r"(?s)waits for \d.*executes it\.\n-- .*, in script"):
-        script.model(CODE=code(f"open({str(tmp_path / 'begun')!r}, 'w')\n{UNTIL_CANCELLED}"))
+        text = f"open({str(tmp_path / 'begun')!r}, 'w')\n{UNTIL_CANCELLED}"
+        script.model(CODE=code(text)) if way == "call" else list(script.infer(text))
     eventually(lambda: script.instance.inflight == {}, 5)
 
 

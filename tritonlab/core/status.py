@@ -145,7 +145,8 @@ class RemoteException:
 
     `frames` are outermost first, as Python prints them, without the stub's own. `cause` is the exception named by
     `raise ... from`, or the one that was being handled; `is_context` is True for the second. `detail` is what the type
-    itself prints besides `text` (a SyntaxError's file, line, offset and source line).
+    itself prints besides `text` (a SyntaxError's file, line, offset and source line). `exceptions` are the first ones
+    of an exception group.
     """
 
     type_name: str
@@ -155,6 +156,7 @@ class RemoteException:
     is_context: bool = False
     detail: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    exceptions: tuple[RemoteException, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.text}" if self.text else self.type_name
@@ -176,6 +178,7 @@ class RemoteException:
             "is_context": self.is_context,
             "detail": self.detail,
             "notes": list(self.notes),
+            "exceptions": [exception.to_wire() for exception in self.exceptions],
         }
 
     @staticmethod
@@ -189,6 +192,7 @@ class RemoteException:
             is_context=bool(wire.get("is_context")),
             detail=dict(wire.get("detail") or {}),
             notes=tuple(wire.get("notes") or ()),
+            exceptions=tuple(map(RemoteException.from_wire, wire.get("exceptions") or ())),
         )
 
 

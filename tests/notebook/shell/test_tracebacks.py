@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tritonlab.core.status import ModelError
+from tritonlab.core.status import Frame, ModelError, RemoteException
+from tritonlab.notebook.shell.tracebacks import as_exception
 from tritonlab.server.api.model import Model as ServedModel
 
 MODEL = """\
@@ -173,6 +176,34 @@ def test_leading_blank_lines_count(notebook: Any) -> None:
     result = notebook.run("\n\n%%triton_model m\nraise ValueError('x')\n")
     assert f"Cell In[{notebook.number()}], line 4" in result.text
     assert "----> 4 raise ValueError('x')" in result.text
+
+
+def test_magics_above_the_models_count(notebook: Any) -> None:
+    result = notebook.run("\n%%time\n\n%%triton_model m\npass\n\nraise ValueError('x')\n")
+    assert f"Cell In[{notebook.number()}], line 7\n" in result.text
+    assert "      2 %%time\n" in result.text and "      4 %%triton_model m\n" in result.text
+    assert "----> 7 raise ValueError('x')" in result.text
+
+
+def test_the_exceptions_of_a_group_have_their_own_tracebacks(notebook: Any) -> None:
+    source = """\
+async def fail(value):
+    {}[value]
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail("a"))
+            group.create_task(fail("b"))
+"""
+    notebook.run(f"%%triton_model m --input IN:FP32[1] --output OUT:FP32[1]\nimport asyncio\n{source}")
+    model = notebook.number()
+    text = notebook.run("m(IN=[1.0])").text
+    assert "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)" in text.splitlines()
+    first, second = text.split("\nException 2 of the ExceptionGroup above:\n")
+    assert "\nException 1 of the ExceptionGroup above:\n" in first
+    for part, key in ((first, "a"), (second, "b")):
+        assert f"Cell In[{model}], line 4, in fail()" in part and f"KeyError: '{key}'" in part.splitlines()
 
 
 def test_a_syntax_error_has_its_arrow_in_the_cell(notebook: Any) -> None:
@@ -344,6 +375,9 @@ def test_a_failed_reload_shows_its_own_lines_and_the_old_model_keeps_its(noteboo
             "%pip install brings one that others wrote, %%triton_file MODEL helper",
         ),
         ("import t", "from .helper import f\nimport t", "%%triton_file MODEL helper.py writes a module beside"),
+        ("import t", "%matplotlib inline\nimport t", "model.py is plain Python: %matplotlib belongs in a cell of its"),
+        ("import t", "!pip install x\nimport t", "model.py is plain Python: !pip belongs in a cell of its own."),
+        ("answers = []", "answers = [input()]", "nobody can type into a model's process: breakpoint() there lets you"),
         ("self, requests", "requests", "write def execute(self, requests)."),
         ("return answers", "return answers[0]", "return a list with one pb_utils.InferenceResponse for each request"),
         (
@@ -373,6 +407,7 @@ def test_an_interrupt_shows_where_the_model_was(notebook: Any) -> None:
     pattern = r"----> 1 m\(IN=\[1.0\]\)\n\nRequestInterrupted: \nrequest \d+ of model 'm' waits for \d.\d s: m_0"
     assert re.search(pattern, result.text)
     assert f"Cell In[{model}], line 6, in execute\n    for _ in" in result.text
+    assert "\nHint: the request was cancelled" in result.text and "%triton kill m ends it." in result.text
     assert "tritonlab" not in result.text
 
 
@@ -441,7 +476,10 @@ def test_an_interrupted_load_names_the_package_that_is_imported(
         ("%triton view timelin", "UsageError: there is no model and no view 'timelin': did you mean 'timeline'?"),
         ("%triton view m timelin", "InvalidArgumentError: view 'timelin' does not exist: did you mean 'timeline'?"),
         ("tritonlab.view('/dev/null')", "RecordingError: /dev/null is not a recording of tritonlab: "),
-        ("%triton infer m IN=[undefined]", "OptionError: 'IN=[undefined]': NameError: name 'undefined' is not defined"),
+        (
+            "%triton infer m IN=[absent]",
+            "ExpressionError: 'IN=[absent]': NameError: name 'absent' is not defined: import ",
+        ),
     ],
 )
 def test_an_option_that_does_not_exist_shows_no_frames_of_ours(notebook: Any, line: str, text: str) -> None:
@@ -451,4 +489,67 @@ def test_an_option_that_does_not_exist_shows_no_frames_of_ours(notebook: Any, li
     assert not result.success
     assert text in result.text
     assert "File " not in result.text
+    assert "model.py" not in result.text
     assert notebook.run('assert m.state == "READY"').success
+
+
+SOURCE = "def execute():\n    inner()\ndef inner():\n    raise Custom('no')\n"
+
+
+@pytest.fixture(autouse=True)
+def source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(linecache.cache, "<m>", (len(SOURCE), None, SOURCE.splitlines(keepends=True), "<m>"))
+
+
+def test_it_prints_as_python_would_have_printed_it() -> None:
+    cause = RemoteException("KeyError", "'k'", frames=(Frame("<m>", 4, "inner"),))
+    remote = RemoteException(
+        "pkg.Custom",
+        "no",
+        frames=(Frame("<m>", 2, "execute"), Frame("<m>", 4, "inner")),
+        cause=cause,
+        notes=("a note",),
+    )
+    assert "".join(traceback.format_exception(as_exception(remote))) == (
+        "Traceback (most recent call last):\n"
+        '  File "<m>", line 4, in inner\n'
+        "    raise Custom('no')\n"
+        "KeyError: 'k'\n"
+        "\nThe above exception was the direct cause of the following exception:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "<m>", line 2, in execute\n'
+        "    inner()\n"
+        '  File "<m>", line 4, in inner\n'
+        "    raise Custom('no')\n"
+        "pkg.Custom: no\n"
+        "a note\n"
+    )
+
+
+def test_context_and_cause_are_distinguished() -> None:
+    inner = RemoteException("KeyError", "'k'")
+    assert as_exception(RemoteException("E", "", cause=inner, is_context=True)).__cause__ is None
+    assert as_exception(RemoteException("E", "", cause=inner)).__cause__ is not None
+
+
+def test_a_syntax_error_is_one() -> None:
+    detail = {"msg": "bad", "filename": "<m>", "lineno": 2, "offset": 5, "text": "    inner()\n"}
+    error = as_exception(RemoteException("IndentationError", "bad (m, line 2)", detail=detail))
+    assert isinstance(error, IndentationError)
+    assert (error.filename, error.lineno, error.offset) == ("<m>", 2, 5)
+
+
+def test_a_line_far_down_and_a_line_of_zero_are_possible() -> None:
+    for line in (100_000, 0):
+        assert as_exception(RemoteException("E", "", frames=(Frame("<m>", line, "f"),))).__traceback__ is not None
+
+
+def test_a_recursion_has_few_frames() -> None:
+    turn = (Frame("<m>", 2, "execute"), Frame("<m>", 4, "inner"))
+    error = as_exception(RemoteException("RecursionError", "too deep", frames=(Frame("<m>", 1, "first"), *turn * 400)))
+    frames = [(frame.name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    assert frames == [("first", 1), *[("execute", 2), ("inner", 4)] * 3]
+    assert error.__notes__ == ["794 more frames repeat those above"]
+    few = as_exception(RemoteException("E", "", frames=turn * 3, notes=("a note",)))
+    assert len(traceback.extract_tb(few.__traceback__)) == 6
+    assert few.__notes__ == ["a note"]

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError
-from tritonlab.server.api.response_iterator import ResponseIterator
+from tritonlab.server.api.response_iterator import AsyncResponseIterator, ResponseIterator
 
 
 class Executor:
@@ -51,6 +53,21 @@ def test_a_request_that_went_back_into_a_queue_is_not_led_for() -> None:
     request.respond(InferenceResponse(request_id="r"))
     waiting.join(60)
     assert [response.request_id for response in got] == ["r"]
+
+
+def test_to_cancel_the_task_that_waits_cancels_the_request() -> None:
+    request = InferenceRequest("m", {})
+
+    async def wait() -> None:
+        iterator = AsyncResponseIterator(request, raise_on_error=True)
+        task = asyncio.ensure_future(anext(iterator))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(wait())
+    assert request.cancelled
 
 
 def test_repr_shows_what_is_there_to_take() -> None:

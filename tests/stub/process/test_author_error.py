@@ -306,6 +306,16 @@ def test_the_log_says_notes_and_the_exceptions_of_a_group() -> None:
     assert "KeyError: 'two'" in text
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups came with Python 3.11")
+def test_the_first_exceptions_of_a_group_cross() -> None:
+    members = "[ExceptionGroup('some', [KeyError(1)]), *map(ValueError, range(9))]"
+    wire = to_wire(raised_by(f"def call():\n    raise ExceptionGroup('all', {members})"))
+    assert [member["text"] for member in wire["exceptions"]] == ["some (1 sub-exception)", *map(str, range(6))]
+    assert [member["type"] for member in wire["exceptions"][0]["exceptions"]] == ["KeyError"]
+    big = f"def call():\n    raise ExceptionGroup('all', [ValueError('x' * {BIG})] * 1000)"
+    assert size_of(failure_of(raised_by(big))) < 9 * MAX_TEXT
+
+
 def test_an_exception_is_placed_in_the_models_own_file() -> None:
     error = raised_by("import json\ndef call():\n    json.loads('{')")
     assert place_of(error, "/repo/m/1/model.py") == ("/repo/m/1/model.py", 3)

@@ -77,7 +77,7 @@ def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     if difference.kind == "error":
         how = "fails with" if got.ended else "gets no answer beside"
-        text = f"A good request {how} a bad one in its batch: {got.summary or 'no answer'}. "
+        text = f"A good request {how} a bad one in its batch: {(got.summary or 'no answer').rstrip('.')}. "
         text += "Only the bad one should get an error: give it an InferenceResponse with an error of its own."
     else:
         text = sentence_of(difference, "beside a request that fails", "alone")

@@ -30,6 +30,10 @@ _ADVICE = (
     (re.compile(r"must specify 'dims'"), "give it dims in config.pbtxt: dims: [ -1 ] is one dimension of any size"),
     (re.compile(r"must specify 'data_type'"), "give it a data_type in config.pbtxt, such as TYPE_FP32"),
     (
+        re.compile(r"preferred (?:batch )?size must be <= max batch size"),
+        "raise max_batch_size to the largest preferred size; where it is 0, as without it, the model does not batch",
+    ),
+    (
         re.compile(r"No module named '(\w+)"),
         "install {package} in the Python that runs the model, or put {0}.py beside model.py",
     ),

@@ -39,13 +39,13 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
     if origin is None or not raw.rstrip().endswith(body.rstrip()):
         raw = f"%%{magic} {line}\n{body}"
         origin = f"<%%{magic} {line.split(maxsplit=1)[0] if line.strip() else ''}>"
+    # above the body stand the magic, others such as %%time, and blank lines, which count in the cell's line numbers
     lines = raw.splitlines(keepends=True)
-    # IPython drops leading blank lines before it splits the cell, but they count in the cell's line numbers
-    blank = next((index for index, text in enumerate(lines) if text.strip()), 0)
-    # with the magic as a comment the text is Python, which tracebacks colour and cut at statements
-    displayed = [*lines[:blank], "#" + lines[blank], *lines[blank + 1 :]]
+    above = len(lines) - len(body.splitlines())
+    # with the magics as comments the text is Python, which tracebacks colour and cut at statements
+    displayed = [f"#{text}" if text.strip() else text for text in lines[:above]] + lines[above:]
     linecache.cache[origin] = (len(raw), None, displayed, origin)
-    return CellBody(origin, blank + 1, cell_label(shell, origin))
+    return CellBody(origin, above, cell_label(shell, origin))
 
 
 def cell_label(shell: Any, origin: str) -> str:

@@ -3,6 +3,7 @@
     ValueError
     └── NotebookError
         ├── OptionError     an option no config can hold, or that contradicts the model's config text
+        │   └── ExpressionError  an expression of a line that failed in the notebook
         ├── FileError       a file that cannot be part of a model, or is not there
         └── SourceError     a class that cannot become a model.py that stands alone
 
@@ -43,6 +44,22 @@ class NotebookError(Explained, ValueError):
 
 class OptionError(NotebookError):
     """An option whose value is not allowed, or contradicts the model's config text."""
+
+
+class ExpressionError(OptionError):
+    """An exception of an expression in the line of a magic. It was raised in the notebook, so advice about the same
+    exception of a model would mislead.
+    """
+
+    @staticmethod
+    def from_exception(expression: str, error: Exception) -> ExpressionError:
+        """Return the error, without our frames, which tell nothing."""
+        fix = f"import or define {error.name} in a cell" if isinstance(error, NameError) and error.name else ""
+        parts = (repr(expression), type(error).__name__, str(error), fix)
+        return ExpressionError(": ".join(filter(None, parts)), fix=fix)
+
+    def symptom(self) -> str:
+        return ""
 
 
 class FileError(NotebookError):

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.plain_facts import MOST_LINES
 from ..views.theme import stored_html
+from .cell_places import Places
 
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
 
-#: Names the cell of a line of a text that cites files (`waiting.CellPlaces`).
-Places = Callable[[str], str]
+#: What a text has that may cite files.
+_CITES = ('File "', "\nAt:\n", "Warning: ")
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class LogLine:
     @staticmethod
     def from_record(record: LogRecord, places: Places) -> LogLine:
         """Make the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
-        a traceback."""
-        text = places(record.text) if 'File "' in record.text or "\nAt:\n" in record.text else record.text
+        a traceback or a warning."""
+        text = places(record.text) if any(mark in record.text for mark in _CITES) else record.text
         if not record.line:
             return LogLine(record, "", text)
         location = f'File "{record.file}", line {record.line}'

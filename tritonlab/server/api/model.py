@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...core.config.model_config import print_pbtxt, to_dict
 from ...core.inference.infer_request import InferenceRequest
-from ...core.inference.outputs import Outputs
+from ...core.inference.infer_response import Outputs
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
@@ -303,7 +303,8 @@ class Model:
 
         Raises TritonError at once if the request is refused. `enable_empty_final_response`: also yield a final response
         that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
-        raises a response's error instead of yielding it.
+        raises a response's error instead of yielding it. An interrupt cancels the request and says where the model was
+        (RequestInterrupted).
         """
         request, found = self._resolve_request(request, fields)
         core = self._core
@@ -321,10 +322,7 @@ class Model:
             self._explain(error)
             raise
         except KeyboardInterrupt:
-            try:
-                iterator.interrupted()
-            finally:
-                request.cancel()  # nobody would get the iterator
+            iterator.interrupted()
         return iterator
 
     @with_field_parameters(RequestFields)

@@ -31,9 +31,9 @@ class ResponseIterator(Iterator[InferenceResponse]):
     """The responses of one request, in order. An empty final response ends the iteration and is not yielded
     (rule 3.7.5).
 
-    The thread that waits in `next` reads the stub's answer itself, when nobody else does. `waits_for` returns what a
-    request waits for, where the wait is interrupted; `explain` gets each error first. `debugger`: the main thread
-    serves its prompts meanwhile.
+    An interrupt of `next` cancels the request. The thread that waits in `next` reads the stub's answer itself, when
+    nobody else does. `waits_for` returns what a request waits for, where the wait is interrupted; `explain` gets each
+    error first. `debugger`: the main thread serves its prompts meanwhile.
     """
 
     def __init__(
@@ -98,8 +98,12 @@ class ResponseIterator(Iterator[InferenceResponse]):
                 self._wait()
 
     def interrupted(self, why: str = "") -> NoReturn:
-        """Raise RequestInterrupted in place of the KeyboardInterrupt that is being handled, and which may say why."""
-        raise RequestInterrupted(why or self._waits_for(self.request)) from None
+        """Cancel the request, and raise RequestInterrupted in place of the KeyboardInterrupt that is being handled, and
+        which may say why."""
+        try:
+            raise RequestInterrupted(why or self._waits_for(self.request)) from None
+        finally:
+            self.request.cancel()  # the loop over the responses ends, too
 
     def _wait(self) -> None:
         """Sleep until a response is there, while some other thread reads."""
@@ -131,7 +135,8 @@ class ResponseIterator(Iterator[InferenceResponse]):
 
 
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
-    """The responses of one request as of a ResponseIterator, for `async for`."""
+    """The responses of one request as of a ResponseIterator, for `async for`. To cancel the task that waits for one
+    cancels the request."""
 
     def __init__(
         self,
@@ -155,7 +160,11 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
 
     async def __anext__(self) -> InferenceResponse:
         while not self._done:
-            response = await self._responses.get()
+            try:
+                response = await self._responses.get()
+            except asyncio.CancelledError:  # as of a gRPC stream; an interrupt of a cell cancels its task, too
+                self.request.cancel()
+                raise
             self._done = response.final
             if response.error is not None:
                 self._explain(response.error)

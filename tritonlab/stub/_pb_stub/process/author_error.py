@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import traceback
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..wire.message_bodies import Failure
 from ..wire.serialization import MAX_TEXT, bounded
@@ -18,6 +18,8 @@ STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath
 _PROCESS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: How many frames of one exception are reported, the innermost; Python raises RecursionError after a thousand.
 _MAX_FRAMES = 4096
+#: How many exceptions of a group are reported, and of the groups in it.
+_MAX_MEMBERS = 8
 _OURS = STUB_DIRECTORY + os.sep
 _LIBRARY = os.path.dirname(threading.__file__) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -103,10 +105,19 @@ def _text(error: BaseException) -> str:
 
 
 class _Room:
-    """How many more characters of one exception and its causes may cross."""
+    """How much more of one exception, its causes and those of a group may cross."""
 
     def __init__(self) -> None:
-        self._left = 2 * MAX_TEXT
+        self._left = 2 * MAX_TEXT  # characters
+        self._members = _MAX_MEMBERS
+
+    def take_members(self, error: BaseException) -> Iterator[BaseException]:
+        """Yield as many of the exceptions of a group as there is room for; none of another exception."""
+        members = getattr(error, "exceptions", ())
+        for member in members if isinstance(members, tuple) else ():
+            if self._members > 0 and isinstance(member, BaseException):
+                self._members -= 1
+                yield member
 
     def take(self, text: str) -> str:
         text = bounded(text, max(self._left, 0))
@@ -143,6 +154,7 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Option
         "is_context": is_context,
         "detail": {},
         "notes": room.take_each(getattr(error, "__notes__", ())),
+        "exceptions": [to_wire(member, seen, room) for member in room.take_members(error) if id(member) not in seen],
     }  # type: Dict[str, Any]
     if isinstance(error, SyntaxError):
         wire["detail"] = {name: _plain(getattr(error, name, None), room) for name in _SYNTAX_DETAIL}
