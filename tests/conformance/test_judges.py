@@ -104,7 +104,7 @@ def program(wheel: tuple[TritonFiles, JudgePython]) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(
         SERVER.format(
-            libraries=files.libraries,
+            libraries=files.root / "nvidia_pytriton.libs",
             libdir=python.libdir,
             python=python.prefix,
             server=files.server,

@@ -87,7 +87,7 @@ def _with_module(error: BaseException, text: str) -> str:
     if type(error) is not AttributeError:
         return text
     owner = getattr(error, "obj", None)
-    kind = owner if issubclass(type(owner), type) else type(owner)
+    kind = owner if issubclass(type(owner), type) else type(owner)  # type: Any
     if kind.__module__ != _NATIVE:
         return text
     return text.replace("'%s'" % kind.__name__, "'%s.%s'" % (_NATIVE, kind.__name__), 1)
