@@ -1,13 +1,17 @@
-"""The wait for the answers of a copy."""
+"""The wait for the answers of a copy, and for its instances."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
-from tritonlab.check.scratch_model import _SentRequest, _wait
+import pytest
+
+from tritonlab.check.scratch_model import ScratchModel, _SentRequest, _wait
 from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.status import UnavailableError
 
 
 class Done:
@@ -41,3 +45,24 @@ def test_no_more_is_waited_for_when_none_has_come() -> None:
     one.done, other.done = Done(lambda: None), event  # type: ignore[assignment]
     _wait([one, other], 2.0)
     assert len(event.vain) == 2
+
+
+def test_an_instance_that_stays_busy_is_an_error_which_a_check_notes_and_the_others_go_on() -> None:
+    class Scheduler:
+        def __init__(self) -> None:
+            self.idle = {"first"}
+
+        def instance_away(self, instance: str) -> bool:
+            found = instance in self.idle
+            self.idle.discard(instance)
+            return found
+
+        def instance_idle(self, instance: str) -> None:
+            self.idle.add(instance)
+
+    copy: Any = ScratchModel.__new__(ScratchModel)
+    copy.name, copy.timeout = "m", 0.0
+    version = SimpleNamespace(instances=["first", "second"], scheduler=Scheduler())
+    with pytest.raises(UnavailableError, match="an instance of 'm' is still busy"):
+        copy._hold(version)
+    assert version.scheduler.idle == {"first"}

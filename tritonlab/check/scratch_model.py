@@ -21,7 +21,7 @@ from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.observe.instrument import Instrument
 from ..core.scratch_directory import ScratchDirectory
-from ..core.status import ModelError, TritonError
+from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.life.model_instance import ModelInstance
 from ..server.api.server import Server
 from ..server.models.model_lifecycle import ModelVersion
@@ -305,14 +305,17 @@ class ScratchModel:
             one.done.set()
 
     def _hold(self, version: ModelVersion) -> list[ModelInstance]:
-        """Let requests wait until an instance is idle again, as if all were busy."""
+        """Let requests wait until an instance is idle again, as if all were busy. Raises UnavailableError if one stays
+        busy."""
         instances = list(version.instances)
         scheduler: Any = version.scheduler
         deadline = time.monotonic() + self.timeout
-        for one in instances:
+        for number, one in enumerate(instances):
             while not scheduler.instance_away(one):  # the end of an execution may be on its way
                 if time.monotonic() > deadline:
-                    raise _StillBusy(f"an instance of '{self.name}' is still busy")
+                    for held in instances[:number]:
+                        scheduler.instance_idle(held)
+                    raise UnavailableError(f"an instance of '{self.name}' is still busy")
                 time.sleep(0.0005)
         return instances
 
@@ -351,10 +354,6 @@ def _wait(sent: Sequence[_SentRequest], timeout: float) -> None:
             if latest <= ended:
                 return
             ended = latest
-
-
-class _StillBusy(RuntimeError):
-    """An instance that does not become idle."""
 
 
 def _copy(origin: Path, target: Path) -> None:
