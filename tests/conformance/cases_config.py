@@ -86,6 +86,8 @@ FILE_CASES = [
         "unexpected directory name '{m}' for model 'other', directory name must equal model name"),
     ConfigCase("negative_size", ("5.3.1",), _python("max_batch_size: -1"), POLL,
         "'max_batch_size' must be non-negative value for {m}"),
+    ConfigCase("escapes", ("2.5.4",),
+        _python(r'parameters { key: "re" value { string_value: "\\d \? \101 \ud83d\ude00" } }'), OK),
     ConfigCase("kind_model", ("5.3.3",), _python("instance_group { kind: KIND_MODEL }"), OK),
     ConfigCase("same_input_twice", ("5.3.3",), _input("dims: [1]") + _input("dims: [1]").removeprefix(_python("")), OK),
     ConfigCase("empty_policy", ("5.1.3",), _python("version_policy { }"), OK),
@@ -126,6 +128,7 @@ UNREADABLE_CASES = [
     ConfigCase("unknown_type", ("5.3.1",), _python('input { name: "a" data_type: TYPE_FOO dims: [1] }'), POLL),
     ConfigCase("field_twice", ("5.3.1",), _python("max_batch_size: 1 max_batch_size: 2"), POLL),
     ConfigCase("two_schedulers", ("5.3.1",), _python("dynamic_batching { } sequence_batching { }"), POLL),
+    ConfigCase("backslash", ("2.5.4", "5.3.1"), _python(r'parameters { key: "re" value { string_value: "\d+" } }'), POLL),
     ConfigCase("open_brace", ("5.3.1",), _python("dynamic_batching {"), POLL),
 ]
 

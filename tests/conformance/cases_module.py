@@ -768,6 +768,7 @@ result = [kind(R, x) for x in ([t], (t,), [], None, [1], t, {t}, {t: 1}, 'a', [t
         "1.8.1",
         "result = kind(R, error='x'), kind(R, [], 'x'), kind(R, [], 1), kind(R, [], pb_utils.TritonModelException('x'))",
     ),
+    ("response-array", "1.8.1", "result = kind(R, np.zeros(2)), kind(R, np.zeros((2, 2))), kind(R, [np.zeros(2)])"),
     ("response-none", "1.8.2", "R([None])"),
     ("response-none-later", "1.8.2", "R([T('a', np.zeros(1)), None])"),
     ("response-none-with-error", "1.8.2", "R([None], E('x'))"),

@@ -79,7 +79,7 @@ MODELS = {
         ECHO,
         'backend: "python" input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } '
         'output { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "labels.txt" }',
-        **{"labels.txt": "cat\ndog\n"},
+        **{"labels.txt": "cat\r\ndog\n"},
     ),
     "variable": model(ECHO, config("IN FP32 -1", "IN FP32 -1", CPU, "max_batch_size: 4")),
     "optional": model(RETURNS, config("IN FP32 1 optional", "IN FP32 1", CPU, "max_batch_size: 4")),
@@ -271,12 +271,17 @@ def test_the_first_unknown_output_by_its_bytes_is_reported(rpc: Rpc) -> None:
         ),
         (
             "batches",
+            [1, -1, 2],
+            "All input dimensions should be specified for input 'IN' for model 'batches', got [1,-1,2]",
+        ),
+        (
+            "batches",
             [-1, 2, 2],
             "input byte size mismatch for input 'IN' for model 'batches'. Expected 68719476720, got 8",
         ),
     ],
 )
-def test_a_negative_batch_size(rpc: Rpc, model: str, shape: list[int], text: str) -> None:
+def test_a_negative_size(rpc: Rpc, model: str, shape: list[int], text: str) -> None:
     assert rpc.infer(model, [tensor(shape=shape)], [PAIR]) == ("INVALID_ARGUMENT", P + text)
 
 
@@ -483,7 +488,7 @@ def test_exactly_one_response_is_an_answer(rpc: Rpc, client: Client) -> None:
         ("echo", [2], [3, 4], 2, [b"4.000000:1", b"3.000000:0"], [2]),
         ("echo", [3], [3, 4, 5], 1, [b"5.000000:2"], [1]),
         ("echo", [2], [3, 4], 20, [b"4.000000:1", b"3.000000:0"], [2]),
-        ("labelled", [3], [1, 3, 2], 3, [b"3.000000:1:dog", b"2.000000:2", b"1.000000:0:cat"], [3]),
+        ("labelled", [3], [1, 3, 2], 3, [b"3.000000:1:dog", b"2.000000:2", b"1.000000:0:cat\r"], [3]),
         ("batches", [2, 2, 2], range(8), 1, [b"3.000000:3", b"7.000000:3"], [2, 1]),
     ],
 )

@@ -45,6 +45,23 @@ def letters_with(client: Client, word: str) -> list[str]:
     return [start[0] if start else "" for start in starts]
 
 
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("request.model_name()", "'c_python_backend_utils.InferenceRequest' object has no attribute 'model_name'"),
+        ("E.INVALID_ARGUMENT", "type object 'c_python_backend_utils.TritonError' has no attribute 'INVALID_ARGUMENT'"),
+        ("E.INTERNAL.code", "'c_python_backend_utils.__ErrorCode' object has no attribute 'code'"),
+        ("L.log_warning('x')", "type object 'c_python_backend_utils.Logger' has no attribute 'log_warning'"),
+    ],
+)
+@rule("2.5.2")
+def test_a_missing_attribute_of_the_module_has_the_name_of_its_class(
+    client: Client, expression: str, text: str
+) -> None:
+    answer = client.infer("raises", script(f"L = pb_utils.Logger\n{expression}"))
+    assert f"message: AttributeError: {text}\n\nAt:" in answer.error
+
+
 @rule("3.5.4")
 @pytest.mark.parametrize(
     ("name", "body"),

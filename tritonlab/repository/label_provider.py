@@ -32,5 +32,5 @@ def read_labels(config: ModelConfig, directory: Path) -> Labels:
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise InternalError(f"failed to open text file for read {path}: {reason}") from None
-        labels[output.name] = tuple(line.removesuffix("\r") for line in text.split("\n"))
+        labels[output.name] = tuple(text.split("\n"))  # Triton leaves the \r of a file from Windows there (measured)
     return labels

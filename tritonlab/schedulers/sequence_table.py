@@ -65,8 +65,8 @@ class SequenceTable:
         self.config = config
         self._model = model
         self._slots: dict[int, list[Slot]] = {}
-        #: free slots: low numbers first over all instances, which keeps direct batches dense. A heap compares as
-        #: Triton's does, so that of equal numbers that of the same instance comes (measured).
+        #: a heap of the free slots: low numbers first over all instances, which keeps direct batches dense; of equal
+        #: numbers one that was freed now comes after the others, as in Triton, whose heap compares only numbers too
         self._free: list[Slot] = []
         self._by_id: dict[Id, Slot] = {}
         self.backlog = SequenceBacklog()

@@ -114,6 +114,31 @@ def test_parse_error_says_where() -> None:
     assert caught.value.detail.startswith("2:1 :")
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (r"\?", "?"),
+        (r"\\d", r"\d"),
+        (r"\ud83d\ude00", "\U0001f600"),
+        (r"\\ud83d", r"\ud83d"),
+        (r"\x41\102", "AB"),
+        ("#", "#"),
+    ],
+)
+def test_an_escape_is_read_as_triton_reads_it(written: str, value: str) -> None:  # measured
+    text = f"# it's a \\d\nparameters {{ key: 'k' value {{ string_value: \"{written}\" }} }}"
+    assert parse_pbtxt(text, "").parameters["k"].string_value == value
+
+
+@pytest.mark.parametrize("written", [r"\d+", r"C:\models", r"\8", r"\ "])
+def test_a_backslash_for_itself_is_refused(written: str) -> None:  # measured
+    with pytest.raises(ConfigError, match="failed to read text proto from m") as error:
+        parse_pbtxt(f"backend: 'python'\nparameters {{ key: 'k' value {{ string_value: '{written}' }} }}", "m")
+    place, _, message = error.value.detail.partition(" : ")
+    assert place == f"2:{46 + written.index(chr(92))}"
+    assert message.endswith(r"is not an escape of this format; write a backslash as \\")
+
+
 def test_a_file_is_read_whatever_bytes_are_in_its_comments(tmp_path: Path) -> None:
     file = tmp_path / "config.pbtxt"
     assert (read_config_text(file), read_config(file)) == ("", ModelConfig())

@@ -27,7 +27,9 @@ def test_a_sequence_of_tensors(tensors: Any) -> None:
 
 
 @pytest.mark.rule("1.8.1")
-@pytest.mark.parametrize("tensors", [None, A, [1], [A, 2], {A}, {A: 1}, "a", [[A]], iter([A])])
+@pytest.mark.parametrize(
+    "tensors", [None, A, [1], [A, 2], {A}, {A: 1}, "a", [[A]], iter([A]), np.zeros(2), np.int32(3)]
+)
 def test_anything_else_is_refused(tensors: Any) -> None:
     with pytest.raises(TypeError, match="incompatible constructor arguments"):
         InferenceResponse(tensors)

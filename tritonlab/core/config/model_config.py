@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"\$\{[^${}\s]+\}")
 _ESCAPED = re.compile("[\udc80-\udcff]")
+#: A comment, or a text in quotes: what stands in the one is nothing to the other.
+_COMMENT_OR_TEXT = re.compile(r"""#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
+#: A backslash and what follows it: the two halves of a character beyond 16 bits, or any character.
+_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|(.))")
+#: What may follow a backslash in protobuf's text format; digits are octal.
+_KNOWN_ESCAPES = frozenset("abfnrtv\\?'\"01234567xuU")
 
 
 class ConfigError(Explained, ValueError):
@@ -83,12 +89,36 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
 
     Bytes that are not UTF-8 may stand in comments, as surrogate escapes.
     """
+    if "\\" in text:
+        text = _COMMENT_OR_TEXT.sub(lambda found: _as_python_reads(found, path), text)
     try:
         return text_format.Parse(text, ModelConfig())
     except (text_format.ParseError, UnicodeEncodeError) as error:
         unfilled = ", ".join(placeholders(text))
         detail = f"{error}; not filled in: {unfilled}" if unfilled else _not_utf8(text) or str(error)
         raise ConfigError(f"failed to read text proto from {path}", detail=detail) from None
+
+
+def _as_python_reads(found: re.Match[str], path: str) -> str:
+    """Return a text in quotes with those escapes replaced that protobuf knows in C++ only. Raises ConfigError for one
+    that it knows in Python only, which takes any backslash for itself (rule 2.5.4)."""
+    token = found[0]
+    if token[0] == "#" or "\\" not in token:
+        return token
+
+    def read(escape: re.Match[str]) -> str:
+        if escape[1]:
+            return bytes.fromhex(escape[1] + escape[2]).decode("utf-16-be")
+        if escape[3] in _KNOWN_ESCAPES:
+            return "?" if escape[3] == "?" else escape[0]
+        before = found.string[: found.start() + escape.start()]
+        place = f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+        raise ConfigError(
+            f"failed to read text proto from {path}",
+            detail=f"{place} : {escape[0]} is not an escape of this format; write a backslash as \\\\",
+        )
+
+    return _ESCAPE.sub(read, token)
 
 
 def _not_utf8(text: str) -> str:

@@ -62,10 +62,11 @@ class InputRule:
         return size
 
     def matches(self, shape: Sequence[int]) -> bool:
-        """Return whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0."""
+        """Return whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0, and one in
+        `shape` fits any size (measured)."""
         if len(shape) != len(self.dims):
             return False
-        return all(wanted in (-1, size) for size, wanted in zip(shape, self.dims, strict=True))
+        return all(size == wanted or -1 in (size, wanted) for size, wanted in zip(shape, self.dims, strict=True))
 
     def reshaped(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape that the model sees for `shape` (rule 5.4.6): variable sizes carry over in their order."""
@@ -121,7 +122,7 @@ class RequestExamination:
             shape = tuple(tensor.shape[1:] if self.max_batch_size else tensor.shape)
             if not rule.matches(shape):
                 raise self._wrong_shape(request, rule, tensor)
-            if any(size == -1 == wanted for size, wanted in zip(shape, rule.dims, strict=True)):
+            if -1 in shape:
                 raise InvalidArgumentError(
                     f"{request.prefix}All input dimensions should be specified for input '{name}' for model "
                     f"'{self.model_name}', got {dims_text(tensor.shape)}"

@@ -84,7 +84,12 @@ def _check_tensors(tensors: Any, error: Any, parameters: Any) -> None:
         raise TritonModelException("Output tensor for inference response should not be empty.")
 
 
+def _is_empty_tuple(value: Any) -> bool:
+    # `value != ()` would fail for an array, which authors pass instead of a list of tensors
+    return isinstance(value, tuple) and not value
+
+
 def _mismatch(tensors: Any, error: Any, parameters: Any) -> TypeError:
     named = {"output_tensors": tensors, "error": error, "parameters": parameters}
-    passed = {name: value for name, value in named.items() if value is not None and value != ()}
+    passed = {name: value for name, value in named.items() if value is not None and not _is_empty_tuple(value)}
     return mismatch("__init__", _SIGNATURE, (), passed)
