@@ -18,6 +18,7 @@ from .call_completion import call_arguments
 from .cell_completion import input_keys, model_cell
 from .commands import COMMANDS
 from .config_completion import config_words
+from .golden_commands import VERBS
 from .parsing import LineParser, line_parser, parse
 
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
@@ -70,6 +71,12 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
         offered = iter(workspace().ports.flags())
     elif words[0] == "%triton" and words[1] == "infer" and len(words) > 3:
         offered = _inputs(workspace(), words[2])
+    elif words[0] == "%triton" and words[1] == "golden" and len(words) == 3:
+        offered = iter(VERBS)
+    elif words[0] == "%triton" and words[1] == "golden" and len(words) == 4:
+        offered = iter(workspace().names())
+    elif words[0] == "%triton" and words[1:3] == ["golden", "add"]:
+        offered = _inputs(workspace(), words[3])
     elif words[0] == "%triton" and len(words) > 2 and words[1] in COMMANDS:
         offered = _arguments(COMMANDS[words[1]].parser, words[2:], workspace)
     else:

@@ -16,6 +16,8 @@ from ..authoring.workspace import Workspace
 if TYPE_CHECKING:
     from ...server.api.model import Model
 
+#: What `%triton golden` does.
+VERBS = ("add", "check", "update")
 _USAGE = "%triton golden add NAME INPUT0=expression, … | check [NAME] | update [NAME]"
 #: Seconds that the replay after a load may keep the author waiting.
 _PATIENCE = 10.0
