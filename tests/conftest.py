@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.conformance.reference import ReferenceServer, missing
 from tests.serving import await_endings
-from tritonlab.ipc.zygotes.zygote_keeper import ZygoteKeeper
+from tritonlab.ipc.zygotes.zygotes import Zygotes
 
 # how long an example takes says nothing where others use the machine
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -88,7 +88,7 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 def no_standbys() -> Iterator[None]:
     """Leave zygotes without standbys, which come half a second after them: tests count processes and descriptors."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ZygoteKeeper, "stand_by", lambda keeper, growth: None)
+        patch.setattr(Zygotes, "stand_by", lambda zygotes, growth: None)
         yield
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.ensembles import step
 from tests.models import answers, completes
-from tritonlab.clients.golden_files import GoldenCase
+from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from tritonlab.core.inference.tensor import Tensor
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from tests.release_models import ReleaseModel, models, write_models
 from tritonlab import Server
 from tritonlab.export.environment.built_environment import pack
-from tritonlab.export.preflight.of_model import preflight
+from tritonlab.export.preflight.judge import preflight
 from tritonlab.export.repository import export
-from tritonlab.export.verify.judge_python import judge_python
 from tritonlab.export.verify.judgement import ModelJudgement
+from tritonlab.export.verify.judges import judge_python
 from tritonlab.export.verify.verification import verify
 from tritonlab.export.verify.wheels import CACHE_VARIABLE, find_wheel, wheels
 

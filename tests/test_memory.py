@@ -200,11 +200,18 @@ def request_zeros(module: Any, address: str, size: int) -> int:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_memory_of_an_answer_to_a_slow_client_comes_back(tmp_path: Path, protocol: str) -> None:
-    write_model(tmp_path / "models", "zeros", ZEROS, config("SIZE INT64 1", "OUT UINT8 -1"))
-    module: Any = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
-    with ServeProcess(tmp_path / "models", tmp_path).serving() as server:
+def test_memory_of_answers_to_slow_clients_comes_back(tmp_path: Path) -> None:
+    """Over both protocols at the same time, each with a server of its own."""
+    with ThreadPoolExecutor() as threads:
+        modules = {"http": tritonclient.http, "grpc": tritonclient.grpc}
+        for _ in threads.map(answer_slowly, modules, modules.values(), [tmp_path / name for name in modules]):
+            pass
+
+
+def answer_slowly(protocol: str, module: Any, place: Path) -> None:
+    place.mkdir()
+    write_model(place / "models", "zeros", ZEROS, config("SIZE INT64 1", "OUT UINT8 -1"))
+    with ServeProcess(place / "models", place).serving() as server:
         address = getattr(server, protocol)
         request_zeros(module, address, 1)
         before = memory(server.pid)

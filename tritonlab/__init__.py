@@ -16,8 +16,7 @@ from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.imported_notebook import import_repository
-from .notebook.model import Model
-from .notebook.server import Server
+from .notebook.model import Model, Server
 from .runtime import (
     connect,
     default_server,

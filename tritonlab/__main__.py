@@ -147,9 +147,9 @@ def add_check_command(commands: Any) -> None:
 
 
 def check_models(options: argparse.Namespace) -> int:
-    from .check_run import CheckRun  # with all relations, which other commands do not need
+    from . import check_run  # with all relations, which other commands do not need
 
-    return CheckRun(
+    return check_run.run(
         options.model_repository,
         options.model,
         seconds=options.seconds,
@@ -159,7 +159,7 @@ def check_models(options: argparse.Namespace) -> int:
         junit=options.junit,
         tests=options.tests,
         as_json=options.json,
-    ).run()
+    )
 
 
 def print_releases(options: argparse.Namespace) -> None:

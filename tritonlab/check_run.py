@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,85 +19,90 @@ from .server.api.server import Server
 PASSED, FAILED, NOTHING = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class CheckRun:
-    """What is to be checked: models of a repository, all of them if `names` is empty. `junit`: where JUnit's XML goes;
-    `tests`: where a pytest of each finding goes."""
+def run(
+    repository: Path,
+    names: Sequence[str] = (),
+    *,
+    seconds: float = 60.0,
+    seed: int = 0,
+    relations: Sequence[str] | None = None,
+    side_effects: bool = False,
+    junit: Path | None = None,
+    tests: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """Check models of a repository, all of them if `names` is empty, and print what is found. Return the exit status.
 
-    repository: Path
-    names: Sequence[str] = ()
-    seconds: float = 60.0
-    seed: int = 0
-    relations: Sequence[str] | None = None
-    side_effects: bool = False
-    junit: Path | None = None
-    tests: Path | None = None
-    as_json: bool = False
-    results: list[tuple[str, CheckResult | str]] = field(default_factory=list)
+    `junit`: where JUnit's XML goes; `tests`: where a pytest of each finding goes.
+    """
+    try:
+        chosen = _models(repository, names)
+    except FileNotFoundError as error:
+        print(f"tritonlab: {error}", file=sys.stderr)
+        return NOTHING
+    results: list[tuple[str, CheckResult | str]] = []
+    golden = GoldenSet(repository.with_name(f"{repository.name}.golden"))
+    with Server(repository, model_control_mode="explicit") as server:
+        for name in chosen:
+            options = CheckOptions(
+                seconds, seed, relations=relations, side_effects=side_effects, progress=_progress(name)
+            )
+            result = _checked(server, name, options, golden)
+            results.append((name, result))
+            if isinstance(result, str):
+                print(f"tritonlab: {name}: {result}", file=sys.stderr, flush=True)
+            elif not as_json:
+                print(result.text(), flush=True)
+            if isinstance(result, CheckResult) and result.stopped:
+                break
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if as_json:
+        print(json.dumps([one if isinstance(one, str) else one.to_dict() for _, one in results], indent=1))
+    if junit is not None:
+        junit.write_bytes(junit_xml(results))
+    if tests is not None:
+        _write_tests(tests, results)
+    return _status([result for _, result in results])
 
-    def run(self) -> int:
-        """Check them, print what was found, and return the exit status."""
-        try:
-            names = self._models()
-        except FileNotFoundError as error:
-            print(f"tritonlab: {error}", file=sys.stderr)
-            return NOTHING
-        with Server(self.repository, model_control_mode="explicit") as server:
-            for name in names:
-                result = self._checked(server, name)
-                self.results.append((name, result))
-                if isinstance(result, str):
-                    print(f"tritonlab: {name}: {result}", file=sys.stderr, flush=True)
-                elif not self.as_json:
-                    print(result.text(), flush=True)
-                if isinstance(result, CheckResult) and result.stopped:
-                    break
-        self._write()
-        return self._status()
 
-    def _models(self) -> list[str]:
-        if not self.repository.is_dir():
-            raise FileNotFoundError(f"there is no model repository {self.repository}")
-        known = model_names(self.repository)
-        for name in self.names:
-            if name not in known:
-                raise FileNotFoundError(f"{self.repository} has no model '{name}'; it has {', '.join(known) or 'none'}")
-        if not known:
-            raise FileNotFoundError(f"{self.repository} has no model: no directory with a config.pbtxt or a version")
-        return list(self.names) or known
+def _models(repository: Path, names: Sequence[str]) -> list[str]:
+    """Return the names of the models to check. Raises FileNotFoundError."""
+    if not repository.is_dir():
+        raise FileNotFoundError(f"there is no model repository {repository}")
+    known = model_names(repository)
+    for name in names:
+        if name not in known:
+            raise FileNotFoundError(f"{repository} has no model '{name}'; it has {', '.join(known) or 'none'}")
+    if not known:
+        raise FileNotFoundError(f"{repository} has no model: no directory with a config.pbtxt or a version")
+    return list(names) or known
 
-    def _checked(self, server: Server, name: str) -> CheckResult | str:
-        options = CheckOptions(
-            self.seconds, self.seed, self.relations, side_effects=self.side_effects, progress=self._progress(name)
-        )
-        golden = GoldenSet(self.repository.with_name(f"{self.repository.name}.golden"))
-        try:
-            return check_model(server.load(name), options, golden=golden)
-        except TritonError as error:
-            return error.symptom().strip().partition("\n")[0]
 
-    def _progress(self, name: str) -> Any:
-        if not sys.stderr.isatty():
-            return None
-        return lambda doing: print(f"\r\x1b[K{name}: {doing}", end="", file=sys.stderr, flush=True)
+def _checked(server: Server, name: str, options: CheckOptions, golden: GoldenSet) -> CheckResult | str:
+    """Return the result of a model, or why it could not be checked."""
+    try:
+        return check_model(server.load(name), options, golden=golden)
+    except TritonError as error:
+        return error.symptom().strip().partition("\n")[0]
 
-    def _write(self) -> None:
-        if sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        if self.as_json:
-            print(json.dumps([one if isinstance(one, str) else one.to_dict() for _, one in self.results], indent=1))
-        if self.junit is not None:
-            self.junit.write_bytes(junit_xml(self.results))
-        if self.tests is not None:
-            self.tests.mkdir(parents=True, exist_ok=True)
-            for _, result in self.results:
-                for finding in result.findings if isinstance(result, CheckResult) else ():
-                    finding.to_pytest(self.tests)
 
-    def _status(self) -> int:
-        checks = [result for _, result in self.results]
-        if any(isinstance(one, CheckResult) and not one.ok for one in checks):
-            return FAILED
-        if any(isinstance(one, str) or not one.checked or one.stopped for one in checks):
-            return NOTHING
-        return PASSED
+def _progress(name: str) -> Any:
+    if not sys.stderr.isatty():
+        return None
+    return lambda doing: print(f"\r\x1b[K{name}: {doing}", end="", file=sys.stderr, flush=True)
+
+
+def _write_tests(directory: Path, results: Sequence[tuple[str, CheckResult | str]]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for _, result in results:
+        for finding in result.findings if isinstance(result, CheckResult) else ():
+            finding.to_pytest(directory)
+
+
+def _status(results: Sequence[CheckResult | str]) -> int:
+    if any(isinstance(one, CheckResult) and not one.ok for one in results):
+        return FAILED
+    if any(isinstance(one, str) or not one.checked or one.stopped for one in results):
+        return NOTHING
+    return PASSED

@@ -12,8 +12,7 @@ from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.status import TritonError
 from .export.preflight.finding import Finding, Prediction, Preflight
-from .export.preflight.judge import judge
-from .export.preflight.of_model import preflight, subject_in
+from .export.preflight.judge import judge, preflight, subject_in
 from .export.releases import UnknownTarget, find_target
 from .repository.layout import is_model_directory, model_names
 from .server.api.server import Server

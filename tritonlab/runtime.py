@@ -45,9 +45,8 @@ from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.notebook_ports import open_endpoints
 from .notebook.authoring.workspace import Workspace
-from .notebook.model import Model
-from .notebook.opened import Repository
-from .notebook.server import Server
+from .notebook.model import Model, Server
+from .notebook.views.card.opened_view import Repository
 from .notebook.views.opener import open_load_panel, open_playground, open_view, show_progress
 from .profile.recorder import Recorder
 from .profile.recording import Recording

@@ -46,6 +46,12 @@ class ExportDialog extends Dialog<void> {
     else super.reject();
   }
 
+  /** JupyterLab enables its buttons at every input, as the form is valid. */
+  override handleEvent(event: Event): void {
+    super.handleEvent(event);
+    if (event.type === "input") this._label();
+  }
+
   private _label(): void {
     const { done, running, cancelling, replaces, allowed } = this._task;
     const [cancel, accept] = this.node.querySelectorAll<HTMLButtonElement>(".jp-Dialog-footer .jp-Dialog-button");

@@ -14,7 +14,7 @@ from tests.conformance.rules import rule
 from tests.models import IDENTITY
 from tests.serving import config
 from tritonlab import Server
-from tritonlab.export.machine_bound import NotDeployable
+from tritonlab.export.left_out import NotDeployable
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card.card import card_text
 from tritonlab.notebook.views.card.model_facts import current_facts

@@ -22,7 +22,7 @@ import tritonlab
 from tests.conformance.models import ADD_SUB
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.live_state import live_state

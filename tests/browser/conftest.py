@@ -38,7 +38,15 @@ PATIENCE = 60.0
 START_PATIENCE = 150.0
 #: The module and the application of JupyterLab, and of Notebook 7.
 LAB, NOTEBOOK = ("jupyterlab", "LabApp"), ("notebook", "JupyterNotebookApp")
+#: Planets that move while a page loads or changes its theme, for which Chromium without a GPU takes a processor.
+SPLASH = "@jupyterlab/apputils-extension:splash"
 _THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+#: No name but this machine's address is found. A page's own route would do, too, but it asks Python about each request,
+#: and with it the browser caches nothing, neither files nor compiled scripts.
+CHROMIUM_FLAGS = [
+    *("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -94,10 +102,7 @@ def _share(name: str, start: Callable[[], contextlib.AbstractContextManager[Any]
 
 
 @pytest.fixture(scope="module")
-def jupyter(tmp_path_factory: pytest.TempPathFactory) -> JupyterServer:
-    if CHROMIUM is None:
-        # in CI a browser test that does not run proves nothing
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("no chromium on this machine")
+def jupyter(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> JupyterServer:
     server: JupyterServer = _share("jupyter", lambda: serving(tmp_path_factory.mktemp("jupyter")))
     return server
 
@@ -129,7 +134,7 @@ def serving(
     # under Notebook 7 it is JupyterLab, an extension of the same server, that sends the files
     command += [f"--{each}.extra_labextensions_path={base / 'labextensions'}" for each in {name, "LabApp"}]
     (base / "config" / "labconfig").mkdir(parents=True)
-    page_config = {"disabledExtensions": dict.fromkeys(without, True)}
+    page_config = {"disabledExtensions": dict.fromkeys((*without, SPLASH), True)}
     (base / "config" / "labconfig" / "page_config.json").write_text(json.dumps(page_config))
     with open(base / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
@@ -170,16 +175,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def chromium(jupyter: JupyterServer) -> Any:
+def chromium() -> Any:
+    if CHROMIUM is None:
+        # in CI a browser test that does not run proves nothing
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no chromium on this machine")
     return _share("chromium", _running_chromium)
 
 
 @contextmanager
 def _running_chromium() -> Iterator[Any]:
     with sync_playwright() as api:
-        browser = api.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
+        browser = api.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         yield browser
         browser.close()
 
@@ -226,17 +232,13 @@ class Lab:
         self._theme = ""
         self._opened = False
         page.on("console", lambda line: self.console.append(line.text) if line.type == "error" else None)
-        page.route("**/*", self._guard)
+        page.on("request", self._note_request)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("domcontentloaded", self._count_load)
 
-    def _guard(self, route: Any) -> None:
-        url = route.request.url
-        if url.startswith((self.jupyter.url, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.foreign.append(url)
-            route.abort()
+    def _note_request(self, request: Any) -> None:
+        if not request.url.startswith((self.jupyter.url, "data:", "blob:")):
+            self.foreign.append(request.url)
 
     def _count_load(self, page: Any) -> None:
         self._loads += 1
@@ -245,8 +247,7 @@ class Lab:
         """Open a notebook, alone in the page: in the JupyterLab that an earlier test left there, or in a new one."""
         if self._theme and not self._opened and not self._loads:
             if self._theme != self.jupyter.theme_name:
-                self.page.evaluate(_CHANGE_THEME, _THEMES[self.jupyter.theme_name])
-                self._theme = self.jupyter.theme_name
+                self._change_theme(self.jupyter.theme_name)
             self.page.evaluate(_OPEN, name)
         else:
             # a workspace of its own, else the tabs of the last test come back
@@ -256,13 +257,26 @@ class Lab:
         self._opened = True
         self.wait_until_idle()
 
+    def themes(self) -> Iterator[str]:
+        """Set each theme in the page, one after the other, and return its name; at the end the first is set again."""
+        first = self.jupyter.theme_name
+        for theme in (first, *(other for other in _THEMES if other != first)):
+            if theme != first:
+                self._change_theme(theme)
+            yield theme
+        self._change_theme(first)
+
+    def _change_theme(self, theme: str) -> None:
+        self.page.evaluate(_CHANGE_THEME, _THEMES[theme])
+        if self._theme:
+            self._theme = theme
+
     def close(self) -> bool:
         """Close what the test opened; return whether the page is as JupyterLab is after it was loaded."""
         if not (self.reusable and self._theme and self._opened and not self._loads and not self.page.is_closed()):
             return False
         if self.page.context.pages != [self.page]:
             return False
-        self.page.context.clear_permissions()
         self.page.set_viewport_size(_SIZE)
         return bool(self.page.evaluate(_CLOSE) == f"filebrowser 0 0 {_THEMES[self._theme]}")
 
@@ -332,6 +346,11 @@ class Lab:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
 
+    def shots(self, name: str, scroll_to: Any = None) -> None:
+        """Take a picture in each theme."""
+        for theme in self.themes():
+            self.shot(f"{name}_{theme}", scroll_to)
+
 
 @pytest.fixture(params=["light"])
 def theme(request: Any, jupyter: JupyterServer) -> str:
@@ -361,21 +380,29 @@ def view_of(lab: Lab, theme: str) -> Iterator[Callable[..., Any]]:
 
 
 class Pages:
-    """The page that is used by test after test, while it is as new."""
+    """The page that is used by test after test, while it is as new, and the context of those that follow it, which has
+    what the browser caches."""
 
     def __init__(self, jupyter: JupyterServer, chromium: Any) -> None:
         self._jupyter = jupyter
         self._chromium = chromium
+        self._context: Any = None
         self._kept: Lab | None = None
+
+    def lend(self, request: pytest.FixtureRequest) -> Iterator[Lab]:
+        """Yield a page for one test."""
+        lab, failed = self.take(), request.session.testsfailed
+        yield lab
+        self.give_back(lab, passed=request.session.testsfailed == failed)
 
     def take(self) -> Lab:
         """Return the page that was given back, or a new one."""
         lab, self._kept = self._kept, None
         if lab is None:
             self._jupyter.theme(self._jupyter.theme_name)  # a page may have set another
-            context = self._chromium.new_context(viewport=_SIZE)
-            context.set_default_timeout(PATIENCE * 1000)
-            lab = Lab(self._jupyter, context.new_page())
+            if self._context is None:
+                self._context = new_context(self._chromium)
+            lab = Lab(self._jupyter, self._context.new_page())
         lab.begin()
         return lab
 
@@ -387,9 +414,18 @@ class Pages:
         else:
             for page in context.pages:
                 page.close()
+        context.clear_permissions()
         _end_kernels(self._jupyter, context)
-        if self._kept is None:
+        if not passed:
             context.close()
+            self._context = None
+
+
+def new_context(chromium: Any) -> Any:
+    """Return a context of the browser, without cookies, caches and permissions, for pages of the usual size."""
+    context = chromium.new_context(viewport=_SIZE)
+    context.set_default_timeout(PATIENCE * 1000)
+    return context
 
 
 @pytest.fixture(scope="module")
@@ -400,9 +436,7 @@ def pages(jupyter: JupyterServer, chromium: Any) -> Pages:
 
 @pytest.fixture
 def lab(pages: Pages, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    opened, failed = pages.take(), request.session.testsfailed
-    yield opened
-    pages.give_back(opened, passed=request.session.testsfailed == failed)
+    yield from pages.lend(request)
 
 
 def _end_kernels(jupyter: JupyterServer, context: Any) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import PATIENCE, Lab, serving
+from tests.browser.conftest import Lab, new_context, serving
 from tests.browser.narrow_proxy import NarrowProxy
-from tests.browser.test_extension import CALL, ECHO, LOAD, WAITS, marked, panel, press_accept, toolbar
+from tests.browser.test_extension import CALL, ECHO, LOAD, WAITS, accept, marked, panel, toolbar
 from tests.browser.test_notebook_in_lab import button
 
 pytestmark = pytest.mark.timeout(300)
@@ -20,8 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 def behind(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, NarrowProxy]]:
     with serving(tmp_path_factory.mktemp("prefixed"), "/hub/user/ada") as jupyter, NarrowProxy(jupyter.url) as proxy:
         jupyter.url = proxy.url
-        context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(PATIENCE * 1000)
+        context = new_context(chromium)
         yield Lab(jupyter, context.new_page()), proxy
         context.close()
 
@@ -52,7 +51,7 @@ def test_a_prefix_and_a_narrow_gateway(behind: tuple[Lab, NarrowProxy]) -> None:
     toolbar(lab).click()
     dialog = lab.page.locator(".tritonlab-export")
     lab.wait_text(dialog.locator(".tritonlab-plan").first, "config.pbtxt")
-    press_accept(lab)
+    accept(lab).click()
     dialog.locator("[role=status]").wait_for()
     assert (lab.jupyter.notebooks / "model_repository" / "echo" / "config.pbtxt").is_file()
     lab.shot("ext_behind_a_proxy")

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import ROOT
 from tests.browser.test_accessible import no_faults
-from tests.browser.test_extension import LOAD, accept, marked, open_notebook, press_accept, toolbar
+from tests.browser.test_extension import LOAD, accept, marked, open_notebook, toolbar
 from tritonlab.export.verify.wheels import CACHE_VARIABLE
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,9 +62,8 @@ def note(lab: Any, name: str) -> Any:
     return option(lab, name).locator(".tritonlab-note")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> None:
-    open_notebook(lab, f"choices_{theme}", [LOAD, SCALE, SCALED], theme)
+def test_what_preflight_says_stands_beside_each_choice(lab: Any) -> None:
+    open_notebook(lab, "choices", [LOAD, SCALE, SCALED])
     for index in range(3):
         lab.run(index)
     (lab.jupyter.notebooks / "ours" / "models").mkdir(parents=True, exist_ok=True)
@@ -72,8 +71,9 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> 
     output = lab.cell(2).locator(".jp-OutputArea").first
     output.get_by_role("button", name="Export…").click()  # the card's
     lab.wait_text(note(lab, "Other cells"), "SCALE is used and not defined in the model's own files")
-    lab.shot(f"export_panel_{theme}")
-    no_faults(lab, ".tritonlab-export")
+    for theme in lab.themes():
+        lab.shot(f"export_panel_{theme}")
+        no_faults(lab, ".tritonlab-export")
 
     # another target lacks what the model uses
     expect(note(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
@@ -86,6 +86,12 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> 
     option(lab, "Other cells").get_by_role("checkbox").check()
     lab.wait_text(note(lab, "Other cells"), "Written in front of scaled: SCALE")
     expect(note(lab, "Other cells").locator("[data-row=P1]")).to_have_count(0)
+
+    # nothing can be exported before the panel knows what it would do
+    pressed = "box => { box.click(); return document.querySelector('.tritonlab-export .jp-mod-accept').disabled; }"
+    assert option(lab, "Other cells").get_by_role("checkbox").evaluate(pressed)
+    expect(accept(lab)).to_be_enabled()
+    option(lab, "Other cells").get_by_role("checkbox").check()
 
     # sizes before they are spent
     option(lab, "Environment").get_by_role("combobox").select_option("requirements")
@@ -105,8 +111,9 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any, theme: str) -> 
         'tritonlab.export("scaled", "model_repository/models", env="requirements", deploy=["docker"], capture=True, '
         'verify=["2.51"])'
     )
-    lab.shot(f"export_panel_chosen_{theme}")
-    no_faults(lab, ".tritonlab-export")
+    for theme in lab.themes():
+        lab.shot(f"export_panel_chosen_{theme}")
+        no_faults(lab, ".tritonlab-export")
     lab.page.keyboard.press("Escape")
     panel(lab).wait_for(state="detached")
     assert not (lab.jupyter.notebooks / "model_repository").exists()
@@ -128,7 +135,7 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     option(lab, "Deploy files").get_by_label("KServe").check()
     option(lab, "Proof").get_by_role("checkbox").check()
     lab.wait_text(note(lab, "Proof"), "Triton 2.51")
-    press_accept(lab)
+    accept(lab).click()
     lab.wait_text(panel(lab).locator(".tritonlab-now"), "Triton 2.51")
     lab.shot("export_panel_running")
     no_faults(lab, ".tritonlab-export")
@@ -155,7 +162,7 @@ def test_a_cancelled_export_ends_and_says_so(lab: Any) -> None:
     panel(lab).get_by_label("Repository directory").fill("stopped")
     option(lab, "Proof").get_by_role("checkbox").check()
     lab.wait_text(note(lab, "Proof"), "Triton 2.51")
-    press_accept(lab)
+    accept(lab).click()
     lab.wait_text(panel(lab).locator(".tritonlab-now"), "step 1 of 3")
     lab.page.keyboard.press("Escape")  # the first ends what runs, the panel stays and says so
     lab.wait_text(panel(lab).get_by_role("alert"), "cancelled")

@@ -17,16 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 LOAD = "%load_ext tritonlab"
 ECHO = cell("echo --input IN:FP32[-1] --output OUT:FP32[-1]", IDENTITY)
 BROKEN = cell("broken", initializes('args["nope"]'))
-SLOW = """%%triton_model slow --input IN:FP32[-1] --output OUT:FP32[-1]
-import time
-
-class TritonPythonModel:
-    def initialize(self, args):
-        time.sleep(3)
-
-    def execute(self, requests):
-        return []
-"""
+SLOW = cell("slow --input IN:FP32[-1] --output OUT:FP32[-1]", initializes("import time; time.sleep(3)"))
 #: Keeps the mouse on each toast: it stays while the mouse is there, else for ten seconds, in which a test on a busy
 #: machine may not look.
 KEEP_TOASTS = """() => {
@@ -58,12 +49,6 @@ def accept(lab: Any) -> Any:
     return lab.page.locator(".tritonlab-export .jp-Dialog-footer .jp-mod-accept")
 
 
-def press_accept(lab: Any) -> None:
-    """Press the button once the panel knows what it would do: before that a press does nothing."""
-    expect(accept(lab)).to_be_enabled()
-    accept(lab).click()
-
-
 def open_notebook(lab: Any, name: str, cells: list[str], theme: str = "light") -> None:
     lab.jupyter.theme(theme)
     lab.jupyter.write(f"{name}.ipynb", cells)
@@ -84,7 +69,7 @@ def test_export_from_the_notebooks_toolbar(lab: Any, theme: str) -> None:
     dialog.locator("input[type=text]").fill(directory.name)
     lab.wait_text(dialog, str(directory))
     lab.shot(f"ext_export_plan_{theme}")
-    press_accept(lab)
+    accept(lab).click()
     dialog.locator("[role=status]").wait_for()
     assert {path.name for path in directory.iterdir()} == {"echo", "again"}
     assert (directory / "echo" / "1" / "model.py").read_text() == ECHO.partition("\n")[2]
@@ -168,7 +153,7 @@ def test_an_export_that_fails_says_why(lab: Any) -> None:
     where.fill("kept")
     lab.wait_text(accept(lab), "Replace, keep a backup")
     (theirs / "mine.txt").write_text("precious")
-    press_accept(lab)
+    accept(lab).click()
     lab.wait_text(dialog, "mine.txt")  # it has looked again
     expect(dialog.get_by_role("alert")).to_contain_text("was not replaced, because its backup")
     lab.shot("ext_export_failed")
@@ -376,9 +361,14 @@ def test_the_config_of_an_ensemble_keeps_its_colours_when_it_is_loaded(lab: Any)
     assert len(set(colours)) == 3
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> None:
-    open_notebook(lab, f"colours_{theme}", [ECHO, CONFIG, LOAD], theme)
+def hover_again(lab: Any, locator: Any) -> None:
+    """Hover where the mouse may be already, after the theme has changed under it."""
+    lab.page.mouse.move(0, 0)
+    locator.hover()
+
+
+def test_what_is_written_has_the_colours_of_what_it_is(lab: Any) -> None:
+    open_notebook(lab, "colours", [ECHO, CONFIG, LOAD])
     line = lab.cell(0).locator(".tritonlab-line")
     expect(line.locator(".tritonlab-word-name")).to_have_text("echo")
     options = "[...line.querySelectorAll('.tritonlab-word-option')].map(word => word.textContent).join('')"
@@ -390,8 +380,9 @@ def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> 
         script = "element => getComputedStyle(element).color"
         return lab.cell(1).locator(".cm-line span", has_text=words).first.evaluate(script)
 
-    assert len({colour("max_batch_size"), colour("8"), colour("# rows")}) == 3
-    lab.shot(f"ext_colours_{theme}")
+    for theme in lab.themes():
+        assert len({colour("max_batch_size"), colour("8"), colour("# rows")}) == 3
+        lab.shot(f"ext_colours_{theme}")
 
     # what Triton would refuse is underlined as one types, and a field says what it is for; the kernel knows both
     lab.run(2)
@@ -401,15 +392,17 @@ def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> 
     editor.press_sequentially("max_batchsize: 9 ")
     refused = lab.cell(1).locator(".cm-lintRange-error")
     expect(refused).to_have_text("max_batchsize")  # as it is typed other words are refused
-    refused.hover()
-    lab.wait_text(lab.page.locator(".cm-tooltip"), "Did you mean max_batch_size?")
-    lab.shot(f"ext_config_refused_{theme}")
+    for theme in lab.themes():
+        hover_again(lab, refused)
+        lab.wait_text(lab.page.locator(".cm-tooltip"), "Did you mean max_batch_size?")
+        lab.shot(f"ext_config_refused_{theme}")
     for _ in range(3):
         editor.press("Control+Backspace")
     refused.wait_for(state="detached")
-    lab.cell(1).locator(".cm-line span", has_text="max_queue_delay_microseconds").hover()
-    lab.wait_text(lab.page.locator(".tritonlab-help"), "may wait for others")
-    lab.shot(f"ext_config_help_{theme}")
+    for theme in lab.themes():
+        hover_again(lab, lab.cell(1).locator(".cm-line span", has_text="max_queue_delay_microseconds"))
+        lab.wait_text(lab.page.locator(".tritonlab-help"), "may wait for others")
+        lab.shot(f"ext_config_help_{theme}")
     (lab.jupyter.notebooks / "config.pbtxt").write_text(CONFIG.partition("\n")[2] + "backend: 3")
     lab.page.evaluate("window.jupyterapp.commands.execute('docmanager:open', {path: 'config.pbtxt'})")
     lab.page.locator(".jp-FileEditor .cm-line span", has_text="max_batch_size").wait_for()
@@ -425,5 +418,5 @@ def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> 
     lab.wait_text(file, "dynamic_batching { preserve_ordering: ")
     lab.page.keyboard.press("Tab")
     lab.wait_text(offered, "true")
-    lab.shot(f"ext_pbtxt_file_{theme}")
+    lab.shots("ext_pbtxt_file")
     assert lab.errors == []

@@ -31,10 +31,9 @@ class TritonPythonModel:
 PROFILE = "%triton profile tokens --seconds 1 --concurrency 4"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_the_margin_is_beside_the_lines_of_the_cell(lab: Any, theme: str) -> None:
-    lab.jupyter.write(f"lines_{theme}.ipynb", ["%load_ext tritonlab", MODEL, PROFILE])
-    lab.open(f"lines_{theme}.ipynb")
+    lab.jupyter.write("lines.ipynb", ["%load_ext tritonlab", MODEL, PROFILE])
+    lab.open("lines.ipynb")
     lab.run(0)
     lab.run(1)
     cell = lab.run(2)
@@ -44,11 +43,10 @@ def test_the_margin_is_beside_the_lines_of_the_cell(lab: Any, theme: str) -> Non
     slow = panel.locator("tr", has_text="time.sleep(0.004)")
     expect(slow.locator(".tl-margin")).to_contain_text("█" * 12)
     expect(slow.locator("td", has_text="7").first).to_be_visible()  # its number in the cell
-    lab.shot(f"line_profile_{theme}", cell)
+    lab.shots("line_profile", cell)
     assert (lab.foreign, lab.errors) == ([], [])
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_a_batch_of_the_timeline_opens_its_lines(view_of: Any, lab: Any, theme: str) -> None:
     send = "found = tokens.profile(seconds=0.6, concurrency=1)"
     view = view_of("batch_lines", MODEL, "%triton view tokens", send)
@@ -61,5 +59,5 @@ def test_a_batch_of_the_timeline_opens_its_lines(view_of: Any, lab: Any, theme: 
     lab.wait_text(view.locator(".tl-batch-lines"), "Lines of tokens in batches of 1: ")
     lab.wait_text(view.locator(".tl-batch-lines tr").nth(1), "time.sleep(0.004)")
     lab.wait_text(view.locator(".tl-batch-lines tr").nth(1), "Cell In[2], line 7")
-    lab.shot(f"batch_lines_{theme}", view)
+    lab.shots("batch_lines", view)
     assert (lab.foreign, lab.errors) == ([], [])

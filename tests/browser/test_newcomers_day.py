@@ -23,7 +23,7 @@ from nbconvert import HTMLExporter, MarkdownExporter
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import expect
 
-from tests.browser.conftest import NOTEBOOK, PATIENCE, JupyterServer, Lab, python_path, serving
+from tests.browser.conftest import NOTEBOOK, JupyterServer, Lab, Pages, new_context, python_path, serving
 from tests.browser.newcomers_day import DRAWN_COUNTS, FAILING, OUTPUT_PATTERNS, PICTURES, cell_id, new_notebook
 from tests.models import IDENTITY, cell
 
@@ -64,8 +64,7 @@ class Outputs(HTMLParser):
 
 @contextmanager
 def page_of(server: JupyterServer, chromium: Any) -> Iterator[Lab]:
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(PATIENCE * 1000)
+    context = new_context(chromium)
     yield Lab(server, context.new_page())
     context.close()
 
@@ -208,39 +207,44 @@ def read(lab: Lab, notebook: Any, seen: dict[str, list[str]] | None = None) -> N
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+def elsewhere(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Pages]:
     """Run another JupyterLab, which trusts no notebook."""
     with serving(tmp_path_factory.mktemp("elsewhere")) as server:
-        yield server
+        yield Pages(server, chromium)
+
+
+@pytest.fixture
+def other_lab(elsewhere: Pages, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    yield from elsewhere.lend(request)
 
 
 @pytest.mark.parametrize(("writer", "theme"), [("lab", "light"), ("nbconvert", "dark"), ("papermill", "light")])
 def test_another_lab_shows_the_same_without_trust(
-    elsewhere: JupyterServer, chromium: Any, stored: dict[str, Any], seen: dict[str, list[str]], writer: str, theme: str
+    other_lab: Lab, stored: dict[str, Any], seen: dict[str, list[str]], writer: str, theme: str
 ) -> None:
-    elsewhere.theme(theme)
-    nbformat.write(stored[writer], elsewhere.notebooks / f"{writer}.ipynb")
-    with page_of(elsewhere, chromium) as lab:
-        lab.open(f"{writer}.ipynb")
-        read(lab, stored[writer], seen if writer == "lab" else None)
-        lab.shot(f"day_{writer}_untrusted", output_of(lab, stored[writer], "timeline"))
-        lab.shot(f"day_{writer}_status", output_of(lab, stored[writer], "status"))
-        assert (lab.foreign, lab.errors) == ([], [])
+    lab = other_lab
+    lab.jupyter.theme(theme)
+    nbformat.write(stored[writer], lab.jupyter.notebooks / f"{writer}.ipynb")
+    lab.open(f"{writer}.ipynb")
+    read(lab, stored[writer], seen if writer == "lab" else None)
+    lab.shot(f"day_{writer}_untrusted", output_of(lab, stored[writer], "timeline"))
+    lab.shot(f"day_{writer}_status", output_of(lab, stored[writer], "status"))
+    assert (lab.foreign, lab.errors) == ([], [])
 
 
 @pytest.mark.parametrize("writer", ["lab", "papermill"])
 def test_another_lab_shows_the_same_with_trust(
-    elsewhere: JupyterServer, chromium: Any, stored: dict[str, Any], seen: dict[str, list[str]], writer: str
+    other_lab: Lab, stored: dict[str, Any], seen: dict[str, list[str]], writer: str
 ) -> None:
-    elsewhere.theme("light")
-    NotebookNotary(data_dir=str(elsewhere.settings.parent / "data")).sign(stored[writer])
-    nbformat.write(stored[writer], elsewhere.notebooks / f"{writer}_trusted.ipynb")
-    with page_of(elsewhere, chromium) as lab:
-        lab.open(f"{writer}_trusted.ipynb")
-        lab.page.wait_for_timeout(2000)  # what would come in the place of the static forms
-        read(lab, stored[writer], seen if writer == "lab" else None)
-        lab.shot(f"day_{writer}_trusted", output_of(lab, stored[writer], "timeline"))
-        assert (lab.foreign, lab.errors) == ([], [])
+    lab = other_lab
+    lab.jupyter.theme("light")
+    NotebookNotary(data_dir=str(lab.jupyter.settings.parent / "data")).sign(stored[writer])
+    nbformat.write(stored[writer], lab.jupyter.notebooks / f"{writer}_trusted.ipynb")
+    lab.open(f"{writer}_trusted.ipynb")
+    lab.page.wait_for_timeout(2000)  # what would come in the place of the static forms
+    read(lab, stored[writer], seen if writer == "lab" else None)
+    lab.shot(f"day_{writer}_trusted", output_of(lab, stored[writer], "timeline"))
+    assert (lab.foreign, lab.errors) == ([], [])
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -249,7 +253,7 @@ def test_a_page_of_nbconvert_shows_the_same(
 ) -> None:
     html, _ = HTMLExporter().from_notebook_node(stored[writer])
     (tmp_path / "day.html").write_text(html, encoding="utf-8")
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context = new_context(chromium)
     page = context.new_page()
     page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
     page.goto(f"file://{tmp_path / 'day.html'}", wait_until="domcontentloaded")

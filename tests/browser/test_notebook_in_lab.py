@@ -54,24 +54,23 @@ def button(output: Any, name: str) -> Any:
     return output.locator("button", has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
-    lab.jupyter.write(f"play_{theme}.ipynb", ["%load_ext tritonlab", MODEL])
-    lab.open(f"play_{theme}.ipynb")
+    lab.jupyter.write("play.ipynb", ["%load_ext tritonlab", MODEL])
+    lab.open("play.ipynb")
     lab.run(0)
     output = lab.run(1)
     card = output.locator(".tl-live .tl-card")
     expect(card).to_have_attribute("data-state", "READY")
     expect(card).to_contain_text("[batch ≤ 8, 4]")
     expect(card).to_contain_text("loading weights for add_sub_0")
-    lab.shot(f"card_{theme}")
+    lab.shots("card")
 
     button(output, "Playground").click()
     button(output, "Send").click()
     value = output.locator(".tl-value:visible")
     value.wait_for()
     expect(output).to_contain_text("OUTPUT0")
-    lab.shot(f"playground_{theme}", value)
+    lab.shot("playground_light", value)
 
     output.locator("select").first.select_option("Typed")
     output.locator("textarea").first.fill("1.5")
@@ -82,21 +81,21 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
 
     button(output, "Send N").click()
     lab.wait_text(output, "32 of 32 requests answered")
-    lab.shot(f"playground_many_{theme}", output.locator("tbody").last)
+    lab.shots("playground_many", output.locator("tbody").last)
 
     output.locator("textarea").nth(1).fill("[[1.0, 2, 3]]")
     button(output, "Send").click()
     lab.wait_text(output, "three columns are one too few")
     lab.wait_text(output, "Cell In[2], line 14")
-    lab.shot(f"playground_error_{theme}", output.locator(".tl-value:visible").last)
+    lab.shots("playground_error", output.locator(".tl-value:visible").last)
 
-    repository = lab.jupyter.notebooks / f"models_{theme}"
+    repository = lab.jupyter.notebooks / "models"
     dialog = lab.page.locator(".tritonlab-export")
     for verb in ("add", "change"):
         button(output, "Export…").click()
         dialog.get_by_label("Repository directory").fill(repository.name)
         lab.wait_text(dialog.locator(".tritonlab-plan"), f"{verb} 1/model.py")
-        lab.shot(f"export_{theme}")
+        lab.shots("export")
         button(dialog, "Replace, keep a backup" if verb == "change" else "Export").click()
         dialog.locator("[role=status]", has_text="Written to").wait_for()
         if verb == "add":
@@ -106,12 +105,12 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     button(dialog, "Zip").click()
     with lab.page.expect_download() as packed:
         dialog.locator("a[download]").click()
-    assert packed.value.path().read_bytes() == repository.with_name(f"models_{theme}-add_sub.zip").read_bytes()
+    assert packed.value.path().read_bytes() == repository.with_name("models-add_sub.zip").read_bytes()
     button(dialog, "Close").click()
 
     button(output, "Unload").click()
     output.locator(".tl-live .tl-card[data-state=UNLOADED]").wait_for()
-    lab.shot(f"unloaded_{theme}")
+    lab.shots("unloaded")
     assert lab.foreign == []
     assert lab.errors == []
 
@@ -147,12 +146,10 @@ def test_a_decoupled_model_shows_its_responses(lab: Any, theme: str) -> None:
     lab.shot(f"stream_{theme}")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_the_quickstart_reads_well(lab: Any, theme: str) -> None:
-    name = f"quickstart_{theme}.ipynb"
-    shutil.copy(ROOT / "notebooks" / "00_quickstart.ipynb", lab.jupyter.notebooks / name)
-    lab.open(name)
-    lab.shot(f"quickstart_{theme}_0")
+    shutil.copy(ROOT / "notebooks" / "00_quickstart.ipynb", lab.jupyter.notebooks / "quickstart.ipynb")
+    lab.open("quickstart.ipynb")
+    lab.shot("quickstart_light_0")
     lab.page.get_by_role("menuitem", name="Run", exact=True).click()
     lab.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     lab.page.wait_for_function(
@@ -168,7 +165,8 @@ def test_the_quickstart_reads_well(lab: Any, theme: str) -> None:
             .flatMap(c => c.model.outputs.toJSON()).filter(o => o.output_type === 'error').map(o => o.evalue)"""
     )
     assert failed == []
-    for number in range(1, 7):
-        lab.page.evaluate("n => document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, n * 780)", number - 1)
-        lab.page.wait_for_timeout(300)
-        lab.shot(f"quickstart_{theme}_{number}")
+    for name in lab.themes():
+        for number in range(1, 7):
+            lab.page.evaluate("n => document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, n * 780)", number - 1)
+            lab.page.wait_for_timeout(300)
+            lab.shot(f"quickstart_{name}_{number}")

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from playwright.sync_api import expect
 
 from tests.backends.onnx_models import onnx_model
+from tests.models import initializes
 from tests.notebook.repositories import contents
 
 pytestmark = pytest.mark.timeout(300)
@@ -204,23 +205,13 @@ def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, the
     assert (lab.foreign, lab.errors) == ([], [])
 
 
-SLOW = b"""\
-import time
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        time.sleep(60)
-"""
-
-
 def test_what_loads_is_seen_and_can_be_interrupted(lab: Any, theme: str) -> None:
     folder = lab.jupyter.notebooks / f"slow_{theme}"
     write_models(folder / "models", "onnx")
     for number in range(6):
         directory = folder / "models" / f"slow{number}" / "1"
         directory.mkdir(parents=True)
-        (directory / "model.py").write_bytes(SLOW)
+        (directory / "model.py").write_text(initializes("import time; time.sleep(60)"))
         (directory.parent / "config.pbtxt").write_text('backend: "python"\n')
     lab.jupyter.write(f"slow_{theme}/slow.ipynb", ["%load_ext tritonlab", "%triton open models"])
     lab.open(f"slow_{theme}/slow.ipynb")

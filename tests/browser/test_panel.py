@@ -20,10 +20,8 @@ FITS = "panel => panel.scrollWidth <= panel.clientWidth"
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_panel_offers_what_ends_a_request_that_nothing_cancels(lab: Any, theme: str) -> None:
-    call = "hangs(IN=[1.0])"
-    open_notebook(lab, f"ends_{theme}", [LOAD, ECHO.replace("echo", LONG), HANGS, call], theme)
+def test_the_panel_offers_what_ends_a_request_that_nothing_cancels(lab: Any) -> None:
+    open_notebook(lab, "ends", [LOAD, ECHO.replace("echo", LONG), HANGS, "hangs(IN=[1.0])"])
     for index in range(3):
         lab.run(index)
     side_panel = panel(lab)
@@ -34,13 +32,14 @@ def test_the_panel_offers_what_ends_a_request_that_nothing_cancels(lab: Any, the
     row = side_panel.locator("[data-serial]")
     row.get_by_role("button", name="Cancel request").click()
     lab.wait_text(row, "Python code cannot be cancelled: it goes on until it looks at request.is_cancelled()")
-    lab.until(side_panel, FITS)
-    lab.shot(f"panel_ends_{theme}")
+    for theme in lab.themes():
+        lab.until(side_panel, FITS)
+        lab.shot(f"panel_ends_{theme}")
     row.get_by_role("button", name="Kill the process of hangs").click()
     lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "ended with signal SIGKILL")
     row.wait_for(state="detached")
     expect(side_panel).to_contain_text(re.compile(r"This kernel uses [\d,]+ MB of memory, its 2 model processes use"))
-    lab.shot(f"panel_{theme}")
+    lab.shots("panel")
     assert (lab.foreign, lab.errors, lab.console) == ([], [], [])
 
 
@@ -64,11 +63,11 @@ def test_a_restart_of_the_kernel_writes_no_errors_to_the_console(lab: Any) -> No
     assert (lab.foreign, lab.errors, lab.console) == ([], [], [])
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_launchers_card_shows_the_trident(lab: Any, theme: str) -> None:
-    lab.jupyter.theme(theme)
-    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/launcher_{theme}")
+    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/launcher")
     card = lab.page.locator(".jp-LauncherCard", has_text="Triton model")
-    lab.until(card.locator("img"), "image => image.complete && image.naturalWidth > 0")
-    assert card.locator(".jp-LauncherCard-noKernelIcon").count() == 0
-    lab.shot(f"launcher_{theme}", card)
+    card.wait_for()
+    for name in lab.themes():
+        lab.until(card.locator("img"), "image => image.complete && image.naturalWidth > 0")
+        assert card.locator(".jp-LauncherCard-noKernelIcon").count() == 0
+        lab.shot(f"launcher_{name}", card)

@@ -38,8 +38,7 @@ def wait(lab: Any, canvas: Any, condition: str) -> None:
     lab.until(canvas, f"canvas => {condition}")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
-def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> None:
+def test_the_timeline_moves_and_says_why(lab: Any, view_of: Any) -> None:
     view = view_of("timeline", MODEL, "embed.view()", LOAD)
     canvas = view.locator("canvas")
     lab.wait_text(view, "Batch sizes")
@@ -48,7 +47,7 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     lab.start(3)
     moves = "canvas.dataset.axis.endsWith('| now | time before now; 500 ms between two marks')"
     wait(lab, canvas, f"+canvas.dataset.batches > 5 && +canvas.dataset.frames > 5 && {moves}")
-    lab.shot(f"timeline_running_{theme}", view)
+    lab.shot("timeline_running", view)
     assert view.bounding_box()["height"] == height
     view.locator("[data-do=follow]").click()
     paused = re.compile(r"^paused at \d\d:\d\d:\d\d$")
@@ -64,7 +63,7 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     wait(lab, canvas, "+canvas.dataset.kept > 250")
     assert int(canvas.get_attribute("data-dropped")) == 0
     view.locator("[data-do=fit]").click()
-    lab.shot(f"timeline_all_{theme}", view)
+    lab.shots("timeline_all", view)
     assert view.bounding_box()["height"] == height
     canvas.focus()
     canvas.press("ArrowRight")
@@ -80,12 +79,12 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     canvas.press("w")
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "longest wait")
-    lab.shot(f"timeline_selected_{theme}", view)
+    lab.shots("timeline_selected", view)
     expect(canvas).to_have_attribute("aria-label", re.compile("Timeline of embed. "))
-    replay_of_sliders(lab, view, canvas, theme)
+    replay_of_sliders(lab, view, canvas)
 
 
-def replay_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
+def replay_of_sliders(lab: Any, view: Any, canvas: Any) -> None:
     """Check that a moved slider draws what would have happened, and what happens once the model is reloaded with it."""
     view.locator("[data-do=what-if]").click()
     panel = view.locator(".tl-whatif")
@@ -103,7 +102,7 @@ def replay_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
     instances.focus()
     instances.press("ArrowRight")
     wait(lab, canvas, "canvas.dataset.replayedPart === 'all' && canvas.dataset.replayedLanes === '3'")
-    lab.shot(f"timeline_what_if_{theme}", panel)
+    lab.shots("timeline_what_if", panel)
     panel.locator("[data-do=reload]").click()
     lab.wait_text(panel, "Loaded with 3 instances, batches up to 8, delay 0 µs")
     expect(panel.locator("[data-do=reload]")).to_be_disabled()
@@ -115,4 +114,4 @@ def replay_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
     lab.page.evaluate("window.jupyterapp.shell.collapseLeft()")
     wait(lab, canvas, "canvas.clientWidth < 500 && canvas.width === canvas.clientWidth * devicePixelRatio")
     assert view.evaluate("view => view.scrollWidth <= view.clientWidth")
-    lab.shot(f"timeline_narrow_{theme}", view)
+    lab.shots("timeline_narrow", view)

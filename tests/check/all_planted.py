@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.check.planted import BUGS, CORRECT
 from tests.check.test_check import write
-from tritonlab.notebook.server import Server
+from tritonlab.notebook.model import Server
 
 
 def main(arguments: list[str]) -> int:

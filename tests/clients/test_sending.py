@@ -8,7 +8,7 @@ from tests.models import answers, streams
 from tritonlab.clients.outcome import Outcome, PhaseTimes
 from tritonlab.clients.sending import RequestWatch, Sending
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tritonlab.clients.literal import TooLarge, numpy_expression
-from tritonlab.clients.perf_input import NotSendable
-from tritonlab.clients.snippets import KINDS, Address, copy_as
+from tritonlab.clients.snippets import KINDS, Address, NotSendable, copy_as
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse

@@ -26,6 +26,9 @@ from tritonclient.utils import (
 
 #: How long any one answer may take, in seconds. A server that hangs is reported as code DEADLINE.
 DEADLINE = 10.0
+#: The same of an answer for which a model loads others: the real server starts a process in 3 s if nothing else runs,
+#: and in more than 10 s beside a run of all tests.
+LOADING = 90.0
 
 Files = Mapping[str, str | bytes]
 
@@ -87,7 +90,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Options:
-    """The fields of a request besides its inputs. `timeout` in microseconds; `outputs` empty means all."""
+    """The fields of a request besides its inputs. `timeout` in microseconds; `outputs` empty means all. `deadline`: for
+    how many seconds the client waits for one answer, of which no server hears.
+    """
 
     version: int = -1
     request_id: str = ""
@@ -97,6 +102,7 @@ class Options:
     flags: int = 0
     priority: int = 0
     timeout: int = 0
+    deadline: float = DEADLINE
 
     def all_parameters(self) -> dict[str, Any]:
         """Return the parameters as the protocol has them, those of sequences, priorities and timeouts among them."""
@@ -220,8 +226,9 @@ class Client(ABC):
         """Send all at once so that they arrive in this order, and return the one answer of each, without error
         codes."""
 
-    def infer(self, model: str, inputs: Inputs, **options: Any) -> Answer:
-        return self.submit(model, inputs, Options(**options)).answer.result(DEADLINE + 5)
+    def infer(self, model: str, inputs: Inputs, **fields: Any) -> Answer:
+        options = Options(**fields)
+        return self.submit(model, inputs, options).answer.result(options.deadline + 5)
 
 
 def to_array(datatype: str, shape: tuple[int, ...], data: bytes) -> NDArray[Any]:

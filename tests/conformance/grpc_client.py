@@ -67,7 +67,7 @@ class GRPCClient(Client):
         return answer
 
     def submit(self, model: str, inputs: Inputs, options: Options = PLAIN) -> Pending:
-        call = self._rpc.ModelInfer.future(self._request(model, inputs, options), timeout=DEADLINE)
+        call = self._rpc.ModelInfer.future(self._request(model, inputs, options), timeout=options.deadline)
         answer: Future[Answer] = Future()
 
         def done(call: Any) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.serving import pause
+
 from .clients import DEADLINE, Answer, Client
 
 #: Inputs and outputs of a model that runs these scripts, for `config`.
@@ -75,17 +77,18 @@ def read(answer: Answer) -> Any:
     return ast.literal_eval(answer.outputs["TEXT"].reshape(-1)[0].decode())
 
 
-def run(client: Client, name: str, body: str, **names: object) -> Any:
-    """Let a model run a script that ends with `reply`, and return its value."""
-    return read(client.infer(name, script(body, **names)))
+def run(client: Client, name: str, body: str, deadline: float = DEADLINE, /, **names: object) -> Any:
+    """Let a model run a script that ends with `reply`, within so many seconds, and return its value."""
+    return read(client.infer(name, script(body, **names), deadline=deadline))
 
 
 def eventually(holds: Callable[[], Any]) -> Any:
     """Wait for something that happens in another process, and return its value."""
-    end = time.monotonic() + DEADLINE
+    begun = time.monotonic()
     while not (value := holds()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.002)
+        waited = time.monotonic() - begun
+        assert waited < DEADLINE, "it did not happen"
+        pause(waited)
     return value
 
 

@@ -20,15 +20,15 @@ import pytest
 import tritonlab
 from tests.serving import write_model
 from tritonlab import Server
-from tritonlab.clients.golden_files import GoldenCase
+from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.child_command import Cancelled
-from tritonlab.export.compared_trees import compare_trees
 from tritonlab.export.environment.placed import EnvironmentOptions
 from tritonlab.export.environment.python_prefix import find_python
 from tritonlab.export.last_cases import last_cases
+from tritonlab.export.placement import compare_trees
 from tritonlab.export.verify import hiding
-from tritonlab.export.verify.judge_python import JudgePython, judge_python
+from tritonlab.export.verify.judges import JudgePython, judge_python
 from tritonlab.export.verify.verification import verify
 from tritonlab.export.verify.wheels import CACHE_VARIABLE, TritonFiles, find_wheel, unpacked
 from tritonlab.profile.recorder import Recorder

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tritonlab.frontends.http.connection_server import ConnectionServer
-from tritonlab.frontends.http.metrics_endpoint import metrics_app
+from tritonlab.frontends.http.http_server import metrics_app
 
 from .clients import Client
 from .lab_client import LabClient

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.export.preflight.test_of_model import CONFIG, SILENT, SOUND, source
+from tests.export.preflight.test_judge import CONFIG, SILENT, SOUND, source
 from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.export.repository import export

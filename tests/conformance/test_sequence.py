@@ -478,6 +478,27 @@ def test_cancelling_a_queued_request_ends_its_sequence(client: Client, name: str
     assert refusal(begin(client, name, 9)) == no_start(name, 9)
 
 
+@pytest.mark.parametrize("name", ["direct_two", "oldest_two"])
+@rule("5.6.3")
+def test_the_next_sequence_goes_to_the_other_instance(client: Client, name: str) -> None:
+    with hold(client, name, 7, START | END) as first:  # its slot is free again, and its instance is busy
+        second = call_of(begin(client, name, 8, START | END).answer.result(30))
+    assert second[1] != call_of(first.answer.result(30))[1]
+
+
+@BOTH
+@rule("5.6.3")
+def test_what_waits_before_a_cancelled_request_still_runs(client: Client, name: str) -> None:
+    with hold(client, name, 8, START | END):
+        before = [begin(client, name, 9, START), begin(client, name, 9)]
+        gone, after = begin(client, name, 9), begin(client, name, 9)
+        gone.cancel()
+        time.sleep(0.3)  # nothing tells when the server knows
+    assert [call_of(p.answer.result(30))[2][-1][:2] for p in before] == [[9, START], [9, 0]]
+    assert refusal(after) == ("CANCELLED", "")
+    assert refusal(begin(client, name, 9)) == no_start(name, 9)
+
+
 # -- direct
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .clients import Client, Failure
+from .clients import LOADING, Client, Failure
 from .lab_client import LabClient
 from .models import CPU, SCRIPTED, config, model
 from .real_client import RealClient
@@ -297,7 +297,7 @@ def test_load_waits_for_the_load_and_unload_does_not_wait(client: Client) -> Non
         "until(lambda: exists('finalized'))\n"
         "return reply(seen)"
     )
-    unloading = run(client, "calls", body, path=str(directory))
+    unloading = run(client, "calls", body, LOADING, path=str(directory))
     assert unloading == [None, True, True, True, None, False, False]
 
 
@@ -312,7 +312,7 @@ def loading_from_memory(client: Client, source: str, files: str) -> Any:
         "pb_utils.unload_model('from_memory')\n"
         "return reply(answer)"
     )
-    return run(client, "calls", body, source=source, config=config, code=ANSWERS_HERE)
+    return run(client, "calls", body, LOADING, source=source, config=config, code=ANSWERS_HERE)
 
 
 ANSWERS_HERE = "return [pb_utils.InferenceResponse([pb_utils.Tensor('TEXT', np.array([b'here']))])]"

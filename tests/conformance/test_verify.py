@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.models import streams
-from tritonlab.clients.golden_files import GoldenCase
+from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.child_command import Cancelled, CommandFailed

@@ -18,7 +18,7 @@ from tests.engines.models import DOUBLE, DOUBLE_CONFIG
 from tests.engines.rows import ROWS, write_models
 from tests.export.deploy.deployments import deployment
 from tests.serving import write_model
-from tritonlab.export.deploy.kserve import serving_runtime
+from tritonlab.export.deploy.kubernetes import serving_runtime
 
 #: Those of the models that a row is about, and one for KServe's client.
 SERVED = ("stream", "total", "double")

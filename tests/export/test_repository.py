@@ -24,7 +24,7 @@ from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.export.report import ExportConflict, ExportReport
-from tritonlab.export.repository import export, plan_export
+from tritonlab.export.repository import export
 from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.place import NoRepository
@@ -201,7 +201,7 @@ def test_the_report_says_where_what_and_how_to_serve_it(
         "or here:",
         f"  tritonlab serve --model-repository='{where}'",
     ]
-    assert plan_export(model, "~/my models").path == where / "m"
+    assert export(model, "~/my models", dry_run=True).path == where / "m"
     html = report._repr_html_()
     assert "      model.py\n" in html and f"--model-repository=&#x27;{where}&#x27;" in html
 
@@ -230,6 +230,23 @@ def test_a_zip_file_is_written_on_request(model: Model, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert "<a href='models-m.zip' download='models-m.zip'>" in archive._repr_html_()
     assert report.zip(tmp_path / "other.zip").path.read_bytes() == before
+
+
+def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path) -> None:
+    def furnish(models: object, beside: Path) -> None:
+        (beside / "deploy").mkdir()
+        (beside / "deploy" / "run.sh").write_text("#!/bin/sh\n")
+        (beside / "deploy" / "run.sh").chmod(0o755)
+        (beside / "requirements.lock").write_text("numpy==1.26.4\n")
+
+    report = export(model, tmp_path / "models", furnish=furnish)
+    (tmp_path / "other.txt").write_text("not of the export")
+    with zipfile.ZipFile(report.zip().path) as packed:
+        names = packed.namelist()
+        assert packed.getinfo("deploy/run.sh").external_attr >> 16 & 0o777 == 0o755
+    assert [name for name in names if not name.startswith("models/")] == ["deploy/run.sh", "requirements.lock"]
+    with pytest.raises(InvalidArgumentError, match="it was a dry run"):
+        export(model, tmp_path / "elsewhere", dry_run=True).zip()
 
 
 def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp_path: Path) -> None:
@@ -286,7 +303,7 @@ def test_replacing_keeps_a_backup_outside_the_repository(model: Model, tmp_path:
 
 
 def test_a_plan_writes_nothing(model: Model, tmp_path: Path) -> None:
-    plan = plan_export(model, tmp_path / "models")
+    plan = export(model, tmp_path / "models", dry_run=True).plan
     assert plan.differs and plan.added[0] == "1/helper.txt"
     assert not (tmp_path / "models").exists()
 
@@ -344,7 +361,7 @@ def test_where_no_repository_can_be_one_sentence_explains_it(model: Model, tmp_p
     assert "Errno" not in str(caught.value) and caught.value.fix == "name another directory"
     if "x" not in path:
         with pytest.raises(NoRepository, match=r"is not a directory|no such user"):
-            plan_export(model, place)
+            export(model, place, dry_run=True)
 
 
 def test_a_repository_may_be_a_file_system_of_its_own(
@@ -499,7 +516,7 @@ def test_modes_links_and_directories_are_exported_as_they_are_twice_the_same(mod
         modes = {info.filename: info.external_attr >> 16 for info in packed.infolist()}
     assert stat.S_ISLNK(modes["models/m/lib64"]) and modes["models/m/1/x.sh"] & 0o111
     (target / "1" / "x.sh").chmod(0o644)
-    assert plan_export(model, tmp_path / "one" / "models").changed == ("1/x.sh",)
+    assert export(model, tmp_path / "one" / "models", dry_run=True).plan.changed == ("1/x.sh",)
 
 
 def test_secrets_and_clutter_are_named_and_left_out_unless_they_are_requested(model: Model, tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.export.child_command import Cancelled
-from tritonlab.export.compared_trees import compare_trees
 from tritonlab.export.environment import built_environment, placed
 from tritonlab.export.environment.lock import EnvironmentRefused
 from tritonlab.export.environment.python_prefix import Python
+from tritonlab.export.placement import compare_trees
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export
 from tritonlab.export.whole_export import ExportOptionError

@@ -18,18 +18,6 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell import magics
 from tritonlab.notebook.views.record import record_view
 
-IDENTITY = """\
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data)]))
-        return responses
-"""
 IDENTITY_OPTIONS = "--max-batch-size 8 --input IN:FP32[-1] --output OUT:FP32[-1]"
 
 

@@ -15,11 +15,12 @@ import pytest
 from IPython.utils.capture import capture_output
 
 import tritonlab
-from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.models import answers
+from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
 from tritonlab.core.explained import Explained
 from tritonlab.core.plain_facts import MOST_LINES, few_lines, plain
 from tritonlab.notebook.shell.commands import COMMANDS
-from tritonlab.notebook.shell.results import JsonFacts
+from tritonlab.notebook.shell.subcommand import JsonFacts
 from tritonlab.notebook.views import widget
 
 #: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.
@@ -126,8 +127,7 @@ def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     notebook.shell.user_ns.update(here=str(tmp_path), tritonlab=tritonlab, Path=Path)
-    talk = IDENTITY.replace("responses = []", "responses = []\n        print('\\n'.join('abc'))")
-    talk = talk.replace("            responses.app", "            assert data[0, 0] != -1\n            responses.app")
+    talk = answers("x", first="print('\\n'.join('abc'))\nassert x[0, 0] != -1")
     assert notebook.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{talk}").success
     notebook.run("p = tritonlab.notebook.views.playground.playground.Playground(m)\nm(IN=[[1.0]])")
     yield notebook
@@ -259,10 +259,10 @@ def test_errors_carry_facts(book: Notebook, tmp_path: Path) -> None:
 
 
 def test_an_exception_of_the_author_names_the_line(book: Notebook) -> None:
-    book.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{IDENTITY.replace('data = ', 'data = missing + ')}")
+    book.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{answers('x + missing')}")
     number = book.number()
     result = book.run("m(IN=[[1.0]])")
-    assert result.error_in_exec.where == f"Cell In[{number}], line 9"
+    assert result.error_in_exec.where == f"Cell In[{number}], line 11"
     assert result.error_in_exec.code.name == "INTERNAL"
 
 

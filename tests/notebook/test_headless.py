@@ -9,7 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS
+from tests.models import IDENTITY
+from tests.notebook.conftest import IDENTITY_OPTIONS
 
 pytestmark = pytest.mark.timeout(300)
 

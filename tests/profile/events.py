@@ -10,7 +10,7 @@ from tritonlab.core.inference.delivery import deliver
 from tritonlab.core.inference.infer_request import InferenceRequest, ModelRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.profile.recorder import Recorder
 from tritonlab.testing import MS, MockClock

@@ -9,8 +9,8 @@ import pytest
 
 from tests.profile.events import RecorderHooks, make_request
 from tritonlab.core.status import ModelError
+from tritonlab.profile.record_facts import stream_facts
 from tritonlab.profile.recording import Recording, RecordingError
-from tritonlab.profile.stream_facts import stream_facts
 from tritonlab.testing import MS
 
 

@@ -217,14 +217,13 @@ def test_a_conflict_is_a_warning(strategy: Callable[..., SequenceConfig]) -> Non
 
 def test_cancelling_a_waiting_request_ends_its_sequence(strategy: Callable[..., SequenceConfig]) -> None:
     bench = Bench(strategy())
-    bench.send("1a", "1b", "1c", "2a")
-    bench.requests["1b"].cancel()
-    bench.finish()
-    assert bench.executed() == [["2a"] if not bench.scheduler.config.direct else [".", "2a"]]
-    assert bench.error("1b") == bench.error("1c") == "CancelledError: "
+    bench.send("1a", "1b", "1c", "1d", "2a")
+    bench.requests["1c"].cancel()
+    assert sorted(name for call in bench.calls() for name in call if name != ".") == ["1a", "1b", "2a"]
+    assert bench.error("1c") == bench.error("1d") == "CancelledError: "
     assert bench.stats.failures()["CANCELED"] == 2
     with pytest.raises(InvalidArgumentError):
-        bench.send("1d")
+        bench.send("1e")
 
 
 def test_a_request_that_executes_is_not_cancelled_by_the_scheduler(strategy: Callable[..., SequenceConfig]) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.models import executes
 from tests.serving import Lab, config
-from tritonlab.profile.device_copies import DeviceCopies, device_copies
+from tritonlab.profile.record_facts import DeviceCopies, device_copies
 from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.recording import Recording
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray

@@ -10,7 +10,7 @@ import numpy as np
 from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import TritonError
 from tritonlab.instances.execution.payload import Payload

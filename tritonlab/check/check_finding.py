@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..clients.golden_files import GoldenCase, read_case, write_case
+from ..clients.golden import GoldenCase, read_case, write_case
 from ..clients.snippets import Snippet
 from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import plain
@@ -161,11 +159,3 @@ def read_from(directory: str | Path) -> Case:
         )
     except (OSError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a case of a check: {type(error).__name__}: {error}") from None
-
-
-def largest_apart(finding: CheckFinding) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
-    """Return requests sent and what was held then, of a finding of growth."""
-    series = finding.judgement.series
-    if series is None:
-        return None
-    return np.asarray(series["requests"], np.float64), np.asarray(series["values"], np.float64)

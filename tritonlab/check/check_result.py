@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..clients.literal import floats
 from ..core.axes import axes_of
 from ..core.html_table import cell
+from ..core.inference.data_type import DataType
+from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
-from .check_finding import CheckFinding, largest_apart
-from .growth_figure import growth_figure
-from .tensor_cells import tensor_cell
+from ..core.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
+from .case import Case
+from .check_finding import CheckFinding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: The most elements of a tensor, and letters of a text, in a cell.
+_ELEMENTS, _LETTERS = 32, 60
+#: Inline, because a page may keep no style sheet; legible on light and dark pages.
+_MARKED = "font-weight:bold;color:#d9342b"
+_LOOK = "text-align:left;white-space:normal"
+#: Of a figure, without its axis.
+_HEIGHT = 150
 
 
 @dataclass(frozen=True)
@@ -129,18 +142,14 @@ class CheckResult:
         """Draw with matplotlib what grows with requests and return the Axes. `ax`: where to draw, instead of in a new
         figure. Raises ImportError without matplotlib, and UnavailableError if nothing was found to grow.
         """
-        grown = [one for one in self.findings if one.judgement.series is not None]
+        grown = self._grown()
         if not grown:
             raise UnavailableError(f"there is nothing to plot: nothing was found to grow in '{self.name}'")
         ax = axes_of(ax)
-        for finding in grown:
-            measured = largest_apart(finding)
-            assert measured is not None and finding.judgement.series is not None
-            requests, values = measured
-            kind = finding.judgement.series["kind"]
-            scale = 1 << 20 if kind in ("memory", "shared memory") else 1
-            ax.plot(requests, (values - values[0]) / scale, marker="o", label=f"{kind}, {finding.case.kind}")
-            ax.set_ylabel("gained, MiB" if scale > 1 else "gained")
+        for case, series in grown:
+            gained, unit = _gained(series)
+            ax.plot(series["requests"], gained, marker="o", label=f"{series['kind']}, {case.kind}")
+            ax.set_ylabel(f"gained{unit}")
         ax.set_xlabel("requests")
         ax.set_title(f"What {self.name} keeps")
         ax.legend()
@@ -148,8 +157,12 @@ class CheckResult:
 
     def figure(self) -> str:
         """Return what grows with requests as SVG text; empty if nothing does."""
-        grown = [one for one in self.findings if one.judgement.series is not None]
-        return growth_figure(self.name, grown[0].judgement.series) if grown else ""
+        grown = self._grown()
+        return _growth_figure(self.name, grown[0][1]) if grown else ""
+
+    def _grown(self) -> list[tuple[Case, Mapping[str, Any]]]:
+        """Return the cases in which something grows, with what was measured."""
+        return [(one.case, one.judgement.series) for one in self.findings if one.judgement.series is not None]
 
     def html(self) -> str:
         parts = [f"<b>{escape(self.verdict)}</b>"]
@@ -195,7 +208,7 @@ def _side_by_side(finding: CheckFinding) -> str:
     rows = []
     for name in dict.fromkeys(name for sample in case.samples for name in sample.inputs):
         tensors = [sample.inputs.get(name) for sample in case.samples]
-        rows.append([name, *map(tensor_cell, tensors)])
+        rows.append([name, *map(_tensor_cell, tensors)])
     difference = judgement.difference
     table = [f"<tr>{''.join(cell(text, kind='th', look='text-align:left') for text in heads)}</tr>"]
     table += [f"<tr>{cell(row[0], kind='th', look='text-align:left')}{''.join(row[1:])}</tr>" for row in rows]
@@ -205,7 +218,7 @@ def _side_by_side(finding: CheckFinding) -> str:
             continue
         if difference is not None and difference.kind == "value" and answer.good:
             tensor = answer.responses[difference.response].get(difference.output)
-            html = tensor_cell(tensor, difference.index)
+            html = _tensor_cell(tensor, difference.index)
             label = f"{difference.output} {words}"
         else:
             html, label = cell(answer.text(), look="text-align:left;white-space:normal"), words
@@ -242,3 +255,55 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
 def _xml_text(text: str) -> str:
     """Return the text without the control characters that XML cannot hold."""
     return "".join(letter if letter in "\n\t" or letter >= " " else "�" for letter in text)
+
+
+def _growth_figure(name: str, series: Mapping[str, Any]) -> str:
+    """Return what a model's processes hold against the requests that they have had, as SVG text."""
+    requests, kind = series["requests"], series["kind"]
+    values, unit = _gained(series)
+    picture = SvgPicture(f"{kind} of {name} against requests")
+    y = Scale(min(0.0, *values), max(*values, 1e-6), 6 + _HEIGHT, 6)
+    ticks = [Tick(value, f"{value:g}") for value in round_steps(y.low, y.high, 6)]
+    left = axis_width(ticks)
+    right = picture.width - 20
+    x = Scale(0, max(requests[-1], 1), left, right)
+    picture.y_axis(y, ticks, f"{kind} gained{unit}", left, right)
+    points = [(x(count), y(value)) for count, value in zip(requests, values, strict=True)]
+    picture.polyline(points, BLUE)
+    for across, down in points:
+        picture.dot(across, down, 2.5, BLUE)
+    picture.height = 6 + _HEIGHT
+    picture.x_axis(x, [Tick(value, f"{value:,.0f}") for value in round_steps(x.low, x.high)], "requests")
+    return picture.svg()
+
+
+def _gained(series: Mapping[str, Any]) -> tuple[list[float], str]:
+    """Return what was gained since the first measurement, and the unit as it follows a name."""
+    is_bytes = series["kind"] in ("memory", "shared memory")
+    first, scale = series["values"][0], 1 << 20 if is_bytes else 1
+    return [(value - first) / scale for value in series["values"]], ", MiB" if is_bytes else ""
+
+
+def _tensor_cell(tensor: Tensor | None, marked: tuple[int, ...] | None = None) -> str:
+    """Return the shape and the first values of a tensor, or those around the element that is marked, by index."""
+    if tensor is None:
+        return cell("", look=_LOOK)
+    array = tensor.numpy() if tensor.datatype is DataType.BYTES else floats(tensor)
+    flat = array.reshape(-1)
+    place = int(np.ravel_multi_index(marked, array.shape)) if marked else (0 if marked == () else -1)
+    first = max(0, min(place - _ELEMENTS // 2, flat.size - _ELEMENTS)) if place >= 0 else 0
+    elements = []
+    for number in range(first, min(first + _ELEMENTS, flat.size)):
+        text = escape(_element(tensor, flat[number]))
+        elements.append(f"<span style='{_MARKED}'>{text}</span>" if number == place else text)
+    before, after = "… " * (first > 0), " …" * (first + _ELEMENTS < flat.size)
+    values = f"{before}{', '.join(elements)}{after}"
+    kind = f"<span class='tl-dim'>{tensor.datatype.name} {escape(str(list(tensor.shape)))}</span> "
+    return f"<td style='{_LOOK}'>{kind}[{values}]</td>"
+
+
+def _element(tensor: Tensor, value: object) -> str:
+    if tensor.datatype is not DataType.BYTES:
+        return str(value)
+    text = repr(bytes(value))[1:] if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.golden_files import non_default_fields
+from ..clients.golden import non_default_fields
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.tensor import Tensor

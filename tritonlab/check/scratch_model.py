@@ -311,9 +311,8 @@ class ScratchModel:
         deadline = time.monotonic() + self.timeout
         for one in instances:
             while not scheduler.instance_away(one):  # the end of an execution may be on its way
-                scheduler_has = one.payload is not None
                 if time.monotonic() > deadline:
-                    raise _StillBusy(f"an instance of '{self.name}' is busy ({scheduler_has})")
+                    raise _StillBusy(f"an instance of '{self.name}' is still busy")
                 time.sleep(0.0005)
         return instances
 

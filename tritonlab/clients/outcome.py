@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.inference.infer_request import InferenceRequest
-from ..core.inference.infer_response import InferenceResponse
-from ..core.inference.outputs import Outputs
+from ..core.inference.infer_response import InferenceResponse, Outputs
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
 from ..core.status import Code, TritonError
@@ -94,15 +93,4 @@ class Outcome:
 
 def addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:
     """Return the same request addressed to another model; `request` itself is not changed."""
-    return InferenceRequest(
-        name,
-        request.inputs,
-        model_version=version,
-        request_id=request.request_id,
-        correlation_id=request.correlation_id,
-        flags=request.flags,
-        priority=request.priority,
-        timeout=request.timeout,
-        requested_outputs=request.requested_outputs,
-        parameters=request.parameters,
-    )
+    return InferenceRequest(name, request.inputs, model_version=version, **request.settings())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.explained import Explained, Explanation
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
-from ..core.inference.outputs import Outputs
+from ..core.inference.infer_response import Outputs
 from ..core.inference.tensor import Tensor
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..load_testing.load_run import LoadTest

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..core.inference.infer_request import InferenceRequest, RequestState
 from ..core.inference.infer_response import InferenceResponse
-from ..core.metrics.execute_times import ExecuteTimes
+from ..core.metrics.infer_stats import ExecuteTimes
 from ..core.observe.instrument import Instrument
 from ..core.status import TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord

@@ -1,14 +1,15 @@
-"""A request as a program: for tritonclient over HTTP and gRPC, for curl, for pytest, and as
-perf_analyzer's input.
+"""A request as a program: for tritonclient over HTTP and gRPC, for curl, for pytest, and as perf_analyzer's input.
 
 The program runs as it stands, against tritonlab and against Triton; every number of the request is in it.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,15 +18,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.explained import Explained
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
+from ..core.status import Code
 from .comparison import tolerance
-from .curl import curl_command
-from .literal import numpy_expression
-from .perf_input import NotSendable, perf_input
+from .http_document import NOT_IN_JSON, json_value, request_document
+from .literal import MOST_BYTES, TooLarge, base64_lines, is_read, numpy_expression
+
+
+class NotSendable(Explained, ValueError):
+    """A request that this kind of client cannot send."""
+
+    code = Code.UNSUPPORTED
 
 
 @dataclass(frozen=True)
@@ -392,15 +400,63 @@ def _arguments(example: Example, headers: bool = False) -> str:
 
 
 def _curl(example: Example) -> Snippet:
+    """Write the request as JSON where its values are few and have a form in it, else with the binary extension. If an
+    output has no JSON form, the command saves the answer as it is. The header with the token is read from its file: on
+    a command line every user could see it.
+    """
     if example.decoupled:
         raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
-    text = curl_command(example.request, example.address.http, example.address.header_file, example.outputs)
-    return Snippet(f"{example.request.model_name}.sh", text)
+    request, header_file = example.request, example.address.header_file
+    version = f"/versions/{request.model_version}" if request.model_version != -1 else ""
+    url = f"http://{example.address.http}/v2/models/{request.model_name}{version}/infer"
+    header = f" -H {shlex.quote(f'@{header_file}')}" if header_file else ""
+    names = request.requested_outputs or list(example.outputs)
+    binary = any(example.outputs.get(name) in NOT_IN_JSON for name in names)
+    document = request_document(request, binary)
+    saving = f" -D {request.model_name}.head -o {request.model_name}.answer" if binary else ""
+    command = f"curl -sS{header} {shlex.quote(url)}{saving}"
+    name = f"{request.model_name}.sh"
+    values = {name: json_value(tensor) if is_read(tensor) else None for name, tensor in request.inputs.items()}
+    if None not in values.values():
+        for entry in document["inputs"]:
+            entry["data"] = values[entry["name"]]
+        return Snippet(name, f"{command} -d {shlex.quote(json.dumps(document, ensure_ascii=False))}\n")
+    for entry in document["inputs"]:
+        entry["parameters"] = {"binary_data_size": request.inputs[entry["name"]].byte_size}
+    head = json.dumps(document).encode()
+    body = head + b"".join(tensor.data.tobytes() for tensor in request.inputs.values())
+    length = f"-H 'Inference-Header-Content-Length: {len(head)}' -H 'Content-Type: application/octet-stream'"
+    return Snippet(name, f"base64 -d <<'END' | {command} {length} --data-binary @-\n{base64_lines(body)}\nEND\n")
 
 
-def _perf(example: Example) -> Snippet:
-    document = perf_input(example.request, example.batching)
-    return Snippet(f"{example.request.model_name}_input.json", json.dumps(document, indent=2) + "\n")
+def _perf_input(example: Example) -> Snippet:
+    """Write input data of perf_analyzer (`--input-data FILE`), which otherwise sends random values. For a model that
+    batches, each row is an entry of its own without the batch dimension, because perf_analyzer makes the batches itself
+    (`-b`).
+    """
+    inputs = example.request.inputs
+    if sum(tensor.byte_size for tensor in inputs.values()) > MOST_BYTES:
+        raise TooLarge(f"more than {MOST_BYTES:,} bytes are too many for JSON")
+    if example.batching:
+        rows = min((tensor.shape[0] for tensor in inputs.values() if tensor.shape), default=1)
+        data = [{name: _entry(one, list(one.shape[1:]), row) for name, one in inputs.items()} for row in range(rows)]
+    else:
+        data = [{name: _entry(one, list(one.shape)) for name, one in inputs.items()}]
+    text = json.dumps({"data": data}, indent=2) + "\n"
+    return Snippet(f"{example.request.model_name}_input.json", text)
+
+
+def _entry(tensor: Tensor, shape: list[int], row: int | None = None) -> dict[str, Any]:
+    array = tensor.data.reshape(tensor.shape) if tensor.datatype is not DataType.BYTES else tensor.numpy()
+    elements = array if row is None else array[row]
+    if tensor.datatype in (DataType.FP16, DataType.BF16):  # JSON has no numbers for these
+        return {"b64": base64.b64encode(elements.tobytes()).decode(), "shape": shape}
+    if tensor.datatype is not DataType.BYTES:
+        return {"content": elements.ravel().tolist(), "shape": shape}
+    try:
+        return {"content": [element.decode() for element in elements.flat], "shape": shape}
+    except UnicodeDecodeError:
+        raise NotSendable("perf_analyzer reads text from JSON, and this is not UTF-8") from None
 
 
 #: How each kind is written.
@@ -409,5 +465,5 @@ KINDS: dict[str, Callable[[Example], Snippet]] = {
     "tritonclient gRPC": _grpc,
     "curl": _curl,
     "pytest": _pytest,
-    "perf_analyzer input": _perf,
+    "perf_analyzer input": _perf_input,
 }

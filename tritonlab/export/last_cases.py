@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..clients.golden_files import GoldenCase, non_default_fields
+from ..clients.golden import GoldenCase, non_default_fields
 from ..core.status import TritonError
 from ..profile.recorder import Recorder
 from ..server.api.failures import request_again

@@ -1,18 +1,136 @@
-"""The last step of an export: new model directories, and the files beside the repository, take the places of the former
-ones, all of them or none."""
+"""The last steps of an export: new model directories, and the files beside the repository, are compared with the former
+ones, and take their places, all of them or none.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import filecmp
 import os
 import shutil
+import stat
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ..repository.place import NoRepository, scratch_name
+from ..repository.place import NoRepository, remove, scratch_name
+from .report import ExportPlan
+
+#: In the directory that an export is built in: the models, and the files that go beside their repository.
+MODELS, BESIDE = "models", "beside"
+
+
+def put_in_place(repository: Path, scratch: Path, plans: Sequence[ExportPlan], beside: ExportPlan) -> list[Path | None]:
+    """Move the models and the files beside them that were built in `scratch` (MODELS, BESIDE) to their places, all or
+    none, and return the backups of the models that were replaced."""
+    with Placement(repository) as placement:
+        backups = [
+            placement.place(scratch / MODELS / plan.path.name, plan.path)
+            if plan.differs or not plan.path.exists()
+            else None
+            for plan in plans
+        ]
+        for name in (*beside.added, *beside.changed):
+            placement.place_file(scratch / BESIDE / name, beside.path / name)
+    return backups
+
+
+@contextlib.contextmanager
+def scratch_directory(parent: Path) -> Iterator[str]:
+    """Make a directory for as long as the context lasts. Its name is known before it is made, so that an interrupt at
+    any moment leaves nothing."""
+    path = str(parent / scratch_name())
+    try:
+        os.mkdir(path, 0o700)
+        yield path
+    finally:
+        try:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path)
+        finally:  # also what an interrupt has left
+            _remove_frugally(path)
+
+
+def _remove_frugally(path: str) -> None:
+    """Remove a tree as far as possible with one open file, where `shutil.rmtree` needs two and there may be no more."""
+    for directory, directories, files in os.walk(path, topdown=False):
+        for name in (*files, *directories):
+            whole = os.path.join(directory, name)
+            with contextlib.suppress(OSError):
+                (os.rmdir if name in directories and not os.path.islink(whole) else os.unlink)(whole)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+def compare_trees(new: Path, target: Path) -> ExportPlan:
+    """Return what is different if `new` takes the place of the directory `target`. Raises FileExistsError for a target
+    that is not a directory."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise FileExistsError(f"{target} exists and is not a directory; nothing was written")
+    ours, theirs = _entries(new), _entries(target)
+    both = {path for path in ours & theirs if not path.endswith("/")}
+    same = {path for path in both if _is_equal(new / path, target / path)}
+    # everything that is there would go, so everything is named, also what an export would not write; an empty
+    # directory is no loss
+    return ExportPlan(
+        target,
+        added=tuple(sorted(ours - theirs)),
+        changed=tuple(sorted(both - same)),
+        removed=tuple(sorted(path for path in theirs - ours if not path.endswith("/"))),
+        unchanged=tuple(sorted(same | {path for path in ours & theirs if path.endswith("/")})),
+        bytes=_size(new),
+    )
+
+
+def compare_files(new: Path, target: Path) -> ExportPlan:
+    """Return what is different if the files of `new` are put into the directory `target`, beside what is there. Raises
+    FileExistsError for a directory in the place of a file."""
+    names = sorted(_entries(new))
+    there = {name for name in names if os.path.lexists(target / name)}
+    for name in sorted(there):
+        if (target / name).is_dir():
+            raise FileExistsError(f"{target / name} is a directory; nothing was written")
+    same = {name for name in there if _is_equal(new / name, target / name)}
+    return ExportPlan(
+        target,
+        added=tuple(name for name in names if name not in there),
+        changed=tuple(sorted(there - same)),
+        removed=(),
+        unchanged=tuple(sorted(same)),
+        bytes=_size(new),
+    )
+
+
+def _size(directory: Path) -> int:
+    return sum(each.lstat().st_size for each in directory.rglob("*") if each.is_file() and not each.is_symlink())
+
+
+def _entries(directory: Path) -> set[str]:
+    """Return the files, links and empty directories, these with a slash at their end, relative."""
+    found: set[str] = set()
+    for folder, folders, names in os.walk(directory):
+        below = Path(folder).relative_to(directory)
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        found.update((below / name).as_posix() for name in (*names, *links))
+        if not names and not folders and folder != str(directory):
+            found.add(f"{below.as_posix()}/")
+    return found
+
+
+def _is_equal(one: Path, other: Path) -> bool:
+    """Return whether both are links to the same, or files of the same content that both may be executed or not."""
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
+    if not other.is_file() or _is_executable(one) != _is_executable(other):
+        return False
+    return filecmp.cmp(one, other, shallow=False)
+
+
+def _is_executable(path: Path) -> bool:
+    return bool(path.stat().st_mode & stat.S_IXUSR)
 
 
 @dataclass
@@ -123,14 +241,6 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target, symlinks=True)
     else:
         shutil.copy2(source, target)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, a link or a directory, as far as that can be."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _free_name(path: Path) -> Path:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ..core.explained import Explained
 from ..core.plain_facts import MOST_LINES, few_lines
-from ..core.status import Code
+from ..core.status import Code, InvalidArgumentError
 from ..repository.model_tree import shortened
 from .preflight.finding import Preflight
 
@@ -129,14 +129,23 @@ class ExportReport:
         )
 
     def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
-        """Pack what was exported into a zip file, `<repository>-<model>.zip` beside the repository if no path is
-        given; a file of that name is replaced. Equal models give zip files that are equal byte for byte."""
+        """Pack what was exported, models and the files beside them, into a zip file, `<repository>-<model>.zip` beside
+        the repository if no path is given; a file of that name is replaced. Equal models give zip files that are equal
+        byte for byte. Raises InvalidArgumentError for a dry run, which has written nothing."""
+        if self.dry_run:
+            raise InvalidArgumentError("it was a dry run, and nothing is there to be packed: export without dry_run")
         target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
         unfinished = target.with_name(f".{target.name}.part")
         try:
             with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
                 for report in self.reports:
-                    _pack(archive, report.path, self.repository)
+                    for path in sorted(report.path.rglob("*")):
+                        _pack(
+                            archive, path, (Path(self.repository.name) / path.relative_to(self.repository)).as_posix()
+                        )
+                if self.beside is not None:
+                    for name in self.beside.files:
+                        _pack(archive, self.beside.path / name, name)
             os.replace(unfinished, target)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -270,18 +279,16 @@ def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
         yield f"{indent}{'  ' * len(folders)}{name}"
 
 
-def _pack(archive: zipfile.ZipFile, directory: Path, repository: Path) -> None:
-    for path in sorted(directory.rglob("*")):
-        name = (Path(repository.name) / path.relative_to(repository)).as_posix()
-        is_directory = path.is_dir() and not path.is_symlink()
-        info = zipfile.ZipInfo(name + "/" * is_directory, _NO_TIME)
-        info.external_attr = path.lstat().st_mode << 16  # a model's own stub has to stay executable
-        info.compress_type = zipfile.ZIP_DEFLATED
-        if is_directory:
-            archive.writestr(info, b"")
-            continue
-        if path.is_symlink():  # as Info-ZIP keeps one
-            archive.writestr(info, os.readlink(path))
-            continue
-        with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+def _pack(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+    is_directory = path.is_dir() and not path.is_symlink()
+    info = zipfile.ZipInfo(name + "/" * is_directory, _NO_TIME)
+    info.external_attr = path.lstat().st_mode << 16  # a model's own stub has to stay executable
+    info.compress_type = zipfile.ZIP_DEFLATED
+    if is_directory:
+        archive.writestr(info, b"")
+        return
+    if path.is_symlink():  # as Info-ZIP keeps one
+        archive.writestr(info, os.readlink(path))
+        return
+    with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+        shutil.copyfileobj(source, target, 1 << 20)

@@ -1,5 +1,4 @@
-"""The export of served models as model directories that a Triton server can load (`export`), and what that would
-change (`plan_export`).
+"""The export of served models as model directories that a Triton server can load.
 
 A directory that exists is never written into. The new tree is built beside the repository, and replacing moves the old
 directory away and the new one in, so that at every moment one of the two is there in full.
@@ -9,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -22,12 +20,11 @@ from ..core.explained import Explained
 from ..core.os_limits import explained
 from ..core.status import InvalidArgumentError
 from ..core.unknown_option import explains_unknown
-from ..repository.place import NoRepository, make_repository, repository_path, scratch_name, scratch_place
+from ..repository.place import NoRepository, make_repository, repository_path, scratch_place
 from .child_command import raise_if_cancelled
-from .compared_trees import compare_files, compare_trees
 from .model_build import ModelBuild, stops
 from .needed_models import needed_models
-from .placement import Placement
+from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.finding import Preflight
 from .preflight.judge import DEFAULT_TARGET
 from .releases import find_target
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
     from ..server.api.model import Model
     from .environment.placed import PlacedEnvironment
 
-#: In the directory that an export is built in: the models, and the files that go beside their repository.
-MODELS, BESIDE = "models", "beside"
 #: Called with the bytes written so far and those of all models; what it raises cancels the export.
 Progress = Callable[[int, int], object]
 #: Puts an environment into the new directories of the models, and files that go beside the repository into a directory.
@@ -218,65 +213,3 @@ class _Work:
             )
         ]
         return replace(own, composing=tuple(others), beside=built.beside, environment=built.environment)
-
-
-def put_in_place(repository: Path, scratch: Path, plans: Sequence[ExportPlan], beside: ExportPlan) -> list[Path | None]:
-    """Move the models and the files beside them that were built in `scratch` (MODELS, BESIDE) to their places, all or
-    none, and return the backups of the models that were replaced."""
-    with Placement(repository) as placement:
-        backups = [
-            placement.place(scratch / MODELS / plan.path.name, plan.path)
-            if plan.differs or not plan.path.exists()
-            else None
-            for plan in plans
-        ]
-        for name in (*beside.added, *beside.changed):
-            placement.place_file(scratch / BESIDE / name, beside.path / name)
-    return backups
-
-
-@contextlib.contextmanager
-def scratch_directory(parent: Path) -> Iterator[str]:
-    """Make a directory for as long as the context lasts. Its name is known before it is made, so that an interrupt at
-    any moment leaves nothing."""
-    path = str(parent / scratch_name())
-    try:
-        os.mkdir(path, 0o700)
-        yield path
-    finally:
-        try:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(path)
-        finally:  # also what an interrupt has left
-            _remove_frugally(path)
-
-
-def _remove_frugally(path: str) -> None:
-    """Remove a tree as far as possible with one open file, where `shutil.rmtree` needs two and there may be no more."""
-    for directory, directories, files in os.walk(path, topdown=False):
-        for name in (*files, *directories):
-            whole = os.path.join(directory, name)
-            with contextlib.suppress(OSError):
-                (os.rmdir if name in directories and not os.path.islink(whole) else os.unlink)(whole)
-    with contextlib.suppress(OSError):
-        os.rmdir(path)
-
-
-def plan_export(
-    model: Model, directory: str | PathLike[str], *, include: Sequence[str] = (), target: str = DEFAULT_TARGET
-) -> ExportPlan:
-    """Return what `export` would do in the model's own directory, without doing it.
-
-    Raises NoRepository, UnknownTarget.
-    """
-    with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
-        build = ModelBuild.of(model, include, find_target(target))
-        work = _Work(
-            _Group((model,), {}),
-            [build],
-            lambda models, beside: None,
-            progress=lambda done, total: None,
-            cancel=threading.Event(),
-        )
-        (plan,) = work.build(Path(scratch), repository_path(directory)).plans
-        return plan

@@ -13,14 +13,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..clients.golden_files import GoldenCase
+from ..clients.golden import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path
 from .child_command import Cancelled, Say
-from .deploy.facts import Deployment
+from .deploy.facts import Deployment, deployment_of
 from .deploy.files import KINDS, write_deploy_files
-from .deploy.of_models import deployment_of
 from .environment.lock import imported
 from .environment.placed import (
     CHOICES,

@@ -12,11 +12,10 @@ from typing import Any
 from ..repository.model_tree import ModelTree, read_tree, shortened
 from ..repository.place import make_repository, scratch_place
 from . import left_out
-from .compared_trees import compare_files, compare_trees
+from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.judge import DEFAULT_TARGET
 from .releases import find_target
 from .report import ExportConflict, ExportPlan, ExportReport
-from .repository import BESIDE, MODELS, put_in_place, scratch_directory
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,10 @@ from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer
 from .http.connection_server import ConnectionServer
-from .http.http_server import HTTPOptions, HTTPServer
-from .http.metrics_endpoint import metrics_app
+from .http.http_server import HTTPOptions, HTTPServer, metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
 from .shared.cuda_region import ServerGpus
-from .shared.file_watch import FileWatch
-from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
+from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, FileWatch, check_free
 from .shared.request_memory import RequestMemory
 from .shared.shared_memory_manager import SharedMemoryManager
 
@@ -163,13 +161,7 @@ class Endpoints:
             ),
         }
         self._token = access.token
-        self._files = FileWatch(
-            lambda text: core.log.add(
-                LogRecord(
-                    time_ns=time.time_ns(), model="", version=-1, instance="", stream="server", level="ERROR", text=text
-                )
-            )
-        )
+        self._files = FileWatch(lambda text: core.log.add(LogRecord.from_server("ERROR", text)))
         self._lock = threading.Lock()  # guards the next
         self._scratch: ScratchDirectory | None = None  # of the header's file
         #: service -> `address:port`

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..core.status import InvalidArgumentError
 from ..core.unknown_option import UnknownOption
-from .arrival_times import DISTRIBUTIONS, explicit_times
 from .load_windows import STABILITY, STABLE_WINDOWS
+from .open_loop import DISTRIBUTIONS, explicit_times
 from .request_mix import ModelInputs, RequestMix
 
 #: The kinds of load, and perf_analyzer's word for each.

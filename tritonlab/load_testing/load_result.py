@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from collections.abc import Sequence
 from html import escape
@@ -9,17 +11,29 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.axes import axes_of
+from ..core.axes import axes_of, from_zero, time_unit
 from ..core.html_table import table
+from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
-from .load_figure import load_figure, plot_load
+from ..core.svg_picture import BLUE, ORANGE, Key
+from .latency_chart import LatencyChart
+from .load_plan import CONCURRENCY
 from .load_row import LoadRow
-from .load_text import cells, heads, notes, table_lines
-from .perf_csv import csv_text
+from .load_text import HEADS, cells, heads, notes, table_lines, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: The lines, and their colours.
+LINES = (("p50", BLUE), ("p99", ORANGE))
+
+#: The columns after the level of load, as perf_analyzer writes them; times are whole microseconds.
+COLUMNS = (
+    *("Inferences/Second", "Client Send", "Network+Server Send/Recv", "Server Queue", "Server Compute Input"),
+    *("Server Compute Infer", "Server Compute Output", "Client Recv"),
+    *("p50 latency", "p90 latency", "p95 latency", "p99 latency"),
+)
 
 #: The most rows, and the most sentences after them, that the text shows: 40 lines in all.
 _ROWS, _NOTES = 24, 12
@@ -54,7 +68,7 @@ class LoadResult:
         """Write the columns of perf_analyzer's `-f`: inferences per second, times in microseconds. Columns that the
         server does not report are empty. Raises OSError.
         """
-        Path(path).write_text(csv_text(self.mode, self.rows), encoding="utf-8")
+        Path(path).write_text(_csv_text(self.mode, self.rows), encoding="utf-8")
         return Path(path)
 
     def text(self) -> str:
@@ -76,7 +90,7 @@ class LoadResult:
 
     def figure(self) -> str:
         """Return the latency against the throughput as SVG text; empty for less than two rows."""
-        return load_figure(self.model, self.mode, self.rows)
+        return _load_figure(self.model, self.mode, self.rows)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the latency against the throughput with matplotlib and return the Axes: p50 and p99 of each row, with
@@ -87,7 +101,7 @@ class LoadResult:
         if not rows:
             raise UnavailableError(f"there is nothing to plot: no request to '{self.model}' succeeded")
         ax = axes_of(ax)
-        plot_load(ax, self.model, self.mode, rows)
+        _plot_load(ax, self.model, self.mode, rows)
         return ax
 
     def html(self, *, live: bool = False) -> str:
@@ -110,3 +124,69 @@ class LoadResult:
 
     def __repr__(self) -> str:
         return self.text()
+
+
+def _csv_text(mode: str, rows: Sequence[LoadRow]) -> str:
+    """Return the file's text, in the order of throughput. Columns that the server does not report are empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["Concurrency" if mode == CONCURRENCY else "Request Rate", *COLUMNS])
+    for row in sorted(rows, key=lambda row: row.inferences_per_s):
+        server, latency = row.server, row.latency
+        times: list[float | None] = [row.client_send_us, row.network_us]
+        times += [server.queue_us, server.compute_input_us, server.compute_infer_us] if server else [None] * 3
+        times += [server.compute_output_us if server else None, row.client_receive_us]
+        times += [latency.p50, latency.p90, latency.p95, latency.p99] if latency else [None] * 4
+        level = f"{row.level:.6g}"
+        writer.writerow([level, f"{row.inferences_per_s:.6g}", *("" if t is None else round(t) for t in times)])
+    return text.getvalue()
+
+
+def _load_figure(model: str, mode: str, rows: Sequence[LoadRow]) -> str:
+    """Return the medians and the 99th percentiles as SVG text, each with its level of load; empty for less than two
+    rows.
+    """
+    answered = [row for row in rows if row.latency is not None]
+    if len(answered) < 2:
+        return ""
+    chart = LatencyChart(
+        f"latency against throughput of {model}",
+        [Key("line", tone, name) for name, tone in LINES],
+        most_rate=max(row.inferences_per_s for row in answered) * 1.05,
+        most_ms=max(row.latency.p99 for row in answered if row.latency) / 1e3 * 1.08,
+        rate_name=f"throughput, inferences/s; numbers at the points: {HEADS[mode]}",
+        latency_name="latency",
+    )
+    points = {
+        name: [chart.place(row.inferences_per_s, getattr(row.latency, name) / 1e3) for row in answered]
+        for name, _ in LINES
+    }
+    for name, tone in LINES:
+        chart.picture.polyline(points[name], tone, "stroke-width='1.5' opacity='.6'")
+    for name, tone in LINES:
+        for row, (x, y) in zip(answered, points[name], strict=True):
+            level, rate = short_number(row.level), short_number(row.inferences_per_s)
+            chart.point(
+                x, y, radius=3.5, tone=tone, title=f"{level}: {rate}/s, {name} {time_text(getattr(row.latency, name))}"
+            )
+    for row, (x, y) in zip(answered, points["p99"], strict=True):
+        chart.label(x, y, short_number(row.level))
+    return chart.picture.svg()
+
+
+def _plot_load(ax: Axes, model: str, mode: str, rows: Sequence[LoadRow]) -> None:
+    """Draw the medians and the 99th percentiles of rows that have a latency, with the level of load at each point."""
+    size, unit = time_unit(max(row.latency.p99 for row in rows if row.latency))
+    rates = [row.inferences_per_s for row in rows]
+    for name, tone in LINES:
+        ax.plot(rates, [getattr(row.latency, name) / size for row in rows], marker="o", color=tone, label=name)
+    for row in rows:
+        if row.latency is not None:
+            at = row.inferences_per_s, row.latency.p99 / size
+            level = short_number(row.level)
+            ax.annotate(level, at, xytext=(0, 6), textcoords="offset points", ha="center")
+    from_zero(ax, 0.06, 0.1)
+    ax.set_xlabel("throughput, inferences/s")
+    ax.set_ylabel(f"latency, {unit}")
+    ax.set_title(f"Load test of {model}")
+    ax.legend(title=f"numbers: {HEADS[mode]}")

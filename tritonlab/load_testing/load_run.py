@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any
 
-from .arrival_times import due_times
 from .call_log import BATCH, DONE, DUE, ERROR, CallLog, Rows
 from .load_plan import ARRIVALS, CONCURRENCY, LoadPlan
 from .load_result import LoadResult
 from .load_row import LoadRow, Percentiles, row_of
 from .load_target import LoadTarget
 from .load_windows import STABLE_WINDOWS, LoadWindow, is_stable, measure
-from .open_loop import fire
+from .open_loop import due_times, fire
 from .request_mix import Lane, RequestMix
 
 #: Seconds that requests may still take after a row has been measured, before they are cancelled: those of a closed

@@ -1,11 +1,12 @@
-"""A model as a notebook has it: the model of a server, with views, load tests and tuning."""
+"""A model and a server as a notebook has them: with views, load tests, tuning and checks."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..clients.golden import GoldenSet
 from ..clients.sending import asks_of
@@ -14,17 +15,17 @@ from ..core.observe.failure_capsule import FailureCapsule
 from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
 from ..export.preflight.finding import Preflight
-from ..export.preflight.judge import DEFAULT_TARGET
-from ..export.preflight.of_model import preflight
+from ..export.preflight.judge import DEFAULT_TARGET, preflight
+from ..load_testing.load_target import LocalTarget
 from ..load_testing.load_tested import LoadTested
-from ..load_testing.local_target import LocalTarget
 from ..server.api import model as served
+from ..server.api import server as served_server
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
 from ..server.observe.why import Why
+from .authoring.notebook_ports import Ports, open_address
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
-from .views.open_ports import Ports, open_address
 from .views.opener import open_view, show_progress
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Model(LoadTested, served.Model):
             error.explained_by = self._workspace.explain
 
     def why(self) -> Why:
-        return super().why().cited(self._workspace.cite if self._workspace is not None else str)
+        return super().why().cited(self._cited)
 
     why.__doc__ = served.Model.why.__doc__
 
@@ -120,8 +121,7 @@ class Model(LoadTested, served.Model):
         meanwhile is recorded, too. Raises UnknownTarget, which names the nearest.
         """
         golden = GoldenSet(ask=asks_of(self._server))
-        found = preflight(self, target, replay=lambda: golden.check(model=self.name))
-        return found.cited(self._workspace.cite) if self._workspace is not None else found
+        return preflight(self, target, replay=lambda: golden.check(model=self.name)).cited(self._cited)
 
     def profile(
         self,
@@ -145,30 +145,16 @@ class Model(LoadTested, served.Model):
         """
         from ..profile.line_profiling import profile_lines
 
+        meanwhile: Callable[[], object]
         if load or (requests is not None and seconds is not None):
             fixed = {"inputs": list(requests)} if requests is not None else {}
             options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **fixed, **load}
-            found = profile_lines(
-                self,
-                self.server.instruments,
-                meanwhile=lambda: self.load_test(**options),
-                memory=memory,
-                cite=self._cited,
-            )
+            meanwhile = partial(self.load_test, **options)
         elif requests is not None:
-            found = profile_lines(
-                self,
-                self.server.instruments,
-                meanwhile=lambda: self._send_each(requests),
-                memory=memory,
-                cite=self._cited,
-            )
+            meanwhile = partial(self._send_each, requests)
         else:
-            pause = 5.0 if seconds is None else seconds
-            found = profile_lines(
-                self, self.server.instruments, meanwhile=lambda: time.sleep(pause), memory=memory, cite=self._cited
-            )
-        return found
+            meanwhile = partial(time.sleep, 5.0 if seconds is None else seconds)
+        return profile_lines(self, self.server.instruments, meanwhile=meanwhile, memory=memory, cite=self._cited)
 
     def _send_each(self, requests: Sequence[Mapping[str, Any]]) -> None:
         for inputs in requests:
@@ -292,8 +278,39 @@ class Model(LoadTested, served.Model):
             side_effects=side_effects,
             progress=call,
         )
-        cite = self._workspace.cite if self._workspace is not None else str
-        return check_model(self, options, golden=GoldenSet(), cite=cite)
+        return check_model(self, options, golden=GoldenSet(), cite=self._cited)
 
     def _written(self) -> Written | None:
         return self._workspace.written(self.name) if self._workspace is not None else None
+
+
+class Server(served_server.Server):
+    __doc__ = served_server.Server.__doc__
+
+    #: what the notebook writes into the server's repository; None for a server that no notebook writes to
+    workspace: Workspace | None = None
+
+    def load(
+        self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
+    ) -> Model:
+        try:
+            return cast(Model, super().load(name, config, files))  # what `model` below returns
+        except TritonError as error:
+            if self.workspace is not None:
+                error.explained_by = self.workspace.explain
+            raise
+
+    load.__doc__ = served_server.Server.load.__doc__
+
+    def why(self, name: str | None = None) -> Why:
+        return super().why(name).cited(self.workspace.cite if self.workspace is not None else str)
+
+    why.__doc__ = served_server.Server.why.__doc__
+
+    def model(self, name: str, version: int = -1) -> Model:
+        """Return a handle on a model, loaded or not; version -1 is the latest that its policy serves."""
+        return Model(self, name, version, self.workspace)
+
+    def models(self, exclude_not_ready: bool = False) -> Mapping[tuple[str, int], Model]:
+        """Return every version that was loaded or tried, or only those that are READY, by (name, version)."""
+        return {(name, version): self.model(name, version) for name, version in super().models(exclude_not_ready)}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.inference.infer_request import InferenceRequest
-from ..core.metrics.execute_times import ExecuteTimes
+from ..core.metrics.infer_stats import ExecuteTimes
 from ..core.observe.instrument import Instrument, Instruments
 from ..core.status import NotFoundError, UnavailableError
 from ..ipc.link.stub_link import Profiled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from os import PathLike
 from pathlib import Path
 
@@ -81,3 +82,11 @@ def scratch_place(repository: Path) -> Path:
 def scratch_name() -> str:
     """Return a name that no other export uses."""
     return SCRATCH + secrets.token_hex(8)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a directory, as far as that can be."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

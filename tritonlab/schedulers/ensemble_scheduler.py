@@ -10,23 +10,21 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..core.clock import Clock
 from ..core.config.ensemble_graph import EnsembleGraph
+from ..core.config.model_config import dims_text
 from ..core.inference.copies import Copies
 from ..core.inference.delivery import deliver
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
 from ..core.inference.infer_response import InferenceResponse, ParameterValue
 from ..core.inference.tensor import Tensor
-from ..core.metrics.execute_times import ExecuteTimes
-from ..core.metrics.infer_stats import InferStats
+from ..core.metrics.infer_stats import ExecuteTimes, InferStats
 from ..core.observe.instrument import Instruments
-from ..core.status import EnsembleError, TritonError, UnavailableError
-from .ensemble_errors import deadlock, failed_step
+from ..core.status import Code, EnsembleError, ModelError, TritonError, UnavailableError
 from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING
-from .step_limits import StepLimits
 
 #: Why a "batch" of an ensemble closed, for instruments: each request of an ensemble is one.
 ENSEMBLE = "ensembles do not batch"
@@ -152,7 +150,7 @@ class EnsembleRun:
         """Put the responses of `work` into the outbox, or the error of a deadlock."""
         if work.deadlock:
             self._is_over = self._failed = True
-            self._outbox.append(self._error(deadlock(self._scheduler.graph, self.request, work.deadlock)))
+            self._outbox.append(self._error(_deadlock(self._scheduler.graph, self.request, work.deadlock)))
             return
         self._is_over = work.final
         request, scheduler = self.request, self._scheduler
@@ -236,7 +234,7 @@ class EnsembleRun:
         self._scheduler.limits.end(run.step.number)
 
     def _fail_step(self, run: Run, error: TritonError) -> None:
-        self.fail(failed_step(self._scheduler.graph, run, error))
+        self.fail(_failed_step(self._scheduler.graph, run, error))
 
     def fail(self, error: TritonError) -> None:
         """End the request, unless it is over."""
@@ -317,6 +315,62 @@ class EnsembleRun:
         )
 
 
+class _Step:
+    __slots__ = ("beginning", "inflight", "waiting")
+
+    def __init__(self) -> None:
+        self.inflight = 0
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.beginning = False
+
+
+class StepLimits:
+    """The bound of `max_inflight_requests` on the requests of one step that are with its model at a time, over all
+    requests of the ensemble (rule 5.7.10); 0 means none. If a decoupled step responds faster than the next step can
+    follow, that step's requests wait here, in order. Any thread may call any method.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()  # guards the rest; nothing begins under it
+        self._steps: dict[int, _Step] = {}
+
+    def start(self, step: int, begin: Callable[[], None]) -> None:
+        """Call `begin` now, or later, perhaps on another thread, when enough of the step's requests have ended."""
+        if not self._limit:
+            begin()
+            return
+        with self._lock:
+            self._steps.setdefault(step, _Step()).waiting.append(begin)
+        self._begin(step)
+
+    def end(self, step: int) -> None:
+        """Record that one of the step's requests has ended, and begin the next."""
+        if not self._limit:
+            return
+        with self._lock:
+            self._steps[step].inflight -= 1
+        self._begin(step)
+
+    def _begin(self, number: int) -> None:
+        """Begin the requests that the limit allows. Only one thread does so at a time, so that a request that ends at
+        once does not recurse.
+        """
+        step = self._steps[number]
+        with self._lock:
+            if step.beginning:
+                return
+            step.beginning = True
+        while True:
+            with self._lock:
+                if step.inflight >= self._limit or not step.waiting:
+                    step.beginning = False
+                    return
+                step.inflight += 1
+                begin = step.waiting.popleft()
+            begin()
+
+
 def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copies) -> dict[str, Tensor]:
     """Return outputs where the client wants them. If a device cannot be read, their reader gets the error."""
     if any(tensor.memory_type for tensor in outputs.values()):
@@ -332,3 +386,40 @@ def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
         "sequence_start": bool(request.flags & SEQUENCE_START),
         "sequence_end": bool(request.flags & SEQUENCE_END),
     }
+
+
+def _failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleError:
+    """Return the error of a step's request in the form that the ensemble's client gets (rule 5.7.5)."""
+    inputs = ", ".join(_inputs_text(graph, run))
+    reason = f"{run.step} of ensemble '{graph.name}' failed; its inputs: {inputs}"
+    text = f"in ensemble '{graph.name}', {error.message}"
+    if not isinstance(error, ModelError):
+        return EnsembleError(text, code=error.code, reason=reason)
+    if error.reason and error.reason not in error.message:
+        reason = f"{reason}; {error.reason}"
+    found = EnsembleError(text, code=error.code, reason=reason, exception=error.exception, log=error.log)
+    found.capsule = error.capsule
+    return found
+
+
+def _inputs_text(graph: EnsembleGraph, run: Run) -> Iterable[str]:
+    for reading in run.step.inputs:
+        tensor = run.inputs.get(reading.name)
+        what = f"{tensor.datatype.name}{dims_text(tensor.shape)}" if tensor is not None else "not produced"
+        yield f"{reading.name} is {reading.tensor}, {graph.origin(reading.tensor)}, {what}"
+
+
+def _deadlock(graph: EnsembleGraph, request: InferenceRequest, outputs: Iterable[str]) -> EnsembleError:
+    """Return the error of a request that ends without a response, as no step can run any more (rule 5.7.6)."""
+    text = (
+        f"in ensemble '{graph.name}', {request.prefix}unexpected deadlock, at least one output is not set while no "
+        "more ensemble steps can be made"
+    )
+    missing = [name for name in graph.inputs if name not in request.inputs and name not in graph.optional_inputs]
+    waiting = [
+        f"{step} waits for {' and '.join(name for name in missing if name in step.reads)}"
+        for step in graph.steps
+        if not step.reads.isdisjoint(missing)
+    ]
+    reason = "; ".join([f"the outputs {', '.join(outputs)} are not set", *waiting])
+    return EnsembleError(text, code=Code.INVALID_ARG, reason=f"{reason}, which the request does not carry")

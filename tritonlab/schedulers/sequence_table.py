@@ -50,6 +50,9 @@ class Slot:
         self.busy = False
         self.last_seen = 0
 
+    def __lt__(self, other: Slot) -> bool:
+        return self.number < other.number
+
     def __repr__(self) -> str:
         state = "free" if self.sequence is None else f"sequence {self.sequence!r}{'' if self.open else ' ending'}"
         return f"<Slot {self.host}.{self.number} [{state} | {len(self.queue)} queued{' | busy' if self.busy else ''}]>"
@@ -62,8 +65,9 @@ class SequenceTable:
         self.config = config
         self._model = model
         self._slots: dict[int, list[Slot]] = {}
-        #: free slots as (number, host): low numbers first over all instances, which keeps direct batches dense
-        self._free: list[tuple[int, int]] = []
+        #: free slots: low numbers first over all instances, which keeps direct batches dense. A heap compares as Triton's
+        #: does, so that of equal numbers that of the same instance comes (measured).
+        self._free: list[Slot] = []
         self._by_id: dict[Id, Slot] = {}
         self.backlog = SequenceBacklog()
         self._next_id = itertools.count(1)
@@ -95,7 +99,7 @@ class SequenceTable:
     def remove_host(self, host: int, error: TritonError, now: int) -> Failures:
         """Remove an instance for good; with the last one the backlog fails too."""
         # its free slots first, so that nothing moves into the others while they are abandoned
-        self._free = [entry for entry in self._free if entry[1] != host]
+        self._free = [slot for slot in self._free if slot.host != host]
         heapq.heapify(self._free)
         failures: Failures = []
         for slot in self._slots.pop(host):
@@ -128,8 +132,7 @@ class SequenceTable:
             if not request.flags & SEQUENCE_START:
                 raise _no_start(ident, self._model)
             if self._free:
-                number, host = heapq.heappop(self._free)
-                slot = self._slots[host][number]
+                slot = heapq.heappop(self._free)
                 slot.sequence, slot.open = ident, True
                 self._by_id[ident] = slot
         if slot is None:
@@ -178,8 +181,9 @@ class SequenceTable:
         self._vacate_if_over(slot, now)
 
     def drop_cancelled(self, slot: Slot, now: int) -> Failures:
-        """End the slot's sequence, and all its waiting requests, if one of these was cancelled (measured)."""
-        if any(request.cancelled for request in slot.queue):
+        """End the slot's sequence, and all its waiting requests, if the first of these was cancelled. What waits before
+        a cancelled request still runs (measured)."""
+        if slot.queue and slot.queue[0].cancelled:
             return self.end(slot, CancelledError(""), now)
         return []
 
@@ -208,7 +212,7 @@ class SequenceTable:
         """Give the slot to the oldest backlogged sequence, if there is one."""
         slot.sequence, slot.open = None, False
         if not self.backlog:
-            heapq.heappush(self._free, (slot.number, slot.host))
+            heapq.heappush(self._free, slot)
             return
         entry, slot.open = self.backlog.pop()
         slot.queue, slot.sequence = entry.queue, entry.sequence

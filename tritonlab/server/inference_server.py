@@ -31,11 +31,10 @@ from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
 from .models.startup_models import load_models, load_startup_models
 from .observe.idle_memory import MemoryUse
-from .observe.repository_index import repository_index
 from .observe.requests_in_flight import HeldRequest, survey
 from .observe.why import ServerSnapshot, Why, why
 from .options import Options
-from .server_facts import ServerFacts
+from .server_facts import ServerFacts, repository_index
 from .server_metadata import parse_version
 
 _RELEASED = RequestState.RELEASED

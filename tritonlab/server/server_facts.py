@@ -1,16 +1,22 @@
-"""What a server and its models are and have done: metadata, configurations, statistics."""
+"""What a server and its models are and have done: metadata, configurations, statistics, and the repository index."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..core.config.model_config import ModelConfig
 from ..core.status import InvalidArgumentError
+from ..repository.model_repository_manager import ModelRepositoryManager
 from .models.global_map import GlobalMap
-from .models.model_lifecycle import ModelVersion
+from .models.loaded_model import LoadedModel
+from .models.model_lifecycle import ModelState, ModelVersion
 from .models.serving_instances import ExecutionOptions
 from .observe.metrics_text import ServerMetrics
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
+
+#: What the index says of a name that two repositories have (rule 5.11.10).
+_NOT_UNIQUE = "model appears in two or more repositories"
 
 
 class ServerFacts:
@@ -77,3 +83,24 @@ class ServerFacts:
 def _sample(line: str) -> str:
     """Return name and labels of a sample, which may have another value by now."""
     return line.rpartition(" ")[0]
+
+
+def repository_index(
+    repository: ModelRepositoryManager, models: Mapping[str, LoadedModel], ready: bool = False
+) -> Iterator[dict[str, str]]:
+    """Yield the rows of the repository index (rule 5.11.7): `name` of each model, and `version`, `state`, `reason` of
+    versions that were loaded or tried. `models`: those that were, by identifier. `ready`: list READY versions only.
+    """
+    for identifier, directories in repository.directories().items():
+        name = repository.split(identifier)[1]
+        if len(directories) > 1:
+            yield {"name": name, "state": ModelState.UNAVAILABLE.value, "reason": _NOT_UNIQUE}
+            continue
+        model = models.get(identifier)
+        states = model.states() if model is not None else {}
+        for number, (state, reason) in states.items():
+            if not ready or state == ModelState.READY.value:
+                entry = {"name": name, "version": str(number), "state": state}
+                yield {**entry, "reason": reason} if reason else entry
+        if not states and not ready:
+            yield {"name": name}

@@ -34,7 +34,7 @@ def main() -> None:
     import numpy  # noqa: F401
     import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
     from _pb_stub.api import signal_gate
-    from _pb_stub.process import stub
+    from _pb_stub.process import main_loop
     from _pb_stub.process.zygote import StubArguments, Zygote
 
     # python puts the script's directory first; Triton's backend directory comes last (ModelContext.load)
@@ -42,9 +42,9 @@ def main() -> None:
     signal_gate.install()
     if forks:
         control, life = numbers
-        stub.serve(Zygote(socket.socket(fileno=control), life, _die_with_parent).run(), _DIRECTORY)
+        main_loop.serve(Zygote(socket.socket(fileno=control), life, _die_with_parent).run(), _DIRECTORY)
     else:
-        stub.serve(StubArguments(*numbers, environment), _DIRECTORY)
+        main_loop.serve(StubArguments(*numbers, environment), _DIRECTORY)
 
 
 def _die_with_parent(life_fd: int) -> None:

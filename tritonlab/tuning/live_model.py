@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ..core.config.model_config import ModelConfig
 from ..core.status import InternalError, UnavailableError
 from ..load_testing.load_plan import LoadPlan
 from ..load_testing.load_result import LoadResult
 from ..load_testing.load_run import run_load_test
-from ..load_testing.local_target import LocalTarget
+from ..load_testing.load_target import LocalTarget
 from ..load_testing.request_mix import Lane
 from ..server.api.model import Model
 from .offered_load import Load
 from .recorded_executions import RecordedExecutions
 from .replay import Numbers
-from .service_times import Numbers as Floats
+from .service_times import Floats
 from .settings import Settings
 from .tuned_model import TunedModel, Written, not_written
 
@@ -46,7 +45,7 @@ class Measurement:
     think: int = 0
 
 
-class LiveModel:
+class LiveModel(TunedModel):
     """A model measured with `Model.load_test`; `options` are more of its options, such as `inputs`."""
 
     def __init__(
@@ -55,44 +54,24 @@ class LiveModel:
         options: Mapping[str, Any],
         written: Callable[[], Written | None] = not_written,
     ) -> None:
-        self._model = model
-        self._subject = TunedModel(model, written)
+        super().__init__(model, written)
         self._options = options
-        self._restore = self._subject.restorer()
+        self._restore = self.restorer()
         self._changed = False
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def config(self) -> ModelConfig:
-        """The normalised configuration that serves now."""
-        return self._subject.config
-
-    @property
-    def authored(self) -> ModelConfig:
-        """The same with the instance groups as their author wrote them."""
-        return self._subject.authored
-
-    @property
-    def ensembles(self) -> Mapping[str, int]:
-        """The `max_batch_size` of each ensemble that needs the model to have as much."""
-        return self._subject.ensembles
 
     def check(self) -> None:
         """Send one request of the load. Raises TritonError if it cannot be sent, is refused, or fails in the model."""
         mix = LoadPlan.from_options(self._options, self.name).requests(
-            LocalTarget(self._model).inputs, self._model.version
+            LocalTarget(self.model).inputs, self.model.version
         )
-        for _ in self._model.infer(mix.request(Lane(0))):
+        for _ in self.model.infer(mix.request(Lane(0))):
             pass
 
     def load(self, settings: Settings) -> None:
         """Load the model with settings. Raises what a load does."""
         if settings != Settings.from_config(self.config):
             self._changed = True
-            self._subject.reload(settings)
+            self.reload(settings)
 
     def restore(self) -> None:
         """Load the model as it was in the beginning, unless it is."""
@@ -104,11 +83,11 @@ class LiveModel:
         """Offer a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
         requests failed.
         """
-        record, began, busy = self._subject.record, monotonic_ns(), process_time_ns()
+        record, began, busy = self.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
         how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}
         options = {**load.options(), **how, **self._options}
-        result = run_load_test(self.name, self._model.version, target=LocalTarget(self._model), options=options)
+        result = run_load_test(self.name, self.model.version, target=LocalTarget(self.model), options=options)
         assert isinstance(result, LoadResult)
         if result.stopped:
             raise KeyboardInterrupt

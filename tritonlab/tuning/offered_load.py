@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.status import InvalidArgumentError
 from .replay import NEVER, FixedArrivals, ReplayedRequest, Source
-from .service_times import Numbers as Floats
+from .service_times import Floats
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,8 @@ from ..core.inference.infer_request import InferenceRequest
 from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from ..schedulers.policy_queue import QueuePolicies
 from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, ReplayedRequest, replay
-from .service_times import ServiceTimes
+from .service_times import Floats, ServiceTimes
 from .settings import Settings
-
-Floats = NDArray[np.float64]
 
 #: Reasons of batches that leave as soon as their last request comes, if an instance is idle.
 _AT_ONCE = ("no dynamic batching", "no delay")

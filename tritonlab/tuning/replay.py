@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.inference.infer_request import InferenceRequest
 from ..core.status import UnavailableError
@@ -25,6 +24,7 @@ from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.dynamic_batch_scheduler import decide
 from ..schedulers.instance_roster import InstanceRoster
 from ..schedulers.policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
+from .service_times import Floats
 
 NEVER = 1 << 62
 
@@ -196,9 +196,6 @@ class Numbers:
             "mean_batch_size": self.mean_size,
             "requests": self.requests,
         }
-
-
-Floats = NDArray[np.float64]
 
 
 class _Lane:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 #: A size counts as known from so many executions on, if two sizes are known.
 _ENOUGH = 3
@@ -37,7 +37,7 @@ class ServiceTimes:
         self._known: dict[int, float] = {}
 
     @staticmethod
-    def fit(sizes: Numbers, took: Numbers) -> ServiceTimes:
+    def fit(sizes: Floats, took: Floats) -> ServiceTimes:
         """Fit executions in the order in which they were. Raises ValueError without any."""
         fitted = _fitted(sizes, took)
         if len(took) >= 2 * _FOLDS:
@@ -73,7 +73,7 @@ class ServiceTimes:
         return f"fitted to {sum(self.counts.values()):,} executions of {sizes}; {error}"
 
 
-def _fitted(sizes: Numbers, took: Numbers) -> ServiceTimes:
+def _fitted(sizes: Floats, took: Floats) -> ServiceTimes:
     if not len(took):
         raise ValueError("no execution was recorded")
     order = np.argsort(sizes, kind="stable")

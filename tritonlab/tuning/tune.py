@@ -18,16 +18,15 @@ from ..core.unknown_option import UnknownOption
 from ..ipc.link.interrupts import shielded
 from ..server.api.model import Model
 from .ablation import PartGain, taken_back
-from .applied_settings import Reload
 from .live_model import LiveModel, Measurement, NothingMeasured
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .offered_load import Load, RequestPattern, loads_of
 from .replay import Numbers
 from .search import AGAIN, Calibration, Deadline, ProbeResult, SearchResult, Trial, best_first, predict, search, space
 from .service_times import ServiceTimes
-from .settings import Settings
+from .settings import Reload, Settings
 from .tune_result import TuneResult, TuneRun
-from .tuned_model import TunedModel, Written, not_written
+from .tuned_model import Written, not_written
 
 #: How many of the best are confirmed live, besides the present settings.
 CONFIRMED = 3
@@ -392,4 +391,5 @@ def tune_model(
     UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
-    return tune(LiveModel(model, load, written), Goal(**goal), TunedModel(model, written).reload)
+    live = LiveModel(model, load, written)
+    return tune(live, Goal(**goal), live.reload)

@@ -1,11 +1,15 @@
-"""The results of `tune` as SVG: latency against throughput, and the gain of each part of the best settings."""
+"""The results of `tune` as SVG, and drawn by matplotlib: latency against throughput, and the gain of each part of the
+best settings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core.axes import from_zero, name_lanes
 from ..core.short_number import short_number
 from ..core.svg_picture import (
     BLUE,
@@ -22,6 +26,9 @@ from ..core.svg_picture import (
 from ..load_testing.latency_chart import LatencyChart
 from .ablation import PartGain
 from .search import Trial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _ROW, _BAR = 34, 11
 
@@ -99,3 +106,38 @@ def _draw_bar(picture: SvgPicture, scale: Scale, gain: float, y: float, tone: st
 
 def _gain_text(gain: float) -> str:
     return f"{gain:+,.0%}"
+
+
+def plot_front(ax: Axes, name: str, front: Sequence[Trial], measured: Sequence[Trial], p99_ms: float | None) -> None:
+    """Draw p99 latency against throughput: the front, the measured trials, of which the first is the best, and the
+    limit.
+    """
+    if front:
+        places = [(one.numbers.rate, one.numbers.p99 / 1e6) for one in front]
+        ax.plot(*zip(*places, strict=True), color=PURPLE, marker=".", label="predicted front")
+    for trials, face, label in ((measured[:1], BLUE, "the best, measured"), (measured[1:], "none", "others, measured")):
+        if trials:
+            rates, times = [one.numbers.rate for one in trials], [one.numbers.p99 / 1e6 for one in trials]
+            ax.scatter(rates, times, s=45, facecolors=face, edgecolors=BLUE, zorder=3, label=label)
+    if p99_ms is not None:
+        ax.axhline(p99_ms, color=ORANGE, linestyle="--", label=f"limit: {p99_ms:g} ms")
+    from_zero(ax, 0.06, 0.1)
+    ax.set_xlabel("throughput, requests/s")
+    ax.set_ylabel("p99 latency, ms")
+    ax.set_title(f"Tuning of {name}")
+    ax.legend()
+
+
+def plot_gains(ax: Axes, gains: Sequence[tuple[str, float | None, float | None]], name: str, gained: str) -> None:
+    """Draw for each setting its replayed and its measured gain, shares, as bars; None for those without a bar."""
+    for number, (label, tone) in enumerate((("replayed", PURPLE), ("measured", BLUE)), start=1):
+        found = [(row, gain) for row, one in enumerate(gains) if (gain := one[number]) is not None]
+        rows, widths = [row + (number - 1.5) * 0.36 for row, _ in found], [gain * 100 for _, gain in found]
+        bars = ax.barh(rows, widths, height=0.34, color=tone, label=label)
+        ax.bar_label(bars, fmt="%+.0f%%", padding=3)
+    ax.axvline(0, color="gray", linewidth=0.8)
+    ax.margins(x=0.2)
+    name_lanes(ax, [one[0] for one in gains])
+    ax.set_xlabel(f"{gained}, %")
+    ax.set_title(f"Gain of each setting of {name}")
+    ax.legend(loc="upper right", ncols=2)

@@ -16,12 +16,10 @@ from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from .ablation import PartGain
-from .applied_settings import AppliedSettings, Reload, Sentence
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
-from .result_plots import plot_front, plot_gains
 from .search import Calibration, Figure, SearchResult, Trial, p99_of, rate_of
-from .settings import Settings
-from .tune_figures import front_figure, gain_figure
+from .settings import AppliedSettings, Reload, Sentence, Settings
+from .tune_figures import front_figure, gain_figure, plot_front, plot_gains
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -192,7 +190,9 @@ class TuneResult:
         if not self.noise.differ(one, best):
             return "within noise"
         by_p99 = not one.live.is_ranked_by_rate(self.p99_ms)
-        is_p99_tied = one.live.keeps(self.p99_ms) is best.live.keeps(self.p99_ms) and self._is_tied(one, best, p99_of)
+        is_p99_tied = one.live.keeps(self.p99_ms) is best.live.keeps(self.p99_ms) and self.noise.are_tied(
+            one, best, p99_of
+        )
         if not by_p99 or is_p99_tied:
             return f"{one.live.numbers.rate / best.live.numbers.rate - 1:+.0%}"
         return f"p99 {one.live.numbers.p99 / best.live.numbers.p99 - 1:+.0%}"
@@ -218,7 +218,7 @@ class TuneResult:
     def _is_noise(self, one: PartGain) -> bool:
         """Return whether the measured gain of a part may be noise."""
         figure = rate_of if one.with_it.load.closed else p99_of
-        return one.live is not None and self._is_tied(_without(one, one.live), self.confirmed[0], figure)
+        return one.live is not None and self.noise.are_tied(_without(one, one.live), self.confirmed[0], figure)
 
     def _is_contradicted(self, one: PartGain) -> bool:
         """Return whether the measurement contradicts the replayed gain of a part."""
@@ -228,9 +228,6 @@ class TuneResult:
         if self._is_noise(one):
             return abs(one.gain) > _NO_GAIN and self.noise.contradicts(_without(one, one.live))
         return abs(one.gain - gain) > max(abs(gain), _NO_GAIN) / 2
-
-    def _is_tied(self, one: MeasuredCandidate, other: MeasuredCandidate, figure: Figure) -> bool:
-        return self.noise.are_tied(one, other, figure)
 
     def _times(self) -> list[str]:
         known = self.run.calibration

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..core.axes import axes_of
+import numpy as np
+
+from ..core.axes import axes_of, days, name_lanes, name_time_axis
 from ..core.config.model_config import ModelConfig
 from ..core.short_number import short_number
 from ..core.stored_picture import date_line, stored_picture
-from .applied_settings import AppliedSettings, Reload, Sentence
+from ..core.svg_picture import BLUE, PURPLE, Key, Scale, SvgPicture, column_width
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
-from .result_plots import plot_lanes, plot_latency
-from .settings import Settings
-from .what_if_figure import what_if_figure
+from .service_times import Floats
+from .settings import AppliedSettings, Reload, Sentence, Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_LANE, _BLOCK = 46, 18
+#: How many of the last executions a figure has.
+_BATCHES = 60
 
 
 class WhatIf:
@@ -84,7 +89,7 @@ class WhatIf:
 
     def figure(self) -> str:
         """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
-        return what_if_figure(self.name, self.recorded, self.replayed, self._wall)
+        return _what_if_figure(self.name, self.recorded, self.replayed, self._wall)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the latencies, milliseconds, before and after with matplotlib and return the Axes: the share of requests
@@ -94,7 +99,7 @@ class WhatIf:
         ax = axes_of(ax)
         latency = self.recorded.answered - self.recorded.request_column("arrived")
         runs = [("recorded", latency, self.before), ("what if", self.replayed.latency, self.after)]
-        plot_latency(ax, f"What if {self.name} had\n{self.settings}?", runs)
+        _plot_latency(ax, f"What if {self.name} had\n{self.settings}?", runs)
         return ax
 
     def plot_lanes(self, ax: Axes | None = None) -> Axes:
@@ -103,7 +108,7 @@ class WhatIf:
         matplotlib.
         """
         ax = axes_of(ax)
-        plot_lanes(ax, self.name, recorded=self.recorded, replayed=self.replayed, wall=self._wall)
+        _plot_lanes(ax, self.name, recorded=self.recorded, replayed=self.replayed, wall=self._wall)
         return ax
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,3 +185,92 @@ def notes(
 
 def _ms(ns: float) -> str:
     return short_number(ns / 1e6)
+
+
+def _lane_names(recorded: RecordedExecutions, replayed: ReplayedBatches) -> list[str]:
+    """Return the names of the recorded instances, and of those that only the replay has."""
+    count = max(replayed.lane, default=-1) + 1
+    more = range(len(recorded.instances), count)
+    return [*recorded.instances, *(f"instance {n + 1}" for n in more)]
+
+
+def _what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBatches, wall: int) -> str:
+    """Return the time of the last recorded executions as SVG text, for each instance the recorded ones above the
+    replay's. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    start, end = recorded.batch_column("start")[-_BATCHES:], recorded.batch_column("end")[-_BATCHES:]
+    begin, stop = float(start.min()), float(end.max())
+    begin -= (stop - begin) * 0.02
+    names = _lane_names(recorded, replayed)
+    picture = SvgPicture(f"batches of {name}: recorded, and below what would have been")
+    picture.legend([Key("block", BLUE, "recorded, with the batch size"), Key("block", PURPLE, "what if")])
+    left, top = column_width([*names, "what if"]), picture.height
+    scale = Scale(begin, stop, left, picture.width - 4)
+    for number, instance in enumerate(names):
+        picture.name(top + number * _LANE + 13, instance, left)
+        picture.text(0, top + number * _LANE + _BLOCK + 15, "what if", dim=True)
+    lanes, sizes = recorded.lanes[-_BATCHES:], recorded.batch_column("size")[-_BATCHES:]
+    for lane, from_, to, size in zip(lanes, start.tolist(), end.tolist(), sizes.tolist(), strict=True):
+        _draw_batch(picture, scale, span=(from_, to), y=top + lane * _LANE, size=int(size), tone=BLUE)
+    first = int(np.searchsorted(replayed.start, begin))
+    for n in range(first, len(replayed.start)):
+        if replayed.start[n] > stop:
+            break
+        y = top + replayed.lane[n] * _LANE + _BLOCK + 2
+        span = float(replayed.start[n]), min(float(replayed.end[n]), stop)
+        _draw_batch(picture, scale, span, y, size=replayed.size[n], tone=PURPLE)
+    picture.height = top + _LANE * len(names)
+    picture.time_axis(scale, wall)
+    return picture.svg()
+
+
+def _draw_batch(picture: SvgPicture, scale: Scale, span: tuple[float, float], y: float, size: int, tone: str) -> None:
+    left, right = scale(span[0]), scale(span[1])
+    picture.block(x=left, y=y, width=right - left, height=_BLOCK, tone=tone, text=f"{size}", title=f"size {size}")
+
+
+def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Numbers]]) -> None:
+    """Draw the share of requests that were answered within a time, for each run: its name, its latencies, nanoseconds,
+    and its numbers.
+    """
+    for (label, latency, numbers), tone in zip(runs, (BLUE, PURPLE), strict=False):
+        shares = np.arange(1, len(latency) + 1) / max(len(latency), 1) * 100
+        rate = f"{short_number(numbers.busy_rate)} requests/s while busy"
+        times = f"p50 {short_number(numbers.p50 / 1e6)} ms, p99 {short_number(numbers.p99 / 1e6)} ms"
+        ax.step(np.sort(latency) / 1e6, shares, where="post", color=tone, label=f"{label}: {times}, {rate}")
+    ax.set_xlim(left=0)
+    ax.set_ylim(0, 118)  # with room for the legend
+    ax.set_yticks(range(0, 101, 20))
+    ax.set_xlabel("latency, ms")
+    ax.set_ylabel("requests answered within it, %")
+    ax.set_title(title, fontsize="medium")
+    ax.legend(fontsize="small", loc="upper left")
+
+
+def _plot_lanes(ax: Axes, name: str, recorded: RecordedExecutions, replayed: ReplayedBatches, wall: int) -> None:
+    """Draw the last recorded executions of each instance, and below them those of the replay, over the time of day.
+    `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    start, end = recorded.batch_column("start")[-_BATCHES:], recorded.batch_column("end")[-_BATCHES:]
+    began, ended = np.array(replayed.start, float), np.array(replayed.end, float)
+    in_span = (began >= start.min()) & (began <= end.max())
+    lanes = np.array(replayed.lane, int)[in_span]
+    runs = [
+        ("recorded", BLUE, np.array(recorded.lanes[-_BATCHES:], int), start, end),
+        ("what if", PURPLE, lanes, began[in_span], ended[in_span]),
+    ]
+    names = _lane_names(recorded, replayed)
+    for row, (label, tone, numbers, left, right) in enumerate(runs):
+        for lane in range(len(names)):
+            of_lane = numbers == lane
+            begin = days(left[of_lane], wall)
+            spans = list(zip(begin, days(right[of_lane], wall) - begin, strict=True))
+            known = label if lane == int(numbers.min(initial=0)) else None
+            ax.broken_barh(
+                spans, (lane + row * 0.4 - 0.38, 0.36), facecolors=tone, edgecolors="white", linewidth=0.4, label=known
+            )
+    name_lanes(ax, names)
+    name_time_axis(ax)
+    ax.set_ylabel("instance")
+    ax.set_title(f"Batches of {name}")
+    ax.legend(loc="upper right", ncols=2)

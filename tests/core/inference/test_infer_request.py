@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -112,3 +113,12 @@ def test_callbacks_that_are_pushed_hand_on_to_those_below() -> None:
     request.respond(InferenceResponse())
     assert callbacks[5:] == ["cache", "client"]
     assert (request.on_response, request.callbacks_below) == (None, None)
+
+
+def test_settings_make_the_same_request_to_another_model() -> None:
+    fields: dict[str, Any] = {"request_id": "a", "correlation_id": 7, "flags": 1, "priority": 2, "timeout": 9}
+    request = InferenceRequest("one", {}, **fields, parameters={"p": 1}, requested_outputs=["y"])
+    assert InferenceRequest("other", {}, **request.settings()).settings() == request.settings()
+    assert request.settings() == {**fields, "parameters": {"p": 1}, "requested_outputs": ["y"]}
+    besides = {"model_name", "model_version", "inputs", "on_response"}
+    assert {*InferenceRequest.SETTINGS} == {*RequestSpec.__slots__} - besides

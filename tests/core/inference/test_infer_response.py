@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tritonlab.core.inference.infer_response import InferenceResponse
-from tritonlab.core.inference.outputs import NoSuchOutput
+from tritonlab.core.inference.infer_response import InferenceResponse, NoSuchOutput
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError
 

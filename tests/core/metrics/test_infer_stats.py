@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from tritonlab.core.metrics.execute_times import ExecuteTimes
-from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
 
 NOTHING = {"count": 0, "ns": 0}
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.metrics.latency_stats import SUMMARIZED, Histogram, LatencyStats
 from tritonlab.core.metrics.metrics_config import MetricsConfig
 from tritonlab.core.metrics.model_metrics import ModelMetrics, model_families

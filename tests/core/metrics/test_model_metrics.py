@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tritonlab.core.metrics.execute_times import ExecuteTimes
-from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
 from tritonlab.core.metrics.model_metrics import ModelMetrics, model_families
 from tritonlab.core.metrics.prometheus_text import render
 

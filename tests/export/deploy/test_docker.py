@@ -27,7 +27,7 @@ def test_the_dockerfile_installs_the_lock_or_nothing() -> None:
         "ENV PIP_BREAK_SYSTEM_PACKAGES=1",
         "COPY requirements.lock /opt/requirements.lock",
         "RUN python3 -m pip install --no-cache-dir -r /opt/requirements.lock",
-        "COPY models /models",
+        "COPY --chown=1000:1000 models /models",
         "USER 1000:1000",
         "EXPOSE 8000 8001 8002",
         'CMD ["tritonserver", "--model-repository=/models"]',

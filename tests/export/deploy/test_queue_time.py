@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tritonlab.export.deploy.files import deploy_files
-from tritonlab.export.deploy.queue_time import METRIC, TARGET_MICROSECONDS, of_models
+from tritonlab.export.deploy.monitoring import METRIC, TARGET_MICROSECONDS, of_models
 
 from .deployments import deployment, read
 from .promql import Prometheus, Value, read_metrics

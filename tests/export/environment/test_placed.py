@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tritonlab.core.config.model_config import parse_pbtxt
-from tritonlab.export.child_command import Cancelled
-from tritonlab.export.environment import placed
+from tritonlab.export.child_command import Cancelled, CommandFailed
+from tritonlab.export.environment import lock, placed
 from tritonlab.export.environment.built_environment import build_environment, check_budget, pack
 from tritonlab.export.environment.lock import Distribution, EnvironmentRefused, StubImports
 from tritonlab.export.environment.placed import EnvironmentOptions, place_environment
@@ -49,6 +50,34 @@ def prefix_of(path: Path, version: str = "3.10", numpy: str = "1.26.4") -> Path:
     (path / "bin" / "activate").touch()
     (path / "lib" / f"libpython{version}.so.1.0").touch()
     return path
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_lock_is_for_the_python_of_the_image(model: Path, monkeypatch: pytest.MonkeyPatch, has_it: bool) -> None:
+    """Its Dockerfile installs it there, whatever Python the notebook has, or this machine has besides."""
+    other = own_python()._replace(version="3.10", full_version="3.10.13")
+    asked = []
+
+    def run_command(command: list[str], **more: object) -> str:
+        asked.append(command)
+        if any("scipy==" in word for word in command):
+            raise CommandFailed("ERROR: No matching distribution found for scipy==1.17.1")
+        rows = [{"metadata": {"name": name, "version": v}} for name, v in (("numpy", "1.26.4"), ("scipy", "1.15.3"))]
+        return json.dumps({"install": rows})
+
+    monkeypatch.setattr(lock, "run_command", run_command)
+    monkeypatch.setattr(placed, "find_python", lambda version: other if has_it and version == "3.10" else None)
+    scipy = Distribution("scipy", "1.17.1", 1, "scipy")
+    found = StubImports((Distribution("numpy", "2.4.6", 1, "numpy"), scipy), {})
+    file = model.parent.parent / "requirements.lock"
+    report = place_environment({model: found}, EnvironmentOptions(), lock=file)
+    assert report.python == "3.10" and ("--python-version" in asked[0]) is not has_it
+    text = file.read_text()
+    assert text.startswith("# For Triton 2.51, Python 3.10.") and "scipy==1.15.3  # import scipy; 1.17.1 does" in text
+    assert report.warnings == [
+        "scipy is pinned to 1.15.3, and the models ran here with 1.17.1, which does not go with Python 3.10 or with "
+        "the other packages"
+    ]
 
 
 def test_a_virtual_environment_is_refused_with_the_reason(model: Path, tmp_path: Path) -> None:

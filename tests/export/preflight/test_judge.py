@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import tarfile
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.serving import write_model
+from tritonlab import Server
 from tritonlab.core.config.model_config import parse_pbtxt
-from tritonlab.export.preflight.elf import NOTHING, needs_of
+from tritonlab.core.plain_facts import MOST_LINES
+from tritonlab.core.status import ModelError
 from tritonlab.export.preflight.finding import Finding, Prediction, Preflight
-from tritonlab.export.preflight.judge import judge
-from tritonlab.export.preflight.of_model import subject_in
-from tritonlab.export.preflight.subject import Subject
+from tritonlab.export.preflight.judge import judge, preflight, subject_in
+from tritonlab.export.preflight.relocatable import NOTHING, needs_of
+from tritonlab.export.preflight.subject import Subject, version_of
+from tritonlab.export.preflight.versions import _GONE, _NAME_SINCE, _NUMPY_2
+from tritonlab.export.repository import export
 from tritonlab.ipc.processes.own_stub import NAME
 from tritonlab.stub._pb_stub.wire.message_bodies import ReadsRecorded
 
@@ -56,6 +65,47 @@ def test_a_local_build_is_named_as_an_index_has_it(directory: Path) -> None:
     assert found.row == "P2" and found.remedy.endswith("`pip install torch==2.13.0`")
 
 
+@pytest.mark.parametrize(
+    ("source", "outcome"),
+    [
+        ("import torch\n", Prediction.LOAD),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\n", Prediction.ATTENTION),
+        ("try:\n    import torch\nexcept ImportError:\n    raise SystemExit('install torch')\n", Prediction.LOAD),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\nimport torch.nn\n", Prediction.LOAD),
+    ],
+)
+def test_an_import_that_the_model_can_do_without_does_not_stop_it(
+    directory: Path, source: str, outcome: Prediction
+) -> None:
+    site = directory.parent / "site-packages"
+    seen = replace(subject(directory, source), modules={"torch": str(site / "torch" / "__init__.py")})
+    (found,) = judge(seen, "2.51").findings
+    assert (found.row, found.outcome) == ("P2", outcome)
+
+
+#: What comes between the import of pb_utils and the end of a file, and the names that are missing in it.
+NAMES = {
+    "def f():\n    x: Unknown = 1\n    return x\nclass A:\n    def g(self):\n        self.x: Other = 1": [],
+    "def f(x: Unknown): pass": ["Unknown"],
+    "globals()['K'] = 1\ndef f(): return K": [],
+    "globals().update(K=1)\ndef f(): return K": [],
+    "def f(): return globals().get('K', K)": ["K"],
+    "if __name__ == '__main__':\n    run(arguments)": [],
+    "import sys\ntext = unicode if sys.version_info[0] < 3 else str": [],
+    "PY2 = False\nif PY2:\n    text = unicode\ndef f(): return unicode": ["unicode"],
+    "try:\n    text = unicode\nexcept Exception:\n    text = str": [],
+    "def execute():\n    try:\n        return K\n    except Exception as error:\n        return str(error)": ["K"],
+    "def execute():\n    try:\n        return RATE\n    except NameError:\n        return 1": [],
+    "def execute():\n    try:\n        return RATE\n    except NameError:\n        raise": ["RATE"],
+}
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_names_that_nothing_defines(directory: Path, source: str) -> None:
+    found = judge(subject(directory, source, python="3.10.1"), "2.51").findings
+    assert [each.sentence.partition(" is used")[0] for each in found] == NAMES[source]
+
+
 def rows(found: Preflight) -> list[tuple[str, Prediction]]:
     return [(finding.row, finding.outcome) for finding in found.findings]
 
@@ -82,12 +132,59 @@ def test_numpy_2(directory: Path, numpy: str, config: str, target: str, expected
         ("import tomllib", "24.12", None),
         ("match 1:\n    case 1: pass", "2.33", "its syntax is newer (Pattern matching"),
         ("match 1:\n    case 1: pass", "2.36", None),
+        ("import sys\nif sys.version_info >= (3, 11):\n    import tomllib", "2.51", None),
+        ("from enum import StrEnum", "2.51", "it uses enum.StrEnum, which Python has since 3.11"),
+        ("from enum import StrEnum", "24.12", None),
+        ("try:\n    from enum import StrEnum\nexcept ImportError:\n    StrEnum = str", "2.51", None),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from typing import Self", "2.51", None),
+        ("import datetime as dt\nnow = dt.datetime.now(dt.UTC)", "2.51", "it uses datetime.UTC, which Python has"),
+        ("from datetime import datetime\ndef f(): return datetime.UTC", "2.51", None),
+        ("import asyncio\nasync def f(): return asyncio.timeout(1)", "2.51", "it uses asyncio.timeout, which"),
+        ("def f(): raise ExceptionGroup('', [])", "2.51", "it uses ExceptionGroup, which Python has since 3.11"),
+        ("import imp", "24.12", "it imports imp, which Python has no longer since 3.12, and the stub of Triton"),
+        ("import imp", "2.51", None),
+        ("import telnetlib", "24.12", None),
     ],
 )  # fmt: skip
 def test_a_python_that_is_older_there(directory: Path, source: str, target: str, expected: str | None) -> None:
     found = judge(subject(directory, source), target).findings
     assert [finding.row for finding in found] == (["P6"] if expected else [])
     assert not expected or (found[0].sentence.startswith(expected) and found[0].source_line[-11:-1] == "/model.py:")
+
+
+def test_a_newer_python_is_needed_to_load_or_to_answer(directory: Path) -> None:
+    text = "import itertools\nclass TritonPythonModel:\n    def {}(self, x): return itertools.batched(x, 2)"
+    for name, outcome in {"initialize": Prediction.LOAD, "execute": Prediction.FAILS}.items():
+        assert rows(judge(subject(directory, text.format(name)), "2.51")) == [("P6", outcome)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import numpy as np\ndef f(x): return x.astype(np.bool)", ["numpy.bool"]),
+        ("import numpy as np\ndef f(x): return x.astype(np.bool_)", []),
+        ("import numpy as np\ndef f(x): return np.trapezoid(x)", ["numpy.trapezoid"]),
+        ("import numpy as np\ndef f(x): return (np.trapezoid if hasattr(np, 'trapezoid') else np.trapz)(x)", []),
+        ("from numpy import linalg\ndef f(x): return linalg.vector_norm(x)", ["numpy.linalg.vector_norm"]),
+        ("import numpy.linalg as la\ndef f(x): return la.norm(x)", []),
+        ("from numpy import concat", ["numpy.concat"]),
+    ],
+)
+def test_names_of_numpy_2(directory: Path, source: str, expected: list[str]) -> None:
+    found = judge(subject(directory, source, python="3.10.1"), "2.51").findings
+    assert [each.sentence.split()[2].rstrip(",") for each in found] == expected
+    assert judge(subject(directory, source), "24.12").findings == ()
+
+
+def test_the_tables_of_names_are_those_of_python_and_numpy() -> None:
+    for name, since in _NAME_SINCE.items():
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute) is (sys.version_info[:2] >= since), name
+    for module, gone in _GONE.items():
+        assert (module in sys.stdlib_module_names) is (sys.version_info[:2] < gone), module
+    if version_of(np.__version__) >= (2, 2):
+        assert all(attrgetter(name)(np) for name in _NUMPY_2)
+    assert all(attrgetter(instead)(np) for instead in _NUMPY_2.values() if instead and instead != "trapz")
 
 
 def test_an_environment_of_another_python_than_the_stub(directory: Path) -> None:
@@ -137,6 +234,19 @@ def test_what_a_release_lacks_of_the_config_and_of_coroutines(directory: Path) -
     assert rows(judge(subject(directory, coroutine), "2.41")) == []
     (unknown,) = judge(subject(directory, "", iterative), "2.40").findings
     assert unknown.sentence.endswith("is not known: 23.12 has it, 23.10 does not")
+
+
+@pytest.mark.parametrize(
+    ("config", "lacks", "has"),
+    [
+        ("model_metrics { metric_control { metric_identifier { family: 'nv_a' } } }", "2.51", "24.12"),
+        ("sequence_batching { state { use_growable_memory: true } }", "2.39", "2.41"),
+        ("sequence_batching { oldest { preserve_ordering: true } }", "2.36", "2.39"),
+    ],
+)
+def test_fields_that_a_release_does_not_parse(directory: Path, config: str, lacks: str, has: str) -> None:
+    assert rows(judge(subject(directory, "", config), lacks)) == [("P7", Prediction.LOAD)]
+    assert rows(judge(subject(directory, "", config), has)) == []
 
 
 def test_shared_memory(directory: Path) -> None:
@@ -238,3 +348,139 @@ def test_a_finding_is_json_and_text() -> None:
     assert (found.outcome, found.passed) == ("fails", False)
     assert "X is undefined: define it (/m/1/model.py:3).</td>" in found._repr_html_()
     assert found._repr_html_().count("text-align:left") == 3
+
+
+CONFIG = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
+MODEL = """\
+import os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+{head}
+class TritonPythonModel:
+    def initialize(self, args):
+        {initialize}
+    def execute(self, requests):
+        {execute}
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, "f4"))]) for r in requests]
+"""
+
+
+def source(head: str = "", initialize: str = "pass", execute: str = "pass") -> str:
+    return MODEL.format(head=head, initialize=initialize, execute=execute)
+
+
+#: Section 3's models that ran in the notebook and drew no warning: what they do, and the sentence of each now.
+SILENT = {
+    "constant": (source(execute="rate = RATE * 2"), "P1", "RATE is used and not defined in the model's own files"),
+    "relative": (source(initialize="open('table.txt').close()"), "P3", "it opens {here}/table.txt, outside of its dir"),
+    "module": (source("import tools_here"), "P4", "it imports tools_here from {here}/tools_here.py, where a deployed"),
+    "absolute": (source(initialize="open('{here}/weights.bin').close()"), "P3", "it opens {here}/weights.bin, outside"),
+    "variable": (source(initialize="os.environ['SILENT_HOME']"), "P3", "it reads the environment variable SILENT_HOME"),
+    "concat": (source(execute="np.concat([np.zeros(1)])"), "P5", "it uses numpy.concat, which only numpy 2 has"),
+    "ipython": (source("import IPython"), "P2", "it imports IPython, which Triton's image does not bring"),
+}
+#: Models that run anywhere.
+SOUND = {
+    "plain": source(),
+    "beside": source("import beside", "open(os.path.join(os.path.dirname(__file__), 'beside.py')).close()"),
+    "defaults": source(initialize="os.environ.get('NOT_SET_AT_ALL', '1'), os.environ.copy(), os.getenv('PATH')"),
+    "guarded": source("try:\n    import tomllib\nexcept ImportError:\n    tomllib = None"),
+    "caught": source(execute="\n        try:\n            ANY\n        except NameError:\n            pass"),
+    "later": source(
+        "def helper():\n    return LATER\nLATER = 1\n", execute="[x for x in range(3)]; __file__; helper()"
+    ),
+    "written": source(initialize="p = os.getcwd() + '/log.txt'; open(p, 'w').close(); open(p).close(); os.unlink(p)"),
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the notebook's folder."""
+    place = tmp_path_factory.mktemp("notebook")
+    for name, text in {"table.txt": "1", "weights.bin": "1", "tools_here.py": "import json\n"}.items():
+        (place / name).write_text(text)
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    repository = tmp_path_factory.mktemp("models")
+    texts = {
+        "default": source(initialize="os.environ.get('SILENT_HOME', '/')"),
+        **{name: text for name, (text, _, _) in SILENT.items()},
+        **SOUND,
+    }
+    for name, text in texts.items():
+        write_model(repository, name, text.replace("{here}", str(here)), CONFIG)
+        (repository / name / "1" / "beside.py").write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        patch.setenv("SILENT_HOME", "/somewhere")
+        with Server(repository, model_control_mode="none") as server:
+            yield server
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_each_silent_model_draws_one_sentence_with_a_remedy(
+    server: Server, here: Path, tmp_path: Path, name: str
+) -> None:
+    _, row, sentence = SILENT[name]
+    report = export(server.model(name), tmp_path / "models")
+    (warning,) = report.plan.warnings
+    assert warning.startswith(sentence.replace("{here}", str(here))), warning
+    assert f"  Attention: {warning}." in str(report).splitlines()
+    assert report.preflight is not None and not report.preflight.passed
+    found = [finding for finding in report.preflight.findings if finding.outcome is not Prediction.ATTENTION]
+    assert [finding.row for finding in found] == [row]
+    assert found[0].remedy and found[0].source_line.partition(":")[0].endswith("1/model.py")
+    facts = report.to_dict()["models"][0]["preflight"]
+    assert facts["findings"][0]["sentence"] in warning or facts["findings"][-1]["sentence"] in warning
+
+
+def test_no_number_of_files_hides_what_is_to_be_done(server: Server, tmp_path: Path) -> None:
+    report = export(server.model("constant"), tmp_path / "models")
+    many = replace(report, plan=replace(report.plan, added=tuple(f"{n}/model.py" for n in range(90))))
+    lines = repr(many).splitlines()
+    assert len(lines) <= MOST_LINES and f"  Attention: {report.plan.warnings[0]}." in lines
+    assert "more lines" in repr(many) and f"  {many.commands()[0]}" in lines
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_model_draws_none(server: Server, tmp_path: Path, name: str) -> None:
+    assert export(server.model(name), tmp_path / "models").plan.warnings == ()
+    assert preflight(server.model(name), "2.51").passed
+
+
+def test_a_variable_with_a_default_makes_it_differ(server: Server) -> None:
+    found = preflight(server.model("default"), "24.12")
+    assert ([each.row for each in found.findings], found.outcome) == (["P3"], "differs")
+
+
+def test_what_is_read_while_requests_are_sent_again_is_found(server: Server, here: Path) -> None:
+    model = server.model("constant")
+
+    def replay() -> None:
+        with pytest.raises(ModelError):
+            model(IN=np.zeros(1, np.float32))
+
+    assert [each.row for each in preflight(model, "24.12", replay=replay).findings] == ["P1"]
+
+
+def test_the_models_that_it_calls_are_named(tmp_path: Path) -> None:
+    write_model(tmp_path, "inner", source(), CONFIG)
+    call = "pb_utils.InferenceRequest(model_name='inner', inputs=[], requested_output_names=['OUT']).exec()"
+    write_model(tmp_path, "outer", source(execute=call), CONFIG)
+    with Server(tmp_path, model_control_mode="none") as server:
+        assert preflight(server.model("inner"), "2.51").notes == ()
+        (note,) = preflight(server.model("outer"), "2.51").notes
+    assert note == "it needs inner, which pre-flight judges by name: %triton preflight NAME"
+
+
+def test_a_model_that_is_not_loaded_is_judged_by_its_files(server: Server) -> None:
+    directory = Path(server.model("ipython").directory)
+    found = judge(subject_in(directory), "26.01")
+    assert found.findings == ()
+    assert found.notes == (
+        "Triton 2.65 (26.01) is judged by the release table and rules only: it was not started here",
+        "it is not loaded, so what it imports, opens and reads of the environment is not known",
+    )

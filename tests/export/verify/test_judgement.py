@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tritonlab.clients.golden_files import GoldenCase
+from tritonlab.clients.golden import GoldenCase
 from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest

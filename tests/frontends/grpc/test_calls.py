@@ -19,7 +19,7 @@ import pytest
 from tests.serving import eventually
 from tritonlab.frontends.grpc import calls
 from tritonlab.frontends.grpc.calls import CallServer, GRPCCall, RefusedCall, StreamCall, UnaryCall
-from tritonlab.frontends.shared.unread_responses import too_much_unread
+from tritonlab.frontends.shared.request_memory import too_much_unread
 from tritonlab.server.options import MAX_UNREAD_SIZE
 
 OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
 from typing import Any
 
 import psutil
@@ -21,12 +22,13 @@ from tests.models import IDENTITY, executes
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.http.connection import HttpConnection
+from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.http_app import HTTPOptions
-from tritonlab.frontends.http.http_server import HTTPServer
+from tritonlab.frontends.http.http_server import HTTPServer, metrics_app
 from tritonlab.frontends.http.request_parser import RequestParser
 from tritonlab.frontends.shared.access import AccessRules
+from tritonlab.frontends.shared.request_memory import too_much_unread
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
-from tritonlab.frontends.shared.unread_responses import too_much_unread
 
 #: Sends `count` responses of `size` bytes: its input.
 FLOOD = executes(
@@ -394,3 +396,52 @@ def test_nothing_is_logged_on_the_root_logger(http: RawHTTP, caplog: pytest.LogC
         assert answers(http)
         http.get("/nowhere")
     assert caplog.records == []
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    server = ConnectionServer(metrics_app(lambda: "nv_one 1\n"), "metrics")
+    yield server.start("127.0.0.1", 0)
+    server.stop(1)
+
+
+def fetch(port: int, method: str, path: str) -> tuple[int, str, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("content-type") or "", answer.read().decode()
+    finally:
+        connection.close()
+
+
+@rule("5.13.5")
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/", "/metrics?name=x"])
+def test_get_shows_the_metrics(port: int, path: str) -> None:
+    assert fetch(port, "GET", path) == (200, "text/plain; charset=utf-8", "nv_one 1\n")
+
+
+@rule("5.13.5")
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_but_get(port: int, method: str) -> None:
+    assert fetch(port, method, "/metrics") == (405, "text/plain", '{"error":"Method Not Allowed"}')
+
+
+@rule("5.13.5")
+def test_another_path_shows_nothing(port: int) -> None:
+    assert fetch(port, "GET", "/") == (200, "text/plain; charset=utf-8", "")
+
+
+def test_the_server_ends_and_frees_its_port() -> None:
+    before = threading.active_count()
+    server = ConnectionServer(metrics_app(str), "metrics")
+    port = server.start("127.0.0.1", 0)
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", "/metrics")
+    connection.getresponse().read()  # the connection stays open
+    server.stop(10)
+    server.stop(10)
+    connection.close()
+    eventually(lambda: threading.active_count() <= before)
+    with pytest.raises(ConnectionRefusedError):
+        fetch(port, "GET", "/metrics")

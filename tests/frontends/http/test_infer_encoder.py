@@ -16,8 +16,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.frontends.http import infer_encoder
-from tritonlab.frontends.http.infer_encoder import InferEncoder
-from tritonlab.frontends.http.requested_outputs import BINARY, JSON, RequestedOutputs
+from tritonlab.frontends.http.infer_encoder import BINARY, JSON, InferEncoder, RequestedOutputs
 from tritonlab.frontends.shared.exchange import Exchange, OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer

@@ -22,7 +22,7 @@ import pytest
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply
 from tests.models import IDENTITY
 from tests.serving import SOON, Lab, config
-from tritonlab.frontends.http import data_compressor, generate, json_writer, large_json, large_work
+from tritonlab.frontends.http import data_compressor, generate_endpoint, json_writer, large_json, large_work
 from tritonlab.frontends.http.connection import HttpConnection
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
@@ -92,8 +92,8 @@ PACKED = {"Content-Encoding": "gzip"}
         (InferEncoder, "encode", INFER, document(COUNT), {}),
         (data_compressor, "compress", INFER, document(COUNT), {"Accept-Encoding": "gzip"}),
         (data_compressor, "compress", INFER, document(COUNT, **BINARY), {"Accept-Encoding": "deflate"}),
-        (generate, "decode", GENERATE, json.dumps({"IN": [0.5] * COUNT}).encode(), {}),
-        (generate, "decode", STREAM, json.dumps({"IN": [0.5] * COUNT}).encode(), {}),
+        (generate_endpoint, "decode_request", GENERATE, json.dumps({"IN": [0.5] * COUNT}).encode(), {}),
+        (generate_endpoint, "decode_request", STREAM, json.dumps({"IN": [0.5] * COUNT}).encode(), {}),
     ],
     ids=["json", "copies", "packed", "binary to json", "json to json", "gzip", "deflate", "generate", "stream"],
 )

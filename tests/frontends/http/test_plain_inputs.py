@@ -13,8 +13,8 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import TritonError
 from tritonlab.frontends.http import infer_decoder
 from tritonlab.frontends.http.infer_decoder import InferDecoder
+from tritonlab.frontends.http.infer_encoder import BINARY, JSON
 from tritonlab.frontends.http.plain_inputs import MAX_TEXT, MAX_TEXTS, plain_data
-from tritonlab.frontends.http.requested_outputs import BINARY, JSON
 from tritonlab.frontends.shared.exchange import OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
 import pytest
 
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
-from tritonlab.frontends.shared.listener import check_free, listen, port_owner
+from tritonlab.frontends.shared.listener import FileWatch, check_free, listen, port_owner
 
 
 def test_port_0_is_any_free_one() -> None:
@@ -88,3 +89,20 @@ def test_an_address_of_version_6() -> None:
         pytest.skip("this machine has no IPv6")
     with listener, socket.create_connection(("::1", listener.getsockname()[1])):
         pass
+
+
+def test_each_shortage_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports: list[str] = []
+    watch = FileWatch(reports.append)
+
+    def short(path: str, flags: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    for turn in (0, 1, 2):
+        assert len(reports) == turn
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", short)
+            watch.look()
+            watch.look()
+        watch.look()
+    assert all(text.startswith("no connection can be accepted: too many open files: ") for text in reports)

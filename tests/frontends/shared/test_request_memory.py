@@ -1,12 +1,23 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
+from collections.abc import Iterator
+from contextlib import closing
+from queue import SimpleQueue
+from typing import Any
 
+import grpc
 import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from tests.conformance.raw_http import RawHTTP
+from tests.models import executes
+from tests.serving import Lab, config, eventually
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.shared import request_memory
-from tritonlab.frontends.shared.request_memory import Body, NoRoomError, RequestMemory, TooLargeError
+from tritonlab.frontends.shared.request_memory import Body, NoRoomError, RequestMemory, TooLargeError, too_much_unread
 
 MB = 1 << 20
 
@@ -95,3 +106,84 @@ def test_any_thread_may_take() -> None:
     for thread in threads:
         thread.join()
     memory.take(memory.total)
+
+
+MOST = 1 << 20
+#: Sends numbers, each with so many bytes behind it. A file beside it says how many it has sent.
+COUNTS = executes(
+    "for request in requests:\n"
+    "    count, size = request.inputs()[0].as_numpy().tolist()\n"
+    "    sender, sent = request.get_response_sender(), 0\n"
+    "    while sent < count and not request.is_cancelled():\n"
+    '        text = np.array([b"%d " % sent + b"x" * size], dtype=object)\n'
+    '        sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))\n'
+    "        sent += 1\n"
+    '    pathlib.Path(__file__).with_name("sent").write_text(str(sent))\n'
+    "    sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)",
+    imports="import pathlib",
+)
+
+
+@pytest.fixture(scope="module")
+def counts(lab: Lab) -> Lab:
+    lab.load("counts", COUNTS, config("IN INT32 2", "OUT STRING 1", "model_transaction_policy { decoupled: true }"))
+    return lab
+
+
+@pytest.fixture
+def endpoints(counts: Lab) -> Iterator[Endpoints]:
+    options = EndpointOptions(http_port=0, grpc_port=0, metrics=False, max_unread_size=MOST)
+    with Endpoints(counts.server.core, options) as found:
+        yield found
+
+
+def infer_request(count: int, size: int) -> Any:
+    request = service_pb2.ModelInferRequest(model_name="counts")
+    tensor = request.inputs.add(name="IN", datatype="INT32", shape=[2])
+    tensor.contents.int_contents.extend([count, size])
+    return request
+
+
+def number(text: bytes) -> int:
+    return int(text.split()[0])
+
+
+def sent(counts: Lab) -> int:
+    """Wait until the model has stopped, and return how many responses it had sent."""
+    path = counts.repository / "counts" / "1" / "sent"
+    eventually(lambda: path.exists() and path.read_text() != "")
+    found = int(path.read_text())
+    path.unlink()
+    return found
+
+
+def test_a_slow_reader_of_events(endpoints: Endpoints, counts: Lab) -> None:
+    http = RawHTTP("lab", endpoints.http)
+    body = json.dumps({"IN": [1_000_000, 10_000]}).encode()
+    head = f"POST /v2/models/counts/generate_stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    with closing(http.connect()) as connection:
+        connection.sendall(head.encode() + body)
+        assert sent(counts) < 10_000  # 100 MB of 10 GB, with what sockets take
+        found = b""
+        while piece := connection.recv(1 << 20):
+            found += piece
+    events = [line.removeprefix(b"data: ") for line in found.split(b"\n") if line.startswith(b"data: ")]
+    texts = [json.loads(event) for event in events]
+    assert texts.pop() == {"error": too_much_unread(MOST)}
+    assert [number(text["OUT"].encode()) for text in texts] == list(range(len(texts)))
+    assert len(texts) * 10_000 > MOST
+
+
+def test_a_slow_reader_of_a_grpc_stream(endpoints: Endpoints, counts: Lab) -> None:
+    requests: SimpleQueue[Any] = SimpleQueue()
+    requests.put(infer_request(1_000_000, 10_000))
+    with grpc.insecure_channel(endpoints.grpc) as channel:
+        call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(requests.get, None))
+        assert sent(counts) < 10_000
+        found = []
+        with pytest.raises(grpc.RpcError) as raised:
+            found.extend(number(answer.infer_response.raw_output_contents[0][4:]) for answer in call)
+        requests.put(None)
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert raised.value.details() == too_much_unread(MOST)
+    assert found == list(range(len(found)))

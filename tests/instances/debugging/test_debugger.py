@@ -24,7 +24,7 @@ from tritonlab.core.status import ModelError, NotFoundError, UnsupportedError
 from tritonlab.instances.debugging.debug_session import DebugSession
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.response_iterator import RequestInterrupted
-from tritonlab.stub._pb_stub.wire.debugger_bodies import Prompt
+from tritonlab.stub._pb_stub.wire.message_bodies import Prompt
 
 STOP = """
 x = 20

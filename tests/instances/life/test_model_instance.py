@@ -13,6 +13,7 @@ from tests.serving import Lab, Script, alive, eventually, in_threads, instances
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from tritonlab.instances.life.instance_state import InstanceState
+from tritonlab.instances.life.stub_replacement import LONGEST_PAUSE
 from tritonlab.server.api.model import Model
 from tritonlab.testing import collect
 
@@ -171,7 +172,7 @@ class TritonPythonModel:
 
 
 def test_a_stub_that_is_killed_while_it_starts_is_replaced_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tritonlab.ipc.processes.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
+    monkeypatch.setattr("tritonlab.ipc.processes.child_process.oom_kills", lambda: 0)  # whatever else this machine does
     kills = lab.repository / "kills"
     kills.mkdir()
     model = lab.load(
@@ -210,7 +211,7 @@ import os, threading
 
 class TritonPythonModel:
     def initialize(self, args):
-        threading.Timer(0.01, os._exit, (7,)).start()
+        threading.Timer(0.1, os._exit, (7,)).start()  # not before it is READY, also on a busy machine
 
     def execute(self, requests):
         return []
@@ -232,10 +233,13 @@ class TritonPythonModel:
     lab.server.unload(model)
 
 
-def failing(lab: Lab, name: str) -> tuple[Model, Path]:
+@pytest.fixture
+def failing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> tuple[Model, Path]:
     """Return a model whose stub has died and cannot start before the file is gone; it pauses for longer than a test
     takes.
     """
+    monkeypatch.setattr("tritonlab.instances.life.restart_policy.FIRST_PAUSE", LONGEST_PAUSE)
+    name = "paused"
     broken = lab.repository / f"{name}.broken"
     source = f"""
 import os
@@ -250,18 +254,14 @@ class TritonPythonModel:
 """
     model = lab.load(name, source)
     broken.touch()
-    instance = instances(model)[0]
-    instance.replacement._failures = 8
     with pytest.raises(ModelError):
         next(model.infer())
-    eventually(lambda: instance.replacement.next_try is not None)
-    instance.replacement._failures = 8
     eventually(lambda: (model.instances()[0]["next_try"] or 0) > 10)
     return model, broken
 
 
-def test_a_load_does_not_wait_for_the_next_try(lab: Lab) -> None:
-    model, broken = failing(lab, "paused")
+def test_a_load_does_not_wait_for_the_next_try(lab: Lab, failing: tuple[Model, Path]) -> None:
+    model, broken = failing
     instance = instances(model)[0]
     assert not lab.server.ready()
     with pytest.raises(ModelLoadError, match="no weights"):
@@ -275,8 +275,8 @@ def test_a_load_does_not_wait_for_the_next_try(lab: Lab) -> None:
     lab.server.unload(model)
 
 
-def test_an_unload_does_not_wait_for_the_next_try(lab: Lab) -> None:
-    model, _ = failing(lab, "pausing")
+def test_an_unload_does_not_wait_for_the_next_try(lab: Lab, failing: tuple[Model, Path]) -> None:
+    model, _ = failing
     instance = instances(model)[0]
     started = time.monotonic()
     lab.server.unload(model)

@@ -205,7 +205,7 @@ def test_a_kill_leaves_no_place(dying: Script) -> None:
 
 
 def test_a_kill_from_outside_is_reported_as_one(dying: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tritonlab.ipc.processes.death_cause.oom_kills", lambda: 0)  # whatever else this machine does
+    monkeypatch.setattr("tritonlab.ipc.processes.child_process.oom_kills", lambda: 0)  # whatever else this machine does
     eventually(dying.model.ready)
     dying.instance.stub.process.cause._oom_kills = 0  # type: ignore[union-attr]
     restarts = dying.model.instances()[0]["restarts"]

@@ -12,8 +12,7 @@ from tritonlab.core.config.model_config_rules import autofill
 from tritonlab.core.inference.infer_request import InferenceRequest, RequestEvent
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.request_rules import RequestRules
-from tritonlab.core.metrics.execute_times import ExecuteTimes
-from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
 from tritonlab.core.status import Code, ModelError, ModelLoadError, RemoteException, TritonError
 from tritonlab.instances.execution.payload import Payload
 from tritonlab.instances.life.warmup import Warmup, WarmupRun

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.ipc.link import wait_policy
 from tritonlab.ipc.link.wait_policy import (
     IN_A_ROW,

@@ -4,13 +4,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from tests.serving import alive, eventually, open_descriptors
-from tritonlab.ipc.processes.child_process import ChildProcess
+from tritonlab.ipc.processes.child_process import ChildProcess, DeathCause
 
+MB = 1 << 20
 SLEEP = "import time; time.sleep(600)"
 
 
@@ -92,3 +94,44 @@ def test_a_closed_process_is_not_signalled(start: Callable[[str], ChildProcess])
     child.close()
     child.send_signal(signal.SIGTERM)
     eventually(lambda: open_descriptors() <= before)
+
+
+@pytest.fixture
+def kills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list of one number: the processes that this machine, which has 4 GB, has killed for lack of memory."""
+    found = [3]
+    monkeypatch.setattr("tritonlab.ipc.processes.child_process.oom_kills", lambda: found[0])
+    monkeypatch.setattr("tritonlab.ipc.processes.child_process.memory_limit", lambda: 4096 * MB)
+    monkeypatch.setattr("tritonlab.ipc.processes.child_process.shared_memory", lambda: (0, 64 * MB))
+    return found
+
+
+def of(signal: str, peak: int = 0) -> DeathCause:
+    return DeathCause(SimpleNamespace(exit_signal=lambda: signal, peak=peak))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"])
+def test_a_kill_from_outside(kills: list[int], signal: str) -> None:
+    cause = of(signal, 100 * MB)
+    assert cause.is_kill()
+    assert cause.words().startswith("Nothing shows that memory ran out (it had used up to 100 MB of 4.0 GB): somebody")
+
+
+def test_a_kill_for_lack_of_memory(kills: list[int]) -> None:
+    cause = of("SIGKILL")
+    kills[0] += 1
+    assert not cause.is_kill()
+    assert cause.words().startswith("The operating system has killed a process for lack of memory")
+    assert not of("SIGKILL", 3000 * MB).is_kill()
+    assert of("SIGKILL", 3000 * MB).words() == "Memory probably ran out: it had used up to 2.9 GB of 4.0 GB."
+
+
+def test_a_full_shared_memory(kills: list[int]) -> None:
+    assert not of("SIGBUS").is_kill()
+    assert of("SIGBUS").words().startswith("/dev/shm is full (64 MB)")
+
+
+@pytest.mark.parametrize("signal", ["", "SIGSEGV", "SIGABRT"])
+def test_what_the_model_did_itself(kills: list[int], signal: str) -> None:
+    assert not of(signal, 3000 * MB).is_kill()
+    assert of(signal, 3000 * MB).words() == ""

@@ -395,7 +395,7 @@ def shared_memory_files(pids: list[int]) -> set[Path]:
 
 def test_a_kill_with_much_memory_is_suspicious(kernel: Callable[[str], Kernel]) -> None:
     process = kernel(
-        "from tritonlab.ipc.processes import death_cause; death_cause.memory_limit = lambda: 400 << 20\n"
+        "from tritonlab.ipc.processes import child_process; child_process.memory_limit = lambda: 400 << 20\n"
         "say(script.fails('self.kept = np.ones(250 << 17); os.kill(os.getpid(), 9)').reason)"
     )
     reason = process.hear()

@@ -19,12 +19,12 @@ from tritonlab.ipc.processes.interpreter import Interpreter, of_environment
 from tritonlab.ipc.processes.stub_launcher import StubProcess
 from tritonlab.ipc.processes.stub_pool import StubPool
 from tritonlab.ipc.zygotes.remembered_imports import RememberedImports
-from tritonlab.ipc.zygotes.zygote_keeper import ZygoteKeeper
+from tritonlab.ipc.zygotes.zygotes import Zygotes
 from tritonlab.stub._pb_stub.wire.fork_bodies import ImportStep
 
 Started = Callable[[], list[psutil.Process]]
 #: Tests have it only if they ask for it (`tests/conftest.py`).
-STAND_BY = ZygoteKeeper.stand_by
+STAND_BY = Zygotes.stand_by
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,8 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def standbys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each zygote have a standby at once."""
-    monkeypatch.setattr(ZygoteKeeper, "stand_by", STAND_BY)
-    monkeypatch.setattr("tritonlab.ipc.zygotes.zygote_keeper._STANDBY_AFTER", 0)
+    monkeypatch.setattr(Zygotes, "stand_by", STAND_BY)
+    monkeypatch.setattr("tritonlab.ipc.zygotes.zygotes._STANDBY_AFTER", 0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.serving import eventually
+from tests.serving import alive, eventually
 from tritonlab.ipc.processes.interpreter import Interpreter
 from tritonlab.ipc.zygotes.zygote_process import ZygoteError, ZygoteProcess
 from tritonlab.stub._pb_stub.wire.fork_bodies import ImportStep
@@ -61,3 +61,28 @@ def test_an_ended_zygote_answers_nobody(zygote: ZygoteProcess) -> None:
     zygote.end()
     with pytest.raises(ZygoteError):
         zygote.grow([], {}, "")
+
+
+def test_an_answer_that_was_not_read_is_not_taken_for_the_next(
+    zygote: ZygoteProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt may come between a question and its answer."""
+
+    def interrupt(timeout: float) -> Any:
+        raise KeyboardInterrupt
+
+    before = psutil.Process().children(recursive=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(zygote, "_receive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            zygote.grow([], dict(os.environ), "")
+    grown = zygote.grow([], dict(os.environ), "")
+    grown.await_grown()
+    grown.child.kill()  # the very process that answers
+    with pytest.raises(ZygoteError):
+        grown.grow([], dict(os.environ), "")
+    grown.end()
+    # what the killed process had forked for a trial may stay behind as a zombie
+    eventually(
+        lambda: {child for child in psutil.Process().children(recursive=True) if alive(child.pid)} == set(before)
+    )

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 import pytest
 
+from tests.models import initializes
 from tests.notebook.repositories import DESCRIBED, POST, config, contents, write_repository
 from tests.serving import eventually
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, NotFoundError
@@ -351,20 +352,12 @@ def test_hidden_files_are_left_out_and_named(opened: OpenedRepository, tmp_path:
 
 # -- while models load
 
-SLOW = b"""\
-import time
-
-class TritonPythonModel:
-    def initialize(self, args):
-        time.sleep(60)
-"""
-
 
 def write_slow(root: Path, count: int) -> None:
     for number in range(count):
         directory = root / f"slow{number}" / "1"
         directory.mkdir(parents=True)
-        (directory / "model.py").write_bytes(SLOW)
+        (directory / "model.py").write_text(initializes("import time; time.sleep(60)"))
         (directory.parent / "config.pbtxt").write_text('backend: "python"\n')
 
 

@@ -22,7 +22,8 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 import tritonlab
-from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.models import IDENTITY
+from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
 from tritonlab.core.unknown_option import UnknownOption
 from tritonlab.frontends.endpoints import Endpoints
 from tritonlab.frontends.shared.listener import listen

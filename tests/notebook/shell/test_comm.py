@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tests.models import answers
+from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
 from tests.notebook.repositories import write_repository
 from tests.serving import eventually
 from tritonlab import Server
@@ -21,7 +22,8 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm import PROTOCOL, Windows
 from tritonlab.notebook.shell.comm_calls import CALLS
 
-MODEL = f"%%triton_model echo {IDENTITY_OPTIONS}\n{IDENTITY}"
+SOURCE = answers("x")
+MODEL = f"%%triton_model echo {IDENTITY_OPTIONS}\n{SOURCE}"
 #: Longest that a window waits, in seconds: an export may copy a Python meanwhile.
 PATIENCE = 60.0
 EXTENSION = Path(__file__).resolve().parents[3] / "extension"
@@ -125,7 +127,7 @@ def test_a_window_follows_a_cell(window: Window, notebook: Notebook) -> None:
 
     broken = MODEL.replace("responses = []", "responses = = []")
     notebook.run(broken)
-    model = window.model(error={"text": "SyntaxError: invalid syntax", "line": 7}, state="READY")
+    model = window.model(error={"text": "SyntaxError: invalid syntax", "line": 8}, state="READY")
     assert (model["cell"].rstrip(), model["served"].rstrip()) == (broken.rstrip(), MODEL.rstrip())
 
     window.request("unload", name="echo")
@@ -136,7 +138,7 @@ def test_a_window_follows_a_cell(window: Window, notebook: Notebook) -> None:
 def test_a_line_that_fails_in_the_model_is_a_line_of_the_cell(window: Window, notebook: Notebook) -> None:
     notebook.run(MODEL.replace("def execute", "def initialize(self, args):\n        args['nope']\n\n    def execute"))
     model = window.model(state="FAILED")
-    assert model["error"] == {"text": "KeyError: 'nope'", "line": 7}
+    assert model["error"] == {"text": "KeyError: 'nope'", "line": 8}
     assert model["served"] == ""
 
 
@@ -149,7 +151,7 @@ def test_an_export_is_planned_then_written(window: Window, notebook: Notebook, t
     assert not repository.exists()
 
     done = window.request("export", models=["echo"], directory=str(repository))
-    assert (repository / "echo" / "1" / "model.py").read_text() == IDENTITY
+    assert (repository / "echo" / "1" / "model.py").read_text() == SOURCE
     assert done["models"][0]["files"] == ["1/model.py", "config.pbtxt"]
 
     (repository / "echo" / "1" / "model.py").write_text("# edited\n")
@@ -166,7 +168,7 @@ COMPUTED = "SCALE = 3.0\nweights = np.ones(1000)"
 def scaled(notebook: Notebook) -> None:
     """Load a model that uses a constant of another cell, in a notebook with an array."""
     notebook.run(f"import numpy as np\n{COMPUTED}")
-    notebook.run(MODEL.replace("data = ", "data = SCALE * "))
+    notebook.run(MODEL.replace("x = ", "x = SCALE * "))
 
 
 def test_the_panel_is_offered_what_there_is(window: Window) -> None:

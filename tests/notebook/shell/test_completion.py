@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.notebook.conftest import IDENTITY
-from tritonlab.notebook.shell.call_completion import call_arguments
+from tests.models import IDENTITY
+from tritonlab.notebook.shell.completion import call_arguments
 
 
 def complete(notebook: Any, text: str) -> list[str]:

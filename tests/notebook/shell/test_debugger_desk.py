@@ -18,7 +18,8 @@ from jupyter_client.manager import start_new_kernel
 
 from tests.models import CALL_STOPS, STOPS
 from tests.serving import alive, eventually, stub_processes
-from tritonlab.notebook.shell.debugger_desk import CellLines
+from tritonlab.notebook.shell import debugger_desk
+from tritonlab.notebook.shell.debugger_desk import CellLines, PromptWatch
 
 PAUSED = "import time\nwhile not stops.server.debugger.words(): time.sleep(0.01)"
 #: seconds in which a notebook has to be usable again: 10 on a machine that does nothing else, which CI's is not
@@ -208,3 +209,64 @@ def test_nbclient_runs_a_notebook_with_a_forgotten_breakpoint(tmp_path: Path) ->
     assert time.monotonic() - began < 2 * CLEAN  # the start of a kernel, and of a stub, included
     assert any("is at a breakpoint and goes on" in output.get("text", "") for output in outputs)
     assert any(output.get("data", {}).get("text/plain") == "[2.0, 3.0]" for output in outputs)
+
+
+class Clock:
+    """A stand-in for the module `time`."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(debugger_desk, "time", clock)
+    monkeypatch.setattr(PromptWatch, "_watch", lambda self, over: None)  # no thread
+    return clock
+
+
+def test_a_box_that_was_visible_and_is_not_any_more_is_gone(clock: Clock) -> None:
+    watch = PromptWatch(lambda waits: 1)
+    with watch:
+        watch.seen(True)
+        for _ in range(9):
+            clock.now += 0.5
+            watch.seen(False)
+        assert watch._nobody_sees_it(1)
+        assert not watch._nobody_sees_it(0)
+
+
+def test_a_box_that_went_before_it_was_seen_is_gone(clock: Clock) -> None:
+    watch = PromptWatch(lambda waits: 1)
+    with watch:
+        watch.seen(False, asked=False)  # the question for the line is still on its way
+        for _ in range(9):
+            clock.now += 0.5
+            watch.seen(False, asked=True)
+        assert watch._nobody_sees_it(1)
+
+
+def test_a_window_of_a_front_end_without_the_prompt_ends_nothing(clock: Clock) -> None:
+    watch = PromptWatch(lambda waits: 1)
+    with watch:
+        for _ in range(99):
+            clock.now += 0.5
+            watch.seen(False, asked=False)
+        assert not watch._nobody_sees_it(1)
+
+
+def test_windows_that_have_not_answered_yet_may_only_be_slow(clock: Clock) -> None:
+    watch = PromptWatch(lambda waits: 1)
+    with watch:
+        clock.now += 10
+        assert not watch._nobody_sees_it(1)
+        watch.seen(True)
+        assert not watch._nobody_sees_it(1)
+    with watch:  # the next prompt, after a box that was seen
+        clock.now += 10
+        assert not watch._nobody_sees_it(1)
+        clock.now += 11
+        assert watch._nobody_sees_it(1)

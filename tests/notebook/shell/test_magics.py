@@ -12,22 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import answers
 from tests.serving import eventually
 from tritonlab import Instrument
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.views.card import hanging
 
-ADD = """\
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data + 1)]))
-        return answers
-"""
+ADD = answers("x + 1")
 OPTIONS = "--max-batch-size 8 --input IN:FP32[-1] --output OUT:FP32[-1]"
 
 
@@ -116,7 +107,7 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
     kept = notebook.run("%%triton_config m\nmax_batch_size: 4\n")
     assert kept.text == "The config is kept for m; it is used when the model is loaded.\n"
     notebook.run("%%triton_file m factor.py\nFACTOR = 2\n")
-    source = ADD.replace("data + 1", "data * factor.FACTOR").replace("import triton", "import factor, triton", 1)
+    source = ADD.replace("x + 1", "x * factor.FACTOR").replace("import triton", "import factor, triton", 1)
     notebook.run(f"%%triton_model m --input IN:FP32[-1] --output OUT:FP32[-1]\n{source}")
     one = np.ones((1, 1), np.float32)
     assert notebook["m"](IN=one)["OUT"].tolist() == [[2]]
@@ -191,7 +182,7 @@ def test_a_config_cell_before_its_mended_model_does_not_stop_run_all(notebook: A
     again = notebook.run(CONFIG.format(4))
     assert again.success
     assert "The config is kept for m, whose own cell decides: as it ran last, it did not load." in again.text
-    assert f"Cell In[{number}], line 2" in again.text and "No module named 'notthere'" in again.text
+    assert f"Cell In[{number}], line 3" in again.text and "No module named 'notthere'" in again.text
     assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD}").success
     assert notebook["m"].config()["max_batch_size"] == 4
 
@@ -304,11 +295,11 @@ def test_a_repository_comes_back_into_the_notebook(notebook: Any, tmp_path: Path
 
 def test_a_config_cell_names_the_file(notebook: Any, workspace: Any) -> None:
     assert notebook.run('%%triton_config m\ndefault_model_filename: "postprocess.py"\n').success
-    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD.replace('data + 1', 'data + absent')}").success
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD.replace('x + 1', 'x + absent')}").success
     assert os.listdir(workspace.server.model("m").directory / "1") == ["postprocess.py"]
     failed = notebook.run("m(IN=[[1.0]])")
     assert "NameError: name 'absent' is not defined" in failed.text
-    assert re.search(r"Cell In\[\d+\], line 9, in execute", failed.text)
+    assert re.search(r"Cell In\[\d+\], line 11, in execute", failed.text)
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
     assert notebook["m"](IN=np.ones((1, 1), np.float32))["OUT"].tolist() == [[2]]
 
@@ -318,7 +309,7 @@ def test_an_edited_model_keeps_its_options(notebook: Any) -> None:
     assert notebook.run("%triton edit m").success
     text = [item["text"] for item in notebook.shell.payload_manager.read_payload()] or [notebook.shell.rl_next_input]
     notebook.shell.payload_manager.clear_payload()
-    assert notebook.run(text[-1].replace("data + 1", "data + 2")).success
+    assert notebook.run(text[-1].replace("x + 1", "x + 2")).success
     assert notebook["m"](IN=np.ones((1, 2), np.float32))["OUT"].tolist() == [[3, 3]]
 
 
@@ -531,10 +522,10 @@ def test_a_config_cell_loads_again_what_does_not_serve(notebook: Any, loads: lis
 
 
 def test_the_numbers_of_cells_are_those_of_the_last_run(notebook: Any) -> None:
-    failing = MODEL.replace("data + 1", "data + 1 / 0")
+    failing = MODEL.replace("x + 1", "x + 1 / 0")
     run_all(notebook, CONFIG.format(4), FILE.format(2), failing, CONFIG.format(2), failing)
     number = notebook.number()
-    assert f"Cell In[{number}], line 10, in execute" in notebook.run("m(IN=[[1]])").text
+    assert f"Cell In[{number}], line 12, in execute" in notebook.run("m(IN=[[1]])").text
 
 
 def test_variables_are_expanded_in_the_line(notebook: Any) -> None:
@@ -600,7 +591,7 @@ def test_the_config_of_an_ensemble_is_all_there_is_of_it(notebook: Any, workspac
     assert "2 steps · requests of up to 8 rows" in result.text
     assert "  step  add  X → MID\n  step  add  MID → Y" in result.text
     assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[3, 3]]
-    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('data + 1', 'data * 5')}")
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('x + 1', 'x * 5')}")
     assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[25, 25]]
     assert notebook.run("%triton load chain").success
     notebook.run("%triton unload chain")
@@ -624,7 +615,7 @@ def test_an_ensemble_that_does_not_load_leaves_the_last_one_serving(notebook: An
 
 
 def test_an_error_in_a_step_shows_the_line_of_its_cell_and_names_the_step(notebook: Any) -> None:
-    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('data + 1', 'data + nothing')}")
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('x + 1', 'x + nothing')}")
     notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
     result = notebook.run("import numpy as np\nchain(X=np.ones((1, 2), np.float32))")
     assert "nothing" in result.text
@@ -633,7 +624,7 @@ def test_an_error_in_a_step_shows_the_line_of_its_cell_and_names_the_step(notebo
 
 
 def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
-    stuck = ADD.replace("answers = []", "import time; time.sleep(600)")
+    stuck = ADD.replace("responses = []", "import time; time.sleep(600)")
     notebook.run(f"%%triton_model stuck {OPTIONS}\n{stuck}")
     notebook.run("import numpy as np")
     notebook.run("waiting = stuck.infer(inputs={'IN': np.ones((1, 2), np.float32)}, raise_on_error=False)")
@@ -653,7 +644,7 @@ def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
 
 def test_a_model_that_hangs_is_reported_and_killed(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hanging, "USUAL", 0.1)
-    notebook.run(f"%%triton_model spins {OPTIONS}\n{ADD.replace('answers = []', 'while True: pass')}")
+    notebook.run(f"%%triton_model spins {OPTIONS}\n{ADD.replace('responses = []', 'while True: pass')}")
     notebook.run("waiting = spins.infer(inputs={'IN': [[1.0]]}, raise_on_error=False)")
     eventually(lambda: "1 request has been in flight for 0 s, with spins_0 (process " in notebook.run("%triton").text)
     card = notebook.run("%triton status spins").text
@@ -687,7 +678,7 @@ def test_an_unload_says_what_it_did(notebook: Any) -> None:
 @pytest.mark.parametrize("line", ["view m", "playground m", "infer m IN=[[1.0]]", "load_test m"])
 def test_what_needs_a_model_says_why_its_load_failed(notebook: Any, line: str) -> None:
     notebook.run(f"%%triton_model m {OPTIONS}\n{BROKEN}")
-    place = f"Cell In[{notebook.number()}], line 2"
+    place = f"Cell In[{notebook.number()}], line 3"
     result = notebook.run(f"%triton {line}")
     assert not result.success
     assert "Request for unknown model: 'm' " in result.text
@@ -696,7 +687,7 @@ def test_what_needs_a_model_says_why_its_load_failed(notebook: Any, line: str) -
 
 
 def test_an_unload_kills_after_its_time(notebook: Any) -> None:
-    stuck = ADD.replace("answers = []", "import time; time.sleep(600)")
+    stuck = ADD.replace("responses = []", "import time; time.sleep(600)")
     notebook.run(f"%%triton_model stuck {OPTIONS}\n{stuck}")
     notebook.run("import numpy as np")
     notebook.run("waiting = stuck.infer(inputs={'IN': np.ones((1, 2), np.float32)}, raise_on_error=False)")
@@ -726,7 +717,7 @@ def test_configs_of_other_machines_get_advice(notebook: Any, config: str, advice
 
 
 def test_what_triton_could_not_print_is_warned_of(notebook: Any) -> None:
-    source = ADD.replace("        answers = []", "        print('gr\u00fc\u00dfe')\n        answers = []")
+    source = ADD.replace("        responses = []", "        print('gr\u00fc\u00dfe')\n        responses = []")
     notebook.run(f"%%triton_model m {OPTIONS}\n{source}")
     result = notebook.run("import numpy as np\nanswer = m(IN=np.ones((1, 2), np.float32))").text
     assert "gr\u00fc\u00dfe" in result and "Triton prints ASCII only: print() of 'gr\u00fc\u00dfe'" in result
@@ -769,7 +760,7 @@ def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path
 
 def test_a_stored_check_has_its_result_and_no_progress(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
-    monkeypatch.setattr("tritonlab.notebook.shell.check_command.in_kernel", lambda: True)
+    monkeypatch.setattr("tritonlab.notebook.shell.request_commands.in_kernel", lambda: True)
     displayed: list[tuple[str, bool]] = []
 
     def publish(data: dict[str, str], update: bool = False, **_: Any) -> None:

@@ -12,7 +12,7 @@ from tritonlab.core.inference.delivery import deliver_error
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.metrics.execute_times import ExecuteTimes
+from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import CancelledError
 from tritonlab.ipc.processes.stub_log import LogRecord

@@ -9,7 +9,7 @@ import pytest
 
 from tritonlab.stub._pb_stub.api import own_threads
 from tritonlab.stub._pb_stub.process import author_error, thread_stacks
-from tritonlab.stub._pb_stub.process.deferred_calls import DeferredCalls
+from tritonlab.stub._pb_stub.process.stub_bridge import DeferredCalls
 from tritonlab.stub._pb_stub.process.thread_stacks import all_stacks
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from tritonlab.stub._pb_stub.wire import debugger_bodies, fork_bodies, message_bodies, profile_bodies
+from tritonlab.stub._pb_stub.wire import fork_bodies, message_bodies
 from tritonlab.stub._pb_stub.wire.ipc_message import (
     BY_NUMBER,
     CALLS,
@@ -147,7 +147,7 @@ def test_the_table_is_one_to_one() -> None:
 def test_every_message_type_has_a_row_or_is_part_of_one() -> None:
     kinds = {
         kind
-        for module in (message_bodies, debugger_bodies, fork_bodies, profile_bodies)
+        for module in (message_bodies, fork_bodies)
         for kind in vars(module).values()
         if is_body(kind) and kind.__module__ == module.__name__
     }

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
-from ..metrics.execute_times import ExecuteTimes
+from ..metrics.infer_stats import ExecuteTimes
 from ..observe.trace import Trace
 from ..plain_facts import plain
 from .infer_response import InferenceResponse, ParameterValue
@@ -19,7 +19,7 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
 class Leadable(Protocol):
-    """A request whose response can be read by the waiting thread itself (`instances.answer_lead.AnswerLead`)."""
+    """A request whose response can be read by the waiting thread itself (`instances.execution.AnswerLead`)."""
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """Read the stub's responses on the caller's thread until `done()`. Returns False if another thread already
@@ -71,6 +71,8 @@ class RequestSpec:
         "requested_outputs",
         "timeout",
     )
+    #: those of them besides model, inputs and callback
+    SETTINGS = ("request_id", "correlation_id", "flags", "priority", "timeout", "parameters", "requested_outputs")
 
     model_name: str
     #: -1: the latest that is served
@@ -95,6 +97,10 @@ class RequestSpec:
     def prefix(self) -> str:
         """Return the text that Triton puts before most messages about a request (rule 5.4.1)."""
         return f"[request id: {self.request_id or '<id_unknown>'}] "
+
+    def settings(self) -> dict[str, Any]:
+        """Return the SETTINGS by name, as the constructor of `InferenceRequest` takes them, for another request."""
+        return {name: getattr(self, name) for name in self.SETTINGS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
+from ..explained import Explained
 from ..plain_facts import plain
-from ..status import TritonError
-from .outputs import Outputs
+from ..status import Code, TritonError
+from ..unknown_option import did_you_mean
 from .tensor import Tensor
+
+Value = TypeVar("Value")
+
+
+class NoSuchOutput(Explained, KeyError):
+    """An output that a response does not have. The text lists those it has. It is a KeyError, as that of any dict."""
+
+    code = Code.NOT_FOUND
+
+    def __init__(self, name: object, there: list[str]) -> None:
+        super().__init__(name)
+        has = f"it has {', '.join(map(repr, there))}" if there else "it has none"
+        self._advice = did_you_mean(str(name), there) or has
+        self._text = f"the response has no output {name!r}: {self._advice}"
+
+    def __str__(self) -> str:
+        return self._text  # not the name alone, as of a KeyError
+
+    def remedy(self) -> str:
+        return self._advice
+
+
+class Outputs(dict[str, Value]):
+    """A dict whose KeyError lists the outputs that it has."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        raise NoSuchOutput(name, list(self))
+
 
 ParameterValue: TypeAlias = bool | int | str | float
 

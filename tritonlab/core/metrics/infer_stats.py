@@ -7,7 +7,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from .execute_times import ExecuteTimes
+
+class ExecuteTimes:
+    """The nanoseconds of one `execute`: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
+
+    __slots__ = ("compute_infer", "compute_input", "compute_output")
+
+    def __init__(self, compute_input: int, compute_infer: int, compute_output: int) -> None:
+        self.compute_input = compute_input
+        self.compute_infer = compute_infer
+        self.compute_output = compute_output
+
 
 #: Why requests failed, as in the metric's label (rule 5.13.1). BACKEND is a failed execution.
 FAILURE_REASONS = ("BACKEND", "CANCELED", "OTHER", "REJECTED")

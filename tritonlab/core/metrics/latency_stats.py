@@ -9,8 +9,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from .execute_times import ExecuteTimes
-from .infer_stats import InferStats
+from .infer_stats import ExecuteTimes, InferStats
 from .metrics_config import Quantiles
 from .prometheus_text import Sample, number_text
 from .quantiles import WindowQuantiles

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..inference.infer_request import InferenceRequest
 from ..inference.infer_response import InferenceResponse
-from ..metrics.execute_times import ExecuteTimes
+from ..metrics.infer_stats import ExecuteTimes
 
 _log = logging.getLogger(__name__)
 

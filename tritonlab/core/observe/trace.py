@@ -13,7 +13,7 @@ import numpy as np
 from ..inference.data_type import DataType
 from ..inference.infer_response import InferenceResponse
 from ..inference.tensor import Tensor
-from ..metrics.execute_times import ExecuteTimes
+from ..metrics.infer_stats import ExecuteTimes
 from .trace_settings import TraceSetting
 
 Entry = dict[str, Any]

@@ -1,19 +1,25 @@
-"""The facts that the deploy files are made of; what they come to for images and sizes."""
+"""The facts that the deploy files are made of, taken from models that a server runs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...clients.golden import GoldenCase
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
-from ..releases import Release
+from ...profile.live_state import memory_use, shm_size
+from ..releases import Release, find_target
+
+if TYPE_CHECKING:
+    from ...server.api.model import Model
 
 _MIB = 1 << 20
 #: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
 LEAST_SHM_BYTES = 256 * _MIB
+_TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,11 @@ class DeployedModel:
     def instances(self) -> int:
         """Return how many instances each server runs; one if the config does not say."""
         return sum(group.get("count", 1) for group in self.config.get("instance_group", ())) or 1
+
+    @property
+    def at_once(self) -> int:
+        """How many requests each server executes at once: a full batch in each instance."""
+        return self.instances * max(int(self.config.get("max_batch_size", 0)), 1)
 
     @property
     def is_decoupled(self) -> bool:
@@ -85,3 +96,29 @@ class Deployment:
     @property
     def on_gpu(self) -> bool:
         return any(model.on_gpu for model in self.models)
+
+
+def deployment_of(
+    models: Sequence[Model], target: str, *, cases: Iterable[GoldenCase] = (), has_lock: bool = False
+) -> Deployment:
+    """Return what the deploy files of these models are made of. The first model is the one that clients call. `target`:
+    as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error are left out.
+
+    The shared memory is what the stubs of these models have taken so far. Raises UnknownTarget.
+    """
+    answered = [case for case in cases if not case.error]
+    deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
+    shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
+    return Deployment(deployed, find_target(target).release, peak_shm_bytes=shm, has_lock=has_lock)
+
+
+def _deployed(model: Model, cases: Sequence[GoldenCase]) -> DeployedModel:
+    samples = model.server.metrics(model.name)
+    kinds = _TYPE.findall(model.server.metrics())
+    made = {name: kind for name, kind in kinds if re.search(rf"^{name}(_bucket)?[ {{]", samples, re.MULTILINE)}
+    metrics = {name: kind for name, kind in made.items() if not name.startswith("nv_")}
+    recorded = [
+        Recorded(case.request(), [InferenceResponse(outputs=dict(outputs)) for outputs in case.answers])
+        for case in cases
+    ]
+    return DeployedModel(model.name, model.config(), metrics, recorded)

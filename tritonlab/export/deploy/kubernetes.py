@@ -1,4 +1,6 @@
-"""The manifests of Kubernetes: Deployment, Service, and the HorizontalPodAutoscaler on queue time."""
+"""The manifests of Kubernetes: Deployment, Service, and the HorizontalPodAutoscaler on queue time. Those of KServe: a
+ServingRuntime of its own, because the cluster's may be years older, and the InferenceService that names it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,12 @@ from typing import Any
 
 from .docker import PORTS, server_command
 from .facts import Deployment
-from .queue_time import METRIC, TARGET_MICROSECONDS
+from .monitoring import METRIC, TARGET_MICROSECONDS
 from .yaml_text import yaml_text
+
+#: Where KServe's storage initializer puts what `storageUri` names, and the port that it sends requests to.
+_MOUNT = "/mnt/models"
+_HTTP_PORT = 8080
 
 #: Memory beside /dev/shm that a pod requests: Triton and a stub or two. What the models take comes on top.
 _MEMORY_MIB = 1024
@@ -17,15 +23,15 @@ _SHM_NOTE = (
 )
 
 
-def shm_volume(deployed: Deployment) -> dict[str, Any]:
+def _shm_volume(deployed: Deployment) -> dict[str, Any]:
     return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{deployed.shm_mib}Mi"}}
 
 
-def shm_mount() -> dict[str, Any]:
+def _shm_mount() -> dict[str, Any]:
     return {"name": "shm", "mountPath": "/dev/shm"}
 
 
-def security() -> dict[str, Any]:
+def _security() -> dict[str, Any]:
     return {
         "runAsNonRoot": True,
         "runAsUser": 1000,
@@ -35,7 +41,7 @@ def security() -> dict[str, Any]:
     }
 
 
-def resources(deployed: Deployment) -> dict[str, Any]:
+def _resources(deployed: Deployment) -> dict[str, Any]:
     found: dict[str, Any] = {"requests": {"cpu": "1", "memory": f"{_MEMORY_MIB + deployed.shm_mib}Mi"}}
     if deployed.on_gpu:
         found["limits"] = {"nvidia.com/gpu": 1}
@@ -69,9 +75,9 @@ def deployment(deployed: Deployment) -> str:
         "livenessProbe": _probe("/v2/health/live", period=10, failures=3),
         # requests that are on their way to a pod that ends still reach it
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
-        "resources": resources(deployed),
-        "securityContext": security(),
-        "volumeMounts": [shm_mount()],
+        "resources": _resources(deployed),
+        "securityContext": _security(),
+        "volumeMounts": [_shm_mount()],
     }
     scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORTS["metrics"])}
     pod = {
@@ -80,7 +86,7 @@ def deployment(deployed: Deployment) -> str:
         "spec": {
             "terminationGracePeriodSeconds": 60,
             "containers": [container],
-            "volumes": [shm_volume(deployed)],
+            "volumes": [_shm_volume(deployed)],
         },
     }
     manifest = {
@@ -126,5 +132,73 @@ def autoscaler(deployed: Deployment) -> str:
     about = (
         f"{METRIC} is the mean time in the queue of the model that waits longest, in microseconds.\n"
         "It needs the rule in ../monitoring/prometheus-adapter.yaml: without it the autoscaler finds no metric."
+    )
+    return yaml_text(manifest, about=about)
+
+
+def serving_runtime(deployed: Deployment) -> str:
+    """Return the ServingRuntime."""
+    container: dict[str, Any] = {
+        "name": "kserve-container",
+        "image": deployed.image if deployed.has_lock else deployed.base_image,
+        "command": [*server_command(_MOUNT), f"--http-port={_HTTP_PORT}"],
+        "env": [{"name": "PYTHONNOUSERSITE", "value": "1"}],
+        # one port: Knative takes no more
+        "ports": [{"containerPort": _HTTP_PORT, "protocol": "TCP"}],
+        "readinessProbe": {
+            "httpGet": {"path": "/v2/health/ready", "port": _HTTP_PORT},
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+            "failureThreshold": 3,
+        },
+        "resources": _resources(deployed),
+        "securityContext": _security(),
+        "volumeMounts": [_shm_mount()],
+    }
+    manifest = {
+        "apiVersion": "serving.kserve.io/v1alpha1",
+        "kind": "ServingRuntime",
+        "metadata": {"name": deployed.name},
+        "spec": {
+            "annotations": {
+                "prometheus.kserve.io/port": str(PORTS["metrics"]),
+                "prometheus.kserve.io/path": "/metrics",
+            },
+            "supportedModelFormats": [{"name": "triton", "version": "2", "autoSelect": False}],
+            "protocolVersions": ["v2"],
+            "containers": [container],
+            "volumes": [_shm_volume(deployed)],
+        },
+    }
+    about = (
+        f"Triton {deployed.release}; KServe's default runtime is of another release, and its /dev/shm has 64 MB."
+        + (f"\nPush {deployed.image} where the cluster pulls from, and name it below." if deployed.has_lock else "")
+    )
+    return yaml_text(manifest, about=about)
+
+
+def inference_service(deployed: Deployment) -> str:
+    """Return the InferenceService. It scales on concurrent requests, which Knative counts."""
+    manifest = {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": deployed.name, "annotations": {"serving.kserve.io/deploymentMode": "Serverless"}},
+        "spec": {
+            "predictor": {
+                "minReplicas": 1,
+                "maxReplicas": 4,
+                "scaleMetric": "concurrency",
+                "scaleTarget": deployed.models[0].at_once,
+                "model": {
+                    "runtime": deployed.name,
+                    "modelFormat": {"name": "triton", "version": "2"},
+                    "protocolVersion": "v2",
+                    "storageUri": f"pvc://{deployed.name}-models/models",
+                },
+            }
+        },
+    }
+    about = (
+        "storageUri: the directory models/, in a volume of that name or in a bucket. Mode bits: a bucket drops them."
     )
     return yaml_text(manifest, about=about)

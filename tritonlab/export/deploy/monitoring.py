@@ -1,18 +1,29 @@
 """What Prometheus and Grafana read: the rule of the autoscaler's metric, alert rules, and a dashboard.
 
 Only metrics that every release of Triton has are used, and those that the models make themselves.
+
+The mean time in the queue is taken for each model by itself, then the longest of them. A mean over all models would
+fall when another one is fast or idles, and the quotient of a model without requests is 0/0, which is NaN and hides
+every other value in a mean or a maximum (triton-inference-server/server#8980). So the divisor has a floor, and a model
+without requests has a queue time of 0.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .facts import Deployment
-from .queue_time import METRIC, TARGET_MICROSECONDS, mean, of_models, per_model
 from .yaml_text import yaml_text
+
+#: Below one request in `window`, so that it changes no quotient of a model that has any.
+_FLOOR = "0.001"
+#: The queue time, in microseconds, above which there are too few pods. It is a choice, to be changed in `hpa.yaml`.
+TARGET_MICROSECONDS = 50_000
+#: The name of the metric in Kubernetes.
+METRIC = "triton_queue_time_us"
 
 #: Parts of the names of counters that count what should not happen.
 _BAD = re.compile(r"error|fail|drop|reject|invalid|timeout|timed_out", re.IGNORECASE)
@@ -26,7 +37,7 @@ def adapter_rule(deployed: Deployment) -> str:
         "seriesQuery": 'nv_inference_queue_duration_us{namespace!="",pod!=""}',
         "resources": {"overrides": {"namespace": namespace, "pod": pod}},
         "name": {"as": METRIC},
-        "metricsQuery": f"max by (<<.GroupBy>>) ({per_model('<<.LabelMatchers>>', '1m')})",
+        "metricsQuery": f"max by (<<.GroupBy>>) ({_per_model('<<.LabelMatchers>>', '1m')})",
     }
     about = (
         f"Values of prometheus-adapter's chart; {METRIC} is then a metric of pods.\n"
@@ -75,7 +86,7 @@ def _alerts_of_triton(deployed: Deployment) -> Iterator[dict[str, Any]]:
     )
     yield _alert(
         "RequestsWait",
-        f"max by (model) ({per_model(models, '5m')}) > {TARGET_MICROSECONDS}",
+        f"max by (model) ({_per_model(models, '5m')}) > {TARGET_MICROSECONDS}",
         duration="10m",
         severity="warning",
         summary=f"Requests to {{{{ $labels.model }}}} wait more than {TARGET_MICROSECONDS // 1000} ms for an instance.",
@@ -120,7 +131,7 @@ def dashboard(deployed: Deployment) -> str:
         ("Requests", "reqps", [per_second["request_success"]]),
         ("Failed requests", "reqps", [per_second["request_failure"]]),
         *(
-            (title, "µs", [f"max by (model) ({mean(total, models, '$__rate_interval')})"])
+            (title, "µs", [f"max by (model) ({_mean(total, models, '$__rate_interval')})"])
             for title, total in (
                 ("Time of a request, mean", "nv_inference_request_duration_us"),
                 ("Time in the queue, mean", "nv_inference_queue_duration_us"),
@@ -172,3 +183,23 @@ def _panel(number: int, title: str, unit: str, expressions: list[str]) -> dict[s
             for place, expression in enumerate(expressions)
         ],
     }
+
+
+def _per_model(selector: str, window: str) -> str:
+    """Return the expression of the mean queue time of each model in microseconds. `selector`: in its braces, which
+    labels count."""
+    return _mean("nv_inference_queue_duration_us", selector, window)
+
+
+def _mean(total: str, selector: str, window: str) -> str:
+    """Return the expression of a total of Triton for each successful request."""
+    return (
+        f"rate({total}{{{selector}}}[{window}])"
+        f" / clamp_min(rate(nv_inference_request_success{{{selector}}}[{window}]), {_FLOOR})"
+    )
+
+
+def of_models(names: Sequence[str]) -> str:
+    """Return the selector of models by their names."""
+    pattern = "|".join(re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", name) for name in names)
+    return f"model=~{json.dumps(pattern, ensure_ascii=False)}"

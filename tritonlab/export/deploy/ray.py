@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .facts import DeployedModel, Deployment
+from .facts import Deployment
 from .yaml_text import yaml_text
 
 #: Where the repository lies on every node, as in the image that the Dockerfile makes.
@@ -33,7 +33,7 @@ def serve_config(deployed: Deployment) -> str:
             "num_gpus": 1 if deployed.on_gpu else 0,
             "min_replicas": 1,
             "max_replicas": 4,
-            "target_ongoing_requests": max(_at_once(model) for model in deployed.models),
+            "target_ongoing_requests": max(model.at_once for model in deployed.models),
         },
     }
     document: dict[str, Any] = {
@@ -48,9 +48,3 @@ def serve_config(deployed: Deployment) -> str:
         "RAY_worker_niceness=0 in the environment of `ray start`: otherwise replicas wait for all other programs."
     )
     return yaml_text(document, about=about)
-
-
-def _at_once(model: DeployedModel) -> int:
-    """Return how many requests a replica executes at once: a full batch in each of its instances."""
-    batch: int = max(model.config.get("max_batch_size", 0), 1)
-    return batch * model.instances

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from .facts import LEAST_SHM_BYTES, DeployedModel, Deployment
-from .queue_time import METRIC, TARGET_MICROSECONDS
+from .monitoring import METRIC, TARGET_MICROSECONDS
 
 _MIB = 1 << 20
 

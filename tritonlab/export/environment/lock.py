@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from importlib import metadata
@@ -136,13 +137,16 @@ def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[
         pin = known.get(name.lower().replace("_", "-"))
         comment = pin.comment if pin else "needed by one of the others"
         if pin and pin.version and pin.version != version:
-            comment += f"; {pin.version} does not go with the others"
+            comment += f"; {pin.version} does not go with the others or with Python {python.version}"
         result.append(Pin(name, version, comment))
     return sorted(result, key=lambda pin: pin.name.lower())
 
 
 def _report(requirements: list[str], python: Python, cancel: threading.Event) -> dict[str, str]:
     command = [*pip_of(python), "install", "-q", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
+    if not python.full_version.startswith(f"{python.version}."):  # this machine has no such Python
+        # without a target, into which a dry run writes nothing, pip resolves for a Python that runs only
+        command += ["--python-version", python.version, "--target", tempfile.gettempdir()]
     report = json.loads(run_command([*command, "--report", "-", *requirements], cancel=cancel))
     return {row["metadata"]["name"]: row["metadata"]["version"] for row in report["install"]}
 

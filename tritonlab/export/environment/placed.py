@@ -18,8 +18,8 @@ from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE
+from ...repository.place import remove
 from ..child_command import Say, run_command
-from ..placement import remove
 from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
@@ -42,7 +42,8 @@ _PACK_CONDA = (
 class EnvironmentOptions:
     """What an exported model runs in. `choice`: one of CHOICES, or the path of an environment. `target`: a release of
     Triton, the tag of its container, kserve, dynamo or ray. `python`: the version of the environment's Python, by
-    default this one's. `budget`: the most bytes it may have."""
+    default this one's, or of the Python that installs a lock, by default that of the target's image. `budget`: the most
+    bytes it may have."""
 
     choice: str = "requirements"
     target: str = DEFAULT_TARGET
@@ -117,7 +118,7 @@ def place_environment(
             say=say,
             cancel=cancel,
         )
-    python = _chosen_python(options.python)
+    python = _chosen_python(options)
     everything = {each.name: each for found in models.values() for each in found.distributions}
     wanted = pins(everything.values(), options.release, python.version)
     report = PlacedEnvironment(python=python.version, warnings=_loose_warnings(models.values()))
@@ -126,6 +127,7 @@ def place_environment(
         check_budget(python, everything.values(), options.budget, say)
     say("environment: find out what the packages need")
     report.pins = tuple(resolved(wanted, python, cancel))
+    report.warnings += _version_warnings(wanted, report.pins, python)
     text = lock_text(report.pins, options.release, python)
     if options.choice == "requirements":
         lock.write_text(text, encoding="utf-8")
@@ -159,7 +161,7 @@ def planned_environment(
         version, size = _check_prefix(prefix, options)
         stub = _wheel_with_stub(version, options, [])
         return PlacedEnvironment(_NAMES["archive"], version, bytes=size, has_stub=stub is not None)
-    python = _chosen_python(options.python)
+    python = _chosen_python(options)
     everything = {each.name: each for found in models.values() for each in found.distributions}
     report = PlacedEnvironment(
         python=python.version,
@@ -179,11 +181,29 @@ def _check_relocatable(python: Python) -> None:
         raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
 
 
-def _chosen_python(version: str) -> Python:
-    found = find_python(version) if version else own_python()
+def _chosen_python(options: EnvironmentOptions) -> Python:
+    """Return the Python of an environment, or the one that will install a lock, which is by default that of the
+    target's image. For a lock it need not be here: then it is this process's, under that version."""
+    if options.choice == "requirements":
+        version = options.python or find(options.release).python.value or own_python().version
+        return find_python(version) or own_python()._replace(version=version)
+    found = find_python(options.python) if options.python else own_python()
     if found is None:
-        raise EnvironmentRefused(f"this machine has no Python {version}", "install one with pyenv, or name another")
+        raise EnvironmentRefused(
+            f"this machine has no Python {options.python}", "install one with pyenv, or name another"
+        )
     return found
+
+
+def _version_warnings(wanted: Sequence[Pin], found: Sequence[Pin], python: Python) -> list[str]:
+    """Return which packages have another version than here, because of the others or of the Python."""
+    versions = {pin.name.lower(): pin.version for pin in found}
+    return [
+        f"{pin.name} is pinned to {versions[pin.name.lower()]}, and the models ran here with {pin.version}, which does "
+        f"not go with Python {python.version} or with the other packages"
+        for pin in wanted
+        if pin.version and versions.get(pin.name.lower(), pin.version) != pin.version
+    ]
 
 
 def _loose_warnings(found: Any) -> list[str]:

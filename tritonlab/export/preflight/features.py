@@ -17,6 +17,9 @@ _OUTCOMES = {
     "environment_directory": Prediction.LOAD,
     "non_linear_format": Prediction.LOAD,
     "max_inflight_requests": Prediction.LOAD,
+    "model_metrics": Prediction.LOAD,
+    "growable_state": Prediction.LOAD,
+    "oldest_ordering": Prediction.LOAD,
     "timeout": Prediction.DIFFERS,
     "is_ready": Prediction.DIFFERS,
     "iterative_stream": Prediction.DIFFERS,
@@ -137,5 +140,10 @@ _IN_CONFIG: dict[str, Callable[[ModelConfig], bool]] = {
     "iterative_stream": lambda config: bool(config.sequence_batching.iterative_sequence),
     "iterative_sequence": lambda config: bool(config.sequence_batching.iterative_sequence),
     "non_linear_format": lambda config: any(each.is_non_linear_format_io for each in (*config.input, *config.output)),
+    "model_metrics": lambda config: config.HasField("model_metrics"),
+    "growable_state": lambda config: any(
+        each.use_growable_memory or each.use_same_buffer_for_input_output for each in config.sequence_batching.state
+    ),
+    "oldest_ordering": lambda config: bool(config.sequence_batching.oldest.preserve_ordering),
     "max_inflight_requests": lambda config: bool(getattr(config.ensemble_scheduling, "max_inflight_requests", 0)),
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import symtable
 from collections.abc import Iterator
 
 from .finding import Finding, Prediction
+from .guards import guarded
 from .subject import SourceFile, Subject
 
 #: What a module has without defining it.
@@ -37,7 +39,7 @@ def names_of_other_cells(subject: Subject) -> Iterator[Finding]:
 
 def undefined_names(source: SourceFile) -> dict[str, int]:
     """Return the global names that a file reads and does not define, with the first line of each."""
-    if source.tree is None or _imports_everything(source.tree):
+    if source.tree is None or _defines_unseen(source.tree):
         return {}
     top = symtable.symtable(source.text, source.path, "exec")
     defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
@@ -49,10 +51,10 @@ def undefined_names(source: SourceFile) -> dict[str, int]:
             if symbol.is_global() and symbol.is_referenced():
                 read.add(symbol.get_name())
     missing = {name for name in read - defined - _MODULE_NAMES if not hasattr(builtins, name)}
-    missing -= _guarded(source.tree)
+    not_run = guarded(source.tree, "NameError") | _annotations_of_locals(source.tree)
     lines: dict[str, int] = {}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in missing:
+    for node in ast.walk(source.tree) if missing else ():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in missing and node not in not_run:
             lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
     return dict(sorted(lines.items(), key=lambda each: each[1]))
 
@@ -63,22 +65,23 @@ def _below(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _below(child)
 
 
-def _imports_everything(tree: ast.Module) -> bool:
-    froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return any(alias.name == "*" for node in froms for alias in node.names)
-
-
-def _guarded(tree: ast.Module) -> set[str]:
-    """Return the names that are read where a NameError is caught."""
-    found = set()
+def _defines_unseen(tree: ast.Module) -> bool:
+    """Return whether names are defined that the source does not spell out: by `import *`, or through `globals()`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Try) and any(_catches_name_error(handler) for handler in node.handlers):
-            names = (part for each in node.body for part in ast.walk(each))
-            found |= {part.id for part in names if isinstance(part, ast.Name)}
-    return found
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return True
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _UNSEEN.match(ast.unparse(node)):
+            return True
+        if isinstance(node, ast.Call) and _UNSEEN.match(ast.unparse(node)):
+            return True
+    return False
 
 
-def _catches_name_error(handler: ast.ExceptHandler) -> bool:
-    return handler.type is None or any(
-        isinstance(part, ast.Name) and part.id in ("NameError", "Exception") for part in ast.walk(handler.type)
-    )
+_UNSEEN = re.compile(r"(globals|vars)\(\)(\[|\.(update|setdefault)\()|exec\(|setattr\(sys\.modules\[")
+
+
+def _annotations_of_locals(tree: ast.Module) -> set[ast.AST]:
+    """Return the nodes of annotations of local variables, which Python does not evaluate."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    annotated = (node for function in functions for node in ast.walk(function) if isinstance(node, ast.AnnAssign))
+    return {part for node in annotated for part in ast.walk(node.annotation)}

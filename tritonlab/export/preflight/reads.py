@@ -12,6 +12,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from .finding import Finding, Prediction
+from .guards import guarded
 from .subject import SourceFile, Subject, line_of
 
 #: Modules that the image brings, and ours.
@@ -48,19 +49,22 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
             found[module.top] = module.distribution
     if not found:
         return
-    names = [name for name in direct if name in found]
+    optional = optional_imports(subject)
+    names = sorted((name for name in direct if name in found), key=optional.__contains__)
     # no index has the local part of a version, as in 2.13.0+cpu
     pins = {
         name: f"{each.metadata['Name']}=={each.version.partition('+')[0]}" if each else name
         for name, each in found.items()
     }
     pinned = " ".join(dict.fromkeys(pins[name] for name in names))
+    can_do_without = set(names) <= optional
     yield Finding(
         row="P2",
-        sentence=f"it imports {_some(names)}, which Triton's image does not bring",
+        sentence=f"it imports {_some(names)}, which Triton's image does not bring"
+        + (", and goes on without" if can_do_without else ""),
         remedy=f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
         source_line=direct[names[0]],
-        outcome=Prediction.LOAD,
+        outcome=Prediction.ATTENTION if can_do_without else Prediction.LOAD,
     )
 
 
@@ -167,6 +171,21 @@ def direct_imports(subject: Subject) -> Iterator[tuple[str, str]]:
                 if top not in known | seen:
                     seen.add(top)
                     yield top, line_of(source, node)
+
+
+def optional_imports(subject: Subject) -> set[str]:
+    """Return the top-level modules that the model's files import where they do without them if they are missing, and
+    nowhere else."""
+    guarded_ones: set[str] = set()
+    others: set[str] = set()
+    for source in subject.sources:
+        if source.tree is None:
+            continue
+        without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True)
+        for node in ast.walk(source.tree):
+            tops = {name.partition(".")[0] for name in imported_by(node)}
+            (guarded_ones if node in without else others).update(tops)
+    return guarded_ones - others
 
 
 def imported_by(node: ast.AST) -> list[str]:

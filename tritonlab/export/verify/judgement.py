@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...clients.comparison import compare
-from ...clients.golden_files import GoldenCase
+from ...clients.golden import GoldenCase
 from ...clients.outcome import Arrival, Outcome
 from ...core.inference.data_type import DataType
 from ...core.inference.infer_response import InferenceResponse

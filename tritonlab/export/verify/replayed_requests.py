@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...clients.golden_files import GoldenCase
+from ...clients.golden import GoldenCase
 from ...clients.grpc_link import GrpcLink
 from ...clients.http_link import HttpLink
 from ...clients.outcome import Arrival, Outcome

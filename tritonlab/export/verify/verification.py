@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ...clients.golden_files import GoldenCase, read_case
+from ...clients.golden import GoldenCase, read_case
 from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import PARAMETER
@@ -25,14 +25,12 @@ from ...repository.layout import CONFIG_FILE, model_names
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import LOCK
 from ..preflight import judge as preflight
-from ..preflight.judge import DEFAULT_TARGET
-from ..preflight.of_model import subject_in
-from ..releases import find
+from ..preflight.judge import DEFAULT_TARGET, subject_in
+from ..releases import find, find_target
 from .hiding import author_paths
-from .judge_python import judge_python
 from .judge_server import JudgeServer
 from .judgement import judge
-from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge
+from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
 from .replayed_requests import ModelAnswers, replay
 from .verdict import ReleaseVerdict, Verification, page_of
 from .wheels import NoWheel, find_wheel, unpacked
@@ -65,7 +63,7 @@ def verify(
     `cancel` ends it, and then Cancelled is raised.
 
     The verdict goes to a page and to export.json, in `directory` if it has `models/`, else beside it. Raises
-    NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read.
+    NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
     """
     root, cancel = Path(directory).expanduser().resolve(), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
@@ -76,19 +74,30 @@ def verify(
     hidden = author_paths([*(Path(path).expanduser().resolve() for path in hide), models])
     locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
     lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
-    wanted = [each for text in ([triton] if isinstance(triton, str) else triton) for each in text.split(",") if each]
+    wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
+    if not wanted:
+        raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
     work = _Work(models, names, cases, hide=tuple(hidden), load_seconds=load_seconds, say=say, cancel=cancel)
     say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
     ours = work.run(OwnServer())
     own_place = work.place
     verdicts = []
-    for release in [text if text == ON_PATH else find(text).triton.value for text in wanted]:
+    for release in dict.fromkeys(wanted):
         say(f"Triton {release}")
         try:
             verdicts.append(work.verdict(_judge_for(release, python, lock, work), ours, own_place))
         except (NoWheel, LookupError, CommandFailed) as error:
             verdicts.append(ReleaseVerdict(release, "none", problem=f"{error}".strip()))
     return _written(root, models, verdicts=verdicts, cases=cases, names=names)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _release(text: str) -> str:
+    """Return the version of a release, or of the one that a target has, as kserve. Raises UnknownTarget."""
+    return text if text == ON_PATH else str(find_target(text).release.triton.value)
 
 
 def _cases(requests: str | PathLike[str] | Sequence[GoldenCase], root: Path) -> list[GoldenCase]:

@@ -24,9 +24,8 @@ from ..endpoints import Endpoints
 from .command_line import usage
 from .flag_values import CommandLineError
 from .flags import GROUPS
-from .openness import openness
 from .server_options import ServerOptions, read_options
-from .startup_tables import backend_table, model_table, option_table
+from .startup_log import backend_table, model_table, openness, option_table
 
 #: Seconds after which the main thread looks for a signal that came on another thread.
 _LOOK = 1.0

@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 import grpc
 
 from ...server.options import MAX_UNREAD_SIZE
-from ..shared.unread_responses import OVERHEAD, too_much_unread
+from ..shared.request_memory import OVERHEAD, too_much_unread
 from . import public_server
 
 _log = logging.getLogger(__name__)

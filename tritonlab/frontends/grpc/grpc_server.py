@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,10 +19,9 @@ from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import MISSING, CallFactory, CallServer, GRPCCall, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
-from .infer_handler import InferService, ModelInferCall
+from .infer_handler import InferService, ModelInferCall, TracedModelInferCall
 from .infer_response_writer import LARGEST_MESSAGE
 from .stream_infer_handler import ModelStreamInferCall
-from .traced_infer_handler import TracedModelInferCall
 
 SERVICE = "/inference.GRPCInferenceService/"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
@@ -121,17 +119,7 @@ class GRPCServer:
         self._server = CallServer(self._methods(core, shared_memory, memory), [*options.channel_arguments(), most])
         if MISSING:
             text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
-            core.log.add(
-                LogRecord(
-                    time_ns=time.time_ns(),
-                    model="",
-                    version=-1,
-                    instance="",
-                    stream="server",
-                    level="WARNING",
-                    text=text,
-                )
-            )
+            core.log.add(LogRecord.from_server("WARNING", text))
 
     def _methods(
         self, core: InferenceServer, shared_memory: SharedMemoryManager, memory: RequestMemory

@@ -1,7 +1,8 @@
-"""ModelInfer: one request, one response (rules 6.7, 3.7.4)."""
+"""ModelInfer: one request, one response (rules 6.7, 3.7.4), also where requests are traced (rule 5.14.4)."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import grpc
@@ -13,6 +14,7 @@ from ...core.inference.tensor import Tensor
 from ...core.status import TritonError
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
+from ...server.observe.tracer import RECEPTION, Reception
 from ..shared.access import Forwarded
 from ..shared.exchange import Exchange, OneResponse
 from ..shared.request_memory import UNCOUNTED, HeldMemory, NoRoomError, RequestMemory
@@ -22,6 +24,9 @@ from .errors import STATUS
 from .infer_request_reader import InferRequestReader, checked_version
 from .infer_response_writer import InferResponseWriter, OutputsWanted
 from .message_parser import MessageParser, Raw
+
+#: Metadata that continue a client's OpenTelemetry trace.
+_CONTEXT = ("traceparent", "tracestate")
 
 
 class ReceivedInfer(NamedTuple):
@@ -128,3 +133,44 @@ class ModelInferCall(UnaryCall):
     def cancelled(self) -> None:
         if self._request is not None:
             self._request.cancel()
+
+
+class TracedModelInferCall(ModelInferCall):
+    """A call of ModelInfer while requests are traced. It adds what only gRPC knows: when the message came, and when the
+    answer went.
+    """
+
+    def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
+        self._reception = Reception(_context(event.invocation_metadata))
+        self._clock = service.exchange.core.clock
+        self._stamp("GRPC_WAITREAD_START")
+        super().__init__(event, service, compression)
+
+    def _stamp(self, name: str) -> None:
+        self._reception.stamp(name, self._clock.now())
+
+    def handle(self, message: bytes) -> None:
+        self._stamp("GRPC_WAITREAD_END")
+        token = RECEPTION.set(self._reception)
+        try:
+            super().handle(message)
+        finally:
+            RECEPTION.reset(token)
+
+    def _finish(self, *operations: Any) -> None:
+        self._stamp("INFER_RESPONSE_COMPLETE")
+        self._stamp("GRPC_SEND_START")
+        with self._lock:
+            if self._call is not None:
+                self._call.start_server_batch(operations, self._on_sent)
+                return
+        self._reception.end()  # the client has gone
+
+    def _on_sent(self, event: Any) -> None:
+        self._stamp("GRPC_SEND_END")
+        self._reception.end()
+
+
+def _context(metadata: Metadata) -> str | None:
+    found = {key: value for key, value in metadata if key in _CONTEXT}
+    return json.dumps(found) if "traceparent" in found else None

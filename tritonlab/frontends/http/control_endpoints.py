@@ -1,7 +1,5 @@
-"""Each endpoint other than inference is a method here, which takes an HttpCall and returns an HttpReply (rules 6.1,
-6.10, 5.11 and 5.14).
-
-The methods may block; they run on a thread of their own.
+"""The endpoints other than inference: methods that take an HttpCall and return an HttpReply (rules 6.1, 6.10, 5.11 and
+5.14). They may block, and run on a thread of their own.
 """
 
 from __future__ import annotations
@@ -30,8 +28,7 @@ from .json_document import (
     members,
     parse,
 )
-from .reply import TEXT, HttpCall, HttpReply, failure
-from .version_number import version_number
+from .reply import TEXT, HttpCall, HttpReply, failure, version_number
 
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 _AT_ONCE = 1 << 20  # characters of a file that are decoded without letting other threads run

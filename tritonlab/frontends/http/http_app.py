@@ -1,11 +1,11 @@
-"""The application finds the endpoint that answers a path and method (rule 6.1)."""
+"""The HTTP application of a server: the endpoint that answers each path and method (rule 6.1)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from ...core.status import InvalidArgumentError, TritonError
 from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
+from ...server.observe.tracer import RECEPTION, Reception
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AccessRules, Forwarded
 from ..shared.exchange import Exchange
@@ -22,10 +23,24 @@ from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
 from .infer_endpoint import PATH, InferEndpoint
 from .large_work import LargeWork
-from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, HttpCall, HttpReply, failure, refusal
+from .reply import (
+    JSON,
+    METHOD_NOT_ALLOWED,
+    TEXT,
+    HttpCall,
+    HttpReply,
+    RestrictedFeatures,
+    WriteWatch,
+    failure,
+    header,
+    refusal,
+)
 from .request_parser import Request
-from .restricted_features import RestrictedFeatures
-from .traced_call import TracedCall
+
+#: Headers that continue a client's OpenTelemetry trace.
+_CONTEXT = ("traceparent", "tracestate")
+
+Endpoint = Callable[[Request, str, str], Awaitable[HttpReply]]
 
 #: Bytes; Triton's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
@@ -119,11 +134,7 @@ class HTTPApp:
             trace = trace.tb_next
         where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "?"
         text = f"an HTTP request failed at {where}: {type(error).__name__}: {error}"
-        self._core.log.add(
-            LogRecord(
-                time_ns=time.time_ns(), model="", version=-1, instance="", stream="server", level="ERROR", text=text
-            )
-        )
+        self._core.log.add(LogRecord.from_server("ERROR", text))
         return failure(500, f"unexpected error: {type(error).__name__}: {error}")
 
     def _table(self, do: ControlEndpoints) -> list[tuple[re.Pattern[str], Action]]:
@@ -223,3 +234,44 @@ def _forwarded(options: HTTPOptions) -> Forwarded | None:
     except re.error as error:
         pattern = options.header_forward_pattern
         raise InvalidArgumentError(f"'{pattern}' is not a regular expression for header names: {error}") from None
+
+
+class TracedCall:
+    """An endpoint that adds to its request's trace what only HTTP knows: when the bytes came and the answer went (rule
+    5.14.4). It is only used while requests are traced.
+    """
+
+    def __init__(self, core: InferenceServer, endpoint: Endpoint) -> None:
+        self._core = core
+        self._endpoint = endpoint
+
+    async def __call__(self, request: Request, model: str, version: str) -> HttpReply:
+        now = self._core.clock.now
+        reception = Reception(_context(request))
+        reception.stamp("HTTP_RECV_START", request.begun)
+        reception.stamp("HTTP_RECV_END", request.ended)
+
+        def begin() -> None:
+            reception.stamp("INFER_RESPONSE_COMPLETE", now())
+            reception.stamp("HTTP_SEND_START", now())
+
+        def end() -> None:
+            reception.stamp("HTTP_SEND_END", now())
+            reception.end()
+
+        token = RECEPTION.set(reception)
+        try:
+            reply = await self._endpoint(request, model, version)
+        except BaseException:
+            reception.end()
+            raise
+        finally:
+            RECEPTION.reset(token)
+        reply.watch = WriteWatch(begin, end)
+        return reply
+
+
+def _context(request: Request) -> str | None:
+    headers = request.headers
+    found = {name: value for name in _CONTEXT if (value := header(headers, name.encode())) is not None}
+    return json.dumps(found) if "traceparent" in found else None

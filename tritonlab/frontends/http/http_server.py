@@ -1,12 +1,18 @@
-"""The HTTP endpoint of a server, on a thread and event loop of its own."""
+"""The HTTP endpoint of a server, on a thread and event loop of its own, and the application of the metrics port."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 from ...server.inference_server import InferenceServer
 from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .connection_server import ConnectionServer
 from .http_app import HTTPApp, HTTPOptions
+from .reply import METHOD_NOT_ALLOWED, TEXT, HttpReply, failure
+from .request_parser import Request
+
+_PROMETHEUS = b"text/plain; charset=utf-8"
 
 __all__ = ["HTTPOptions", "HTTPServer"]
 
@@ -40,3 +46,18 @@ class HTTPServer:
         """Refuse new connections; requests under way are cut off after `timeout` seconds."""
         self._server.stop(timeout)
         self._app.close()
+
+
+def metrics_app(metrics_text: Callable[[], str]) -> Callable[[Request], Awaitable[HttpReply]]:
+    """Make the application of the metrics port, which answers GET /metrics and nothing else (rule 5.13.5).
+    `metrics_text()` returns Prometheus text and is called for each request.
+    """
+
+    async def app(request: Request) -> HttpReply:
+        if request.method != "GET":
+            return failure(405, METHOD_NOT_ALLOWED, TEXT)
+        if request.path in (b"/metrics", b"/metrics/"):
+            return HttpReply(body=metrics_text().encode(), kind=_PROMETHEUS)
+        return HttpReply(kind=_PROMETHEUS)  # Triton answers any other path with nothing (measured)
+
+    return app

@@ -18,6 +18,7 @@ from ..shared.exchange import OutputPlan
 from ..shared.request_parameters import set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_tensor
+from .infer_encoder import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 from .json_document import (
     INT64,
     about,
@@ -33,8 +34,6 @@ from .json_document import (
 from .large_json import LargeArray
 from .plain_inputs import KnownTexts, plain_data, plain_input
 from .rapidjson_reader import PIECE
-from .raw_input import raw_request
-from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 
 _MAX_INT64 = INT64.stop - 1
 _MAX_UINT32 = 2**32 - 1
@@ -372,3 +371,53 @@ def _uint(what: str, value: Any) -> int:
         return as_uint(value)
     except TritonError as error:
         raise about(what, error) from None
+
+
+def raw_request(
+    body: bytes | bytearray | memoryview, model: str, version: int, config: ModelConfig
+) -> InferenceRequest:
+    """Return the request whose body is the data of the model's only input (rule 6.5.3). Its shape follows from the
+    configuration: batch 1, at most one variable dimension.
+
+    Raises InvalidArgumentError with Triton's text.
+    """
+    request = InferenceRequest(model, {}, model_version=version)
+    if len(config.input) != 1:
+        raise InvalidArgumentError(
+            f"{request.prefix}Raw request must only have 1 input (found 1) to be deduced but got {len(config.input)} "
+            f"inputs in '{model}' model configuration"
+        )
+    (wanted,) = config.input
+    datatype = DataType(wanted.data_type)
+    dims = list(wanted.dims)
+    if datatype is DataType.BYTES:
+        if dims != [1]:
+            raise InvalidArgumentError(
+                f"{request.prefix}For BYTE datatype raw input '{wanted.name}', the model must have input shape [1]"
+            )
+        data = np.frombuffer(len(body).to_bytes(4, "little") + body, dtype=np.uint8)
+    else:
+        _deduce(request, wanted.name, dims, len(body) // datatype.byte_size)
+        expected = int(np.prod(dims)) * datatype.byte_size
+        if expected != len(body):
+            raise InvalidArgumentError(
+                f"{request.prefix}input byte size mismatch for input 'raw_input' for model '{model}'. "
+                f"Expected {expected}, got {len(body)}"
+            )
+        data = wire_elements(memoryview(body), datatype)
+    shape = (1, *dims) if config.max_batch_size else tuple(dims)
+    request.inputs[wanted.name] = Tensor(datatype, shape, data)
+    return request
+
+
+def _deduce(request: RequestSpec, name: str, dims: list[int], elements: int) -> None:
+    """Give the variable dimension the elements that the fixed ones leave."""
+    variable = [index for index, size in enumerate(dims) if size == -1]
+    if len(variable) > 1:
+        raise InvalidArgumentError(
+            f"{request.prefix}The shape of the raw input '{name}' can not be deduced because there are more than one "
+            "variable-sized dimension"
+        )
+    for index in variable:
+        dims[index] = 1
+        dims[index] = elements // int(np.prod(dims))

@@ -1,9 +1,9 @@
-"""The body of an infer response: JSON, then the binary data of its outputs (rules 6.3.2 and
-6.5)."""
+"""The body of an infer response: JSON, then the binary data of its outputs (rules 6.3.1, 6.3.2 and 6.5)."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,9 +17,13 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...core.status import InternalError, InvalidArgumentError
 from ...server.models.model_lifecycle import ModelVersion
-from ..shared.exchange import Exchange
+from ..shared.exchange import Exchange, OutputPlan
 from . import json_writer
-from .requested_outputs import BINARY, RequestedOutputs
+
+JSON = OutputPlan()
+BINARY = OutputPlan(binary=True)
+#: The only parameter that most requests have.
+BINARY_OUTPUT = {"binary_data_output": True}
 
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.
@@ -28,6 +32,14 @@ _COPY_BELOW = 1 << 14
 _BEHIND = b',"parameters":{"binary_data_size":%d}}'
 #: Names of models, which come again and again.
 _quoted = functools.lru_cache(1024)(json_writer.text)
+
+
+@dataclass(slots=True)
+class RequestedOutputs:
+    """How the outputs of one request are sent; `default` is for those that it does not name."""
+
+    default: OutputPlan = JSON
+    by_name: dict[str, OutputPlan] = field(default_factory=dict)
 
 
 @functools.lru_cache(1024)

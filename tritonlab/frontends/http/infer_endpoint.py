@@ -21,14 +21,22 @@ from ..shared.request_parameters import check_forwarded
 from . import data_compressor, large_work
 from .connection import LaterReply, Reply
 from .infer_decoder import InferDecoder
-from .infer_encoder import InferEncoder
+from .infer_encoder import InferEncoder, RequestedOutputs
 from .large_work import LargeWork
 from .reply import BINARY as BINARY_KIND
-from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Headers, HttpReply, failure, header, refusal
+from .reply import (
+    JSON,
+    METHOD_NOT_ALLOWED,
+    TEXT,
+    Headers,
+    HttpReply,
+    RestrictedFeatures,
+    failure,
+    header,
+    refusal,
+    version_number,
+)
 from .request_parser import Request
-from .requested_outputs import RequestedOutputs
-from .restricted_features import RestrictedFeatures
-from .version_number import version_number
 
 _JSON_SIZE = b"inference-header-content-length"
 _ENCODING = b"content-encoding"

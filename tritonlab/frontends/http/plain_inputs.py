@@ -18,8 +18,8 @@ import numpy as np
 
 from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
+from .infer_encoder import BINARY_OUTPUT, RequestedOutputs
 from .json_document import INT64
-from .requested_outputs import BINARY_OUTPUT, RequestedOutputs
 
 #: How many texts are kept, and how many bytes each may have.
 MAX_TEXTS = 64

@@ -1,14 +1,15 @@
-"""The call of an endpoint, and its reply."""
+"""The call of an endpoint, its reply, and the refusal of one that lacks a header."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
 
-from ...core.status import TritonError
+from ...core.status import InvalidArgumentError, TritonError
+from ..shared.access import CATEGORIES
 from . import errors
 
 JSON = b"application/json"
@@ -122,3 +123,40 @@ class HttpCall:
 def header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
     """Return the first value of a header; `name` is in lower case."""
     return next((value.decode("latin-1") for key, value in headers if key == name), None)
+
+
+_MAX = 2**63 - 1
+
+
+def version_number(text: str) -> int:
+    """Return the version in a path as a number; `""` is -1, the latest. Raises InvalidArgumentError for more than 64
+    bits."""
+    number = int(text.lstrip("0")[:20] or 0) if text else -1
+    if number > _MAX:
+        raise InvalidArgumentError(
+            f"failed to get model version from specified version string '{text}' (details: stol), version should be an "
+            "integral value > 0"
+        )
+    return number
+
+
+class RestrictedFeatures:
+    """The refusal of requests to restricted endpoints that lack the header of their category (rule 6.1.3). `table`:
+    category -> (header name, value).
+    """
+
+    def __init__(self, table: Mapping[str, tuple[str, str]]) -> None:
+        unknown = sorted(set(table) - set(CATEGORIES))
+        if unknown:
+            expected = ", ".join(CATEGORIES)
+            raise InvalidArgumentError(f"unknown restricted api '{unknown[0]}', expected one of {expected}")
+        self._table = {
+            category: (key, key.lower().encode("latin-1"), value) for category, (key, value) in table.items()
+        }
+
+    def refusal(self, category: str, headers: Headers) -> HttpReply | None:
+        """Return the answer to a client that may not use endpoints of the category; None if it may."""
+        wanted = self._table.get(category)
+        if wanted is None or header(headers, wanted[1]) == wanted[2]:
+            return None
+        return failure(403, f"This API is restricted, expecting header '{wanted[0]}'", TEXT)

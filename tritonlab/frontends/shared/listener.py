@@ -1,4 +1,4 @@
-"""The socket that an endpoint listens on, and the holder of a port that is in use."""
+"""The socket that an endpoint listens on, the holder of a port that is in use, and the open files that it needs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import contextlib
 import errno
 import os
 import socket
+import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
+from ...core.os_limits import explained
 from ...core.status import InvalidArgumentError, UnavailableError
+
+#: Seconds between two looks at the open files.
+_PAUSE = 1.0
 
 #: Triton listens on every address; a notebook's server lets in nobody it was not told to.
 LOOPBACK = "127.0.0.1"
@@ -113,3 +119,36 @@ def _listening(port: int) -> set[str]:
                 if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
                     found.add(f"socket:[{fields[9]}]")
     return found
+
+
+class FileWatch:
+    """A watch that reports once each time that this process can open no more files, from `start` to `stop`. Without a
+    file a port accepts nobody, and does not say why: libuv closes the connections that come meanwhile, gRPC lets them
+    wait and tries again once a second. Both go on when files are closed.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._short = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="open files", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Open a file, and report if that fails for the first time."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+            self._short = False
+        except OSError as error:
+            if not self._short:
+                self._short = True
+                self._report(f"no connection can be accepted: {explained(error) or error.strerror}")
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_PAUSE):
+            self.look()

@@ -1,9 +1,12 @@
-"""The memory that the requests of clients may take in this process: each by itself, and all of one server together.
+"""The memory that clients may take in this process: each request by itself, all of one server together, and responses
+that wait because their client does not read them.
 
 Triton has no bound over HTTP: a body of any announced size is collected until memory ends (measured). Here that would
 end the notebook. A request, and an answer over gRPC, exists up to four times on its way: as the author's array, in the
 shared region, as one message, and as grpcio's copy of it. So one may take a quarter of the memory, and all together
 half of it.
+
+Triton also keeps all responses that a client does not read, until its memory is used up.
 
 Not counted are the first piece of a body, messages of up to 64 KB, and what grpcio holds of messages that have not come
 wholly: each call may have one of those, which is bounded by itself.
@@ -16,6 +19,9 @@ import threading
 from collections import deque
 
 from ...ipc.processes.out_of_memory import memory_limit
+
+#: Bytes that a response which waits takes in memory beside its own, about.
+OVERHEAD = 150
 
 #: Messages of up to so many bytes are not counted.
 UNCOUNTED = 1 << 16
@@ -121,3 +127,12 @@ class Body(bytearray):
 
     def __del__(self) -> None:
         self._returned.append(self._counted)
+
+
+def too_much_unread(most: int) -> str:
+    """Return what a client hears that has left more than `most` bytes unread."""
+    return (
+        f"the client has left more than {most} bytes of responses unread; read them as they come, or ask for fewer "
+        "('--max-unread-size=<bytes>' of 'tritonlab serve', or max_unread_size of 'Options' and 'serve()', sets "
+        "another limit)"
+    )

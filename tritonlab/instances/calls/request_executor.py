@@ -1,4 +1,4 @@
-"""BLS: `RequestExecutor` runs a model's requests to other models and sends it the responses (section 4 of the
+"""`RequestExecutor`, which runs a model's requests to other models and sends it the responses (BLS, section 4 of the
 rule book)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`StubCalls` answers what a stub asks the server, one method per call of the COMMANDS table."""
+"""`StubCalls`, the answers to what a stub asks the server, one method per call of the COMMANDS table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`StubMessages` handles a stub's messages: responses, log lines, exceptions, memory that grows, calls."""
+"""`StubMessages`, the handlers of a stub's messages: responses, log lines, exceptions, memory that grows, calls."""
 
 from __future__ import annotations
 

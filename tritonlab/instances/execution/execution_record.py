@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...core.clock import Clock
 from ...core.inference.infer_request import StepRequest
-from ...core.metrics.execute_times import ExecuteTimes
-from ...core.metrics.infer_stats import InferStats
+from ...core.metrics.infer_stats import ExecuteTimes, InferStats
 from ...core.observe.instrument import Instruments
 from .payload import Payload
 

@@ -1,4 +1,4 @@
-"""The rate limiter decides which instance executes next, where executions share resources (rule 5.10.2).
+"""The rate limiter, which decides which instance executes next, where executions share resources (rule 5.10.2).
 
 A server without `rate_limit="execution_count"` has no RateLimiter, and nothing of this on the way of a request. With
 one, a scheduler that has a batch for an idle instance asks `admit`. A refused instance waits for its turn with nothing

@@ -7,9 +7,8 @@ from typing import Any
 
 from ...core.inference.copies import Copies
 from ...core.inference.infer_request import InferenceRequest
-from ...core.inference.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.infer_response import InferenceResponse, Outputs, ParameterValue
 from ...core.inference.output_reshape import OutputReshapes
-from ...core.inference.outputs import Outputs
 from ...core.status import Code, ModelError, RemoteException, TritonError
 from ...ipc.link.block_reader import BlockReader
 from ...ipc.link.stub_link import Failure, ResponseError, Row

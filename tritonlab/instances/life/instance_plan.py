@@ -1,5 +1,4 @@
-"""These classes say what an instance is made of, what it shares with its server's others, and what it reports to
-whom."""
+"""What an instance is made of, what it shares with its server's others, and what it reports to whom."""
 
 from __future__ import annotations
 

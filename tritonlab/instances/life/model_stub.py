@@ -5,28 +5,30 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.inference.infer_request import InferenceRequest
 from ...core.os_limits import explained
-from ...core.status import Frame, ModelError
+from ...core.status import Frame, ModelError, UnavailableError
 from ...ipc.link.interrupts import shielded
 from ...ipc.link.stub_connection import Answer
-from ...ipc.link.stub_link import NeededCall, Needs, Profiled, ReadsRecorded
+from ...ipc.link.stub_link import MonitorLink, NeededCall, Needs, Profiled, ReadsRecorded
 from ...ipc.processes.interpreter import Interpreter, InterpreterError
 from ...ipc.processes.stub_launcher import KERNEL, StubProcess, StubStartError
 from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...ipc.processes.stub_pool import StubPool
 from ..debugging.debugger import Debugger
 from ..execution.response_factory import failure_of
-from .readiness import ReadinessCheck
 from .stub_death import CrashReport, blocked_stacks, interrupted_load, place_of
 
+#: Seconds a query waits for `is_ready()` (rule 2.7.3).
+READY_TIMEOUT = 5.0
 _KEPT_LINES = 20
 #: More than are kept in an error, because the lines of a crash report are left out there.
 _REMEMBERED_LINES = 200
@@ -40,7 +42,7 @@ _BLOCKED_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model source says where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go
+    """Where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go
     to the end of sys.path (rule 2.1.5).
 
     `interpreter` is the Python that the stub is started with, `variables` what its environment has besides.
@@ -54,6 +56,53 @@ class ModelSource:
     model_dir: str
     interpreter: Interpreter = KERNEL
     variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class ReadyQuery(NamedTuple):
+    """One query on its way. `joined` means that it shares the call of an earlier query that is not answered yet."""
+
+    answer: Answer
+    joined: bool
+
+
+class ReadinessCheck:
+    """The question for the author's `is_ready()`, over the monitor socket, which answers even during `execute` (rule
+    2.7). Queries that come while it runs share its answer, so a slow one is never run twice at once.
+
+    Guarantees: `ask` and `await_ready` may be called from any thread.
+    """
+
+    def __init__(self, monitor: MonitorLink, instance: str) -> None:
+        self._monitor = monitor
+        self._instance = instance
+        self._lock = threading.Lock()  # guards _running
+        self._running: Answer | None = None
+
+    def ask(self) -> ReadyQuery:
+        """Start `is_ready()`, or join the call that runs."""
+        with self._lock:
+            joined = self._running is not None and not self._running.done()
+            if not joined:
+                self._running = self._monitor.is_ready()
+            assert self._running is not None
+            return ReadyQuery(self._running, joined)
+
+    def await_ready(self, query: ReadyQuery, timeout: float = READY_TIMEOUT) -> bool:
+        """Wait for the answer. Returns False if the model has no `is_ready`, and so always is ready; else True.
+
+        Raises UnavailableError with Triton's text if it is not ready: `is_ready` returned False or no bool, raised, or
+        took more than `timeout` seconds.
+        """
+        if not self._monitor.await_answer(query.answer, timeout):
+            whose = "in-flight" if query.joined else "user-defined"
+            raise UnavailableError(f"Timed out waiting for {whose} is_ready() response")
+        if query.answer.lost:
+            raise UnavailableError(f"Stub process '{self._instance}' is not healthy.")
+        if query.answer.failure is not None:
+            raise UnavailableError(query.answer.failure.text)
+        if query.answer.value is False:
+            raise UnavailableError(f"Model '{self._instance}' is not ready (user-defined check failed).")
+        return query.answer.value is not None
 
 
 class ModelStub:

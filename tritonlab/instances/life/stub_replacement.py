@@ -1,7 +1,7 @@
 """What follows the death of an instance's stub: its requests fail with the reason, and it starts again.
 
 After a start that fails, or stubs that die again and again without having executed anything, it starts again after
-growing pauses (`restart_policy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first
+growing pauses (`RestartPolicy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first
 pause until a start succeeds the scheduler knows that the instance is gone, so that its requests are refused with
 Triton's text. During a pause there is no thread, only an entry of the server's timer.
 """
@@ -22,13 +22,55 @@ from ..execution.execution import Death
 from ..execution.payload import Payload
 from .instance_plan import BoundEvents
 from .instance_state import InstanceLife
-from .restart_policy import FIRST_PAUSE, LONGEST_PAUSE, RestartPolicy
 
 _log = logging.getLogger(__name__)
 
 _SECOND = 1_000_000_000
+FIRST_PAUSE = _SECOND // 4
+LONGEST_PAUSE = 60 * _SECOND
 #: A stub that lived for this long did not die of its start.
 _LONG_LIFE = LONGEST_PAUSE
+#: How many deaths in a row without an execution are followed by a start at once; a model's own threads may kill it.
+FREE_DEATHS = 2
+#: The same of stubs that were killed, where a start counts, too. A kill says nothing about the model, but it may be the
+#: model's own, or that of something that kills whatever takes as much memory as this model.
+FREE_KILLS = 8
+
+
+def pause_after(failures: int) -> int:
+    """Return the nanoseconds before the next start, after that many failures in a row."""
+    return min(FIRST_PAUSE << min(failures - 1, 10), LONGEST_PAUSE)
+
+
+class RestartPolicy:
+    """The rule for how long an instance whose stub has ended waits before it starts another, by its failures in a row.
+    Each method returns the nanoseconds before the next start."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._kills = 0
+
+    def after_death(self, *, has_requests: bool, has_worked: bool, is_killed: bool) -> int:
+        """Count the death of a stub that was READY. `has_requests`: it died with requests in flight; `has_worked`: it
+        had executed something, or lived for long."""
+        if has_requests or has_worked:
+            self.failures, self._kills = int(not has_requests), 0
+        elif is_killed and self._is_free_kill():
+            return 0
+        else:
+            self.failures += 1
+        return pause_after(self.failures) if self.failures > FREE_DEATHS else 0
+
+    def after_failed_start(self, *, is_killed: bool) -> int:
+        """Count a start that failed, because the model raised an error or its stub ended."""
+        if is_killed and self._is_free_kill():
+            return 0
+        self.failures += 1
+        return pause_after(self.failures)
+
+    def _is_free_kill(self) -> bool:
+        self._kills += 1
+        return self._kills <= FREE_KILLS
 
 
 class ReplacedInstance(Protocol):

@@ -1,4 +1,4 @@
-"""`DeviceTensors` sends tensors in the memory of GPUs over one link, and receives them: as places instead of bytes.
+"""The tensors in the memory of GPUs that are sent and received over one link: as places instead of bytes.
 
 A stub may name what was sent to it, and what it was lent for its outputs; any other place breaks the link.
 """

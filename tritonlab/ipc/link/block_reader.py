@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.inference.data_type import DataType
-from ...core.inference.outputs import Outputs
+from ...core.inference.infer_response import Outputs
 from ...core.inference.tensor import Tensor
 from ...stub._pb_stub.wire.message_bodies import Row
 from ...stub._pb_stub.wire.serialization import ELEMENT_DTYPES, WireError

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.tensor import Tensor
 from ...core.json_text import encode_parameters
-from ...stub._pb_stub.wire.debugger_bodies import Attach, Postmortem, Prompt, Resumed
 from ...stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
 from ...stub._pb_stub.wire.message_bodies import (
     NO_RESPONSE,
     RESCHEDULED,
+    Attach,
     AutoComplete,
     Awake,
     DeviceMemory,
@@ -42,18 +42,22 @@ from ...stub._pb_stub.wire.message_bodies import (
     MetricOp,
     NeededCall,
     Needs,
+    Postmortem,
+    Profile,
+    Profiled,
+    Prompt,
     Raised,
     ReadsRecorded,
     Reply,
     Response,
     ResponseError,
+    Resumed,
     Row,
     TellReads,
     UnloadModel,
     Waits,
     Wake,
 )
-from ...stub._pb_stub.wire.profile_bodies import Profile, Profiled
 from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ...stub._pb_stub.wire.tensor_block import Wire, pack_tensors
 from ..gpu.device_tensors import DeviceTensors

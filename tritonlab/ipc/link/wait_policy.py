@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 
 from ...core.inference.infer_request import InferenceRequest
-from ...core.metrics.execute_times import ExecuteTimes
+from ...core.metrics.infer_stats import ExecuteTimes
 
 #: Longest poll of a caller for its answer. On a 2-core virtual machine a receive costs 90-125 us p50 if it sleeps, and
 #: 16 us if it polls.

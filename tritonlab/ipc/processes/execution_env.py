@@ -1,20 +1,30 @@
-"""`ExecutionEnvironments`, the search for the Python that a model names in the parameter EXECUTION_ENV_PATH
-(section 2.10 of the rule book)."""
+"""The Python that a model names in the parameter EXECUTION_ENV_PATH, and how its archive, a tar or tar.gz, is unpacked
+(section 2.10 of the rule book).
+
+All members are checked before the first is written. Refused is what would write or lead outside of the directory:
+absolute names, `..`, devices and pipes, names below a link of the archive, links that lead out. A link is followed as
+the system would, through the archive's other links: behind `up -> ../..`, `up/..` is another directory than its text
+says. Only `bin/python…` may be a link to a file outside: that is how venv refers to the Python it was made with.
+"""
 
 from __future__ import annotations
 
 import os
+import posixpath
 import shutil
+import tarfile
 import threading
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...core.scratch_directory import ScratchDirectory
-from .env_archive import ArchiveError, extract
 from .interpreter import InterpreterError
 
 PARAMETER = "EXECUTION_ENV_PATH"
 MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
+#: Links that are followed on the way to a file; Linux follows 40.
+_MOST_LINKS = 100
 
 
 class ExecutionEnvironments:
@@ -81,3 +91,110 @@ class ExecutionEnvironments:
             base, self._base = self._base, None
         if base is not None:
             base.remove()
+
+
+class ArchiveError(Exception):
+    """An archive that cannot be read, or a member of it that is refused."""
+
+
+def extract(archive: Path, directory: Path) -> None:
+    """Unpack `archive` into the empty `directory`. Raises ArchiveError; if the archive could not be read to its end,
+    part of it may lie in `directory` then."""
+    try:
+        with _open(archive) as tar:
+            _check_members(archive, tar.getmembers())
+            if hasattr(tarfile, "tar_filter"):
+                tar.extractall(directory, filter=_filter)
+            else:
+                tar.extractall(directory)
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise ArchiveError(f"'{archive}' cannot be unpacked: {error}") from error
+
+
+def _filter(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
+    """Apply Python's own check (PEP 706), which sees the directory as it is. The unpacking user owns the files."""
+    checked = tarfile.tar_filter(member, directory)
+    # None means that the archive's owner is not applied; typeshed does not know that
+    return checked.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
+
+
+def _open(archive: Path) -> tarfile.TarFile:
+    """Open plain tar and gzip only, as Triton does: an archive that works here must work there."""
+    with archive.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        return tarfile.open(archive, "r:gz" if packed else "r:")
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        # Triton's text (rule 2.10.3)
+        raise ArchiveError("archive_read_open_filename() failed.") from error
+
+
+def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
+    links: set[str] = set()
+    files: set[str] = set()
+    targets = {posixpath.normpath(member.name): member.linkname for member in members if member.issym()}
+    for member in members:
+        name = posixpath.normpath(member.name)
+        problem = _problem(member, name, links=links, files=files, targets=targets)
+        if problem:
+            raise ArchiveError(
+                f"'{archive}' is refused, nothing was unpacked: its member '{member.name}' {problem}. "
+                "An environment must not reach outside its own directory."
+            )
+        if member.issym():
+            links.add(name)
+        elif member.isfile():
+            files.add(name)
+
+
+def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str], targets: Mapping[str, str]) -> str:
+    """Return why a member is refused; empty if it is not. `links` and `files` are those before it, `targets` where
+    each link of the archive leads."""
+    if member.name.startswith("/"):
+        return "has an absolute path"
+    if ".." in member.name.split("/"):
+        return "has '..' in its path"
+    if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
+        return "is a device or a pipe"
+    if name in links or any(parent in links for parent in _parents(name)):
+        return "would be written through a link of the archive"
+    if member.islnk() and posixpath.normpath(member.linkname) not in files:
+        return f"is a hard link to '{member.linkname}', which the archive does not contain before it"
+    if member.issym() and not _is_interpreter(name) and _leads_out(name, targets):
+        return f"is a link to '{member.linkname}', which is outside"
+    return ""
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _leads_out(name: str, targets: Mapping[str, str]) -> bool:
+    """Follow a link, and return whether that leaves the archive's directory."""
+    folder = _parents(name)[-1].split("/") if "/" in name else []
+    left = [posixpath.basename(name)]
+    followed = 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            if not folder:
+                return True
+            folder.pop()
+        elif part not in ("", "."):
+            folder.append(part)
+            path = "/".join(folder)
+            if path not in targets or (_is_interpreter(path) and not left):
+                continue
+            followed += 1
+            if followed > _MOST_LINKS:  # in a circle, which the system does not follow either
+                return False
+            if targets[path].startswith("/"):
+                return True
+            folder.pop()
+            left += reversed(targets[path].split("/"))
+    return False
+
+
+def _is_interpreter(name: str) -> bool:
+    return posixpath.dirname(name) == "bin" and posixpath.basename(name).startswith("python")

@@ -1,4 +1,4 @@
-"""The operating system ends processes for lack of memory without a word: its counters, and what they say of a death."""
+"""What the operating system's counters say of a process that it has ended for lack of memory, without a word."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ operating system kills its session.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import weakref
@@ -18,16 +19,14 @@ from functools import partial
 
 from ...stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
 from ...stub._pb_stub.wire.serialization import WIRE_VERSION
-from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
+from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError, create_region_file
 from ..link.fork_links import ForkLinks
 from ..link.link_reader import LinkReader, Watch
 from ..link.stub_connection import Answer
-from ..link.stub_ends import StubEnds
 from ..link.stub_link import MonitorLink, StubLink
 from ..zygotes.first_imports import FirstImports
 from ..zygotes.zygote_process import ZygoteProcess
-from .child_process import ChildProcess
-from .death_cause import DeathCause
+from .child_process import ChildProcess, DeathCause
 from .interpreter import STUB, Interpreter
 from .stub_log import StubOutput
 
@@ -56,6 +55,52 @@ class ShmSettings:
 
 
 DEFAULT_SHM = ShmSettings()
+
+
+class StubEnds:
+    """The sockets, regions and pipes of a stub that is to be started. Raises OSError, and leaves nothing open, if
+    the process has no descriptors left.
+
+    `inherited` are the stub's own ends, in the order in which its entry point takes them.
+    """
+
+    def __init__(self) -> None:
+        with ExitStack() as ours, ExitStack() as theirs:
+            self.region = _region(ours, "tritonlab kernel")
+            self.stub_region = _region(ours, "tritonlab stub")
+            self.control, control = socket.socketpair()
+            ours.enter_context(self.control)
+            theirs.enter_context(control)
+            self.monitor, monitor = socket.socketpair()
+            ours.enter_context(self.monitor)
+            theirs.enter_context(monitor)
+            life, self.life = _pipe(theirs, ours)
+            self.stdout, self.stdout_write = _pipe(ours, theirs)
+            self.stderr, self.stderr_write = _pipe(ours, theirs)
+            self.inherited = (control.fileno(), monitor.fileno(), self.region, self.stub_region, life)
+            self._ours, self._theirs = ours.pop_all(), theirs.pop_all()
+
+    def close_theirs(self) -> None:
+        """Close the stub's ends, once it has them or never will."""
+        self._theirs.close()
+
+    def close(self) -> None:
+        """Close both sides' ends; for when nobody has taken over ours."""
+        self._theirs.close()
+        self._ours.close()
+
+
+def _region(stack: ExitStack, name: str) -> int:
+    fd = create_region_file(name)
+    stack.callback(os.close, fd)
+    return fd
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
 
 
 #: Starts a stub with its ends of the link, the number of its door, and the sizes of its regions.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,6 +57,11 @@ class LogRecord:
     pid: int = 0
     serials: tuple[int, ...] = ()
     unheard: bool = False
+
+    @staticmethod
+    def from_server(level: str, text: str, model: str = "", version: int = -1) -> LogRecord:
+        """Return a record of what the server itself says now."""
+        return LogRecord(time.time_ns(), model, version, instance="", stream="server", level=level, text=text)
 
     def is_of_request(self, request: str) -> bool:
         """Return whether the line is about the request of that id, or of that serial number."""

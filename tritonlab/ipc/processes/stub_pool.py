@@ -1,4 +1,4 @@
-"""`StubPool` provides stubs: forks of zygotes, which have imported what the model imports, or new processes."""
+"""`StubPool`, which provides stubs: forks of zygotes, which have imported what the model imports, or new processes."""
 
 from __future__ import annotations
 

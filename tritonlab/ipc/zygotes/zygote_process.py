@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import socket
@@ -15,8 +16,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from ...stub._pb_stub.wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
-from ...stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER_OF
-from ...stub._pb_stub.wire.serialization import WireError, decode_body, encode_body
+from ...stub._pb_stub.wire.ipc_message import read_zygote_message, zygote_message
+from ...stub._pb_stub.wire.serialization import WireError
 from ..link.link_reader import Watch
 from ..processes.child_process import ChildProcess
 from ..processes.child_subreaper import inheriting
@@ -68,6 +69,7 @@ class ZygoteProcess:
         self._life = life
         self._peak = 0
         self._lock = threading.Lock()  # held from a question to its answer
+        self._numbers = itertools.count(1)  # of the questions
         self._state = threading.Lock()  # guards _closed
         self._closed = False
         self._has_failed = False  # whether it did not answer, which is known before its end is
@@ -107,7 +109,7 @@ class ZygoteProcess:
         """Wait until its imports are made. Raises ImportLeftOut if one was not, or ZygoteError; then the process has
         ended."""
         try:
-            grown = self._receive(_GROW_TIMEOUT)
+            _, grown = self._receive(_GROW_TIMEOUT)
         except ZygoteError:
             self.end()
             raise ZygoteError(f"it ended with {self.child.exit_reason()}") from None
@@ -133,17 +135,21 @@ class ZygoteProcess:
 
     def _ask(self, body: Any, fds: Sequence[int]) -> Forked:
         with self._lock:
+            question = next(self._numbers)
             try:
-                message = bytes([NUMBER_OF[type(body)]]) + encode_body(body)
-                socket.send_fds(self._socket, [message], list(fds))
+                socket.send_fds(self._socket, [zygote_message(question, body)], list(fds))
             except OSError as error:
                 raise self._failed(str(error)) from None
-            answer = self._receive(_ANSWER_TIMEOUT)
-        assert isinstance(answer, Forked)
-        return answer
+            while True:
+                number, answer = self._receive(_ANSWER_TIMEOUT)
+                assert isinstance(answer, Forked)
+                if number == question:
+                    return answer
+                _end_unowned(answer.pid)  # an interrupt came before its answer was read
 
-    def _receive(self, timeout: float) -> Any:
-        """Wait for an answer with `poll`: a timeout of the socket would make the other end non-blocking, too."""
+    def _receive(self, timeout: float) -> tuple[int, Any]:
+        """Return an answer and the number of its question. Waits with `poll`: a timeout of the socket would make the
+        other end non-blocking, too."""
         try:
             readable = select.poll()
             readable.register(self._socket, select.POLLIN)
@@ -153,8 +159,8 @@ class ZygoteProcess:
             data = self._socket.recv(_MESSAGE)
             if not data:
                 raise self._failed("it has ended")
-            return BY_NUMBER[data[0]].read(decode_body(data[1:]))
-        except (OSError, ValueError, KeyError, WireError) as error:
+            return read_zygote_message(data)
+        except (OSError, TypeError, WireError) as error:
             raise self._failed(str(error)) from None
 
     def _failed(self, why: str) -> ZygoteError:
@@ -217,6 +223,16 @@ class _ForkedProcess:
                 except ChildProcessError:  # other code in this process has waited for all children
                     self.returncode = 0
             return self.returncode
+
+
+def _end_unowned(pid: int) -> None:
+    """End and collect a process whose descriptors were closed before its asker knew of it. One that has not become a
+    child of this process is left to its life pipe, which has ended."""
+    with contextlib.suppress(OSError):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises for what is not our child
+        child = ChildProcess(_ForkedProcess(pid, 0))
+        child.kill()
+        child.close()
 
 
 def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], ChildProcess]) -> ZygoteProcess:

@@ -11,6 +11,7 @@ longest goes.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -20,12 +21,11 @@ from functools import partial
 from typing import NamedTuple
 
 from ...stub._pb_stub.wire.fork_bodies import ImportStep
-from ..link.link_reader import LinkReader
+from ..link.link_reader import LinkReader, Watch
 from ..processes.interpreter import Interpreter
 from ..processes.out_of_memory import memory_limit
 from .zygote_family import Growth, ImportContext, Origin, Steps, ZygoteFamily, retire, share
-from .zygote_keeper import ZygoteKeeper
-from .zygote_process import ForkRefused, ZygoteError, ZygoteProcess
+from .zygote_process import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +37,10 @@ _MOST_INTERPRETERS = 4
 _PATIENCE = 20.0
 #: How often a growth is begun once more because the zygote that is to fork it was killed.
 _TRIES = 3
+#: A zygote that ended sooner, and was of no use, is not grown again by itself.
+_LIVED = 5.0
+#: Seconds from the growth of a zygote to that of its standby. The stubs that wait for the zygote come first.
+_STANDBY_AFTER = 0.5
 
 
 class WarmMemory(NamedTuple):
@@ -56,13 +60,11 @@ class Zygotes:
     def __init__(self, link_reader: LinkReader, limit: int | None = None) -> None:
         #: called with each set of imports that has been made
         self.on_grown: Callable[[Interpreter, Steps], None] = lambda interpreter, steps: None
+        self._link_reader = link_reader
         self._limit = limit if limit is not None else (memory_limit() or 4 << 30) // 4
         self._lock = threading.Lock()  # guards the next two
         self._families: dict[Interpreter, ZygoteFamily] = {}
         self._closed = threading.Event()
-        self._keeper = ZygoteKeeper(
-            link_reader, self._lock, closed=self._closed, is_kept=self._is_kept, grow_again=self._grow_again
-        )
 
     def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[ZygoteProcess | None, str]:
         """Return the zygote that has made these imports, or those before the first that must not be made, and why that
@@ -162,7 +164,7 @@ class Zygotes:
 
     def _root(self, interpreter: Interpreter, variables: Mapping[str, str]) -> Growth:
         root = Growth((), ImportContext(variables, ""))
-        self._keeper.begin(root, lambda: ZygoteProcess.start(interpreter, variables))
+        self._begin(root, lambda: ZygoteProcess.start(interpreter, variables))
         return root
 
     def _growth(self, interpreter: Interpreter, family: ZygoteFamily, steps: Steps) -> Growth:
@@ -176,7 +178,7 @@ class Zygotes:
             found = family.grown[steps] = Growth(steps, context)
             found.begun_with = len(parent.steps)
             start = partial(self._fork_of, interpreter, parent, found)
-            self._keeper.begin(found, start, lambda: self._grown(interpreter, family, found))
+            self._begin(found, start, lambda: self._grown(interpreter, family, found))
         return found
 
     def _fork_of(self, interpreter: Interpreter, parent: Growth, growth: Growth) -> ZygoteProcess:
@@ -200,7 +202,79 @@ class Zygotes:
         for interpreter in [i for i, family in self._families.items() if growth in family.all()]:
             self._growth(interpreter, self._family(interpreter), growth.steps)
 
-    # -- on the thread that waits for a growth
+    # -- growths, their standbys and their ends, each on a thread of its own
+
+    def _begin(
+        self, growth: Growth, start: Callable[[], ZygoteProcess], then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Grow a zygote of the process that `start` starts, and call `then` once it is up."""
+
+        def work() -> None:
+            try:
+                growth.growing = zygote = start()
+                if self._closed.is_set():
+                    zygote.end()
+                zygote.await_grown()
+                self._watch(growth, zygote)
+                with self._lock:
+                    closed = self._closed.is_set()
+                    if not closed:
+                        growth.zygote = zygote
+                if closed:
+                    zygote.end()
+            except (ImportLeftOut, ZygoteError, ForkRefused, OSError) as error:
+                growth.failure = error
+            finally:
+                growth.done.set()
+            if growth.zygote is not None:
+                then()
+                self.stand_by(growth)
+
+        threading.Thread(target=work, name="tritonlab zygote", daemon=True).start()
+
+    def stand_by(self, growth: Growth) -> None:
+        """Give the growth a standby, if it has none, a little later."""
+        self._closed.wait(_STANDBY_AFTER)
+        with self._lock:
+            zygote = growth.zygote if growth.standby is None and self._is_kept(growth) else None
+        if zygote is None:
+            return
+        try:
+            standby = zygote.twin(growth.context.variables, growth.context.directory)
+        except (ImportLeftOut, ZygoteError, ForkRefused, OSError) as error:
+            _log.debug("no standby of %s: %s", zygote, error)
+            return
+        self._watch(growth, standby)
+        with self._lock:
+            is_wanted = growth.standby is None and self._is_kept(growth)
+            if is_wanted:
+                growth.standby = standby
+        if not is_wanted:
+            standby.end()
+
+    def _watch(self, growth: Growth, zygote: ZygoteProcess) -> None:
+        """Replace the zygote, or the standby, if somebody kills it."""
+        born = time.monotonic()
+
+        def ended(events: int) -> None:
+            is_again = bool(zygote.used) or time.monotonic() - born > _LIVED
+            work = partial(self._replace, growth, zygote, is_again)
+            threading.Thread(target=work, name="tritonlab zygote", daemon=True).start()
+
+        zygote.watch = Watch(self._link_reader, zygote.child.exit_fd, ended)
+        with contextlib.suppress(OSError):  # raised once the server stops
+            zygote.watch.start()
+
+    def _replace(self, growth: Growth, ended: ZygoteProcess, is_again: bool) -> None:
+        """Close what has ended of a growth. If `is_again`, what is missing now is grown again."""
+        with self._lock:
+            if growth.standby is ended:
+                growth.standby = None
+            if growth.is_over() and is_again:
+                self._grow_again(growth)
+        ended.end()  # closes its descriptors
+        if is_again:
+            self.stand_by(growth)
 
     def _grown(self, interpreter: Interpreter, family: ZygoteFamily, newest: Growth) -> None:
         """End the zygotes that have been unused for longest, until all keep to their limits."""

@@ -16,11 +16,10 @@ from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_repository_manager import select_versions
 from ...repository.model_tree import ModelTree, is_environment, read_tree
 from .errors import FileError
-from .model_file import ModelFile
 from .original_text import OriginalText, is_text
-from .source_map import Segment
+from .source_map import ModelFile, Segment
 
-#: Larger files are no text to read in a cell.
+#: Larger files are not texts to read in a cell.
 MOST_BYTES = 256_000
 
 
@@ -117,7 +116,7 @@ class BaseDirectory:
 
     def _linked(self, file: str) -> ModelFile:
         path = self.path / file
-        # places in it are told as where it is
+        # places in it are cited as where it lies
         segments = (Segment(1, 1 << 31, str(path), 0),) if file.endswith(".py") else ()
         return ModelFile(path, segments, link=str(path))
 

@@ -25,13 +25,11 @@ from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_tree import read_tree
 from .base_directory import BaseDirectory
-from .captured_names import with_captured_names
-from .class_source import model_file_of
+from .class_source import model_file_of, with_captured_names
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .errors import FileError, OptionError, SourceError, refused_files
-from .model_file import ModelFile
-from .source_map import whole
+from .source_map import ModelFile, whole
 
 if TYPE_CHECKING:
     from ...tuning.settings import Settings
@@ -237,11 +235,12 @@ class Draft:
         fresh = replace(self, source=file, given_config=_NO_CONFIG, given_files={}, options=_NO_OPTIONS)
         return replace(fresh, settings=None)
 
-    def text_with(self, behind: str) -> str:
-        """Return the text of the source with more lines behind it. Raises FileError if there is none."""
+    def with_more(self, behind: str) -> Draft:
+        """Return the draft with more lines behind its source. Raises FileError if there is none."""
         if self.source is None:
             raise FileError(f"there is no {self.model_file} for {self.name!r} yet", fix="write it first")
-        return self.source.text() + behind
+        text = self.source.text() + behind
+        return replace(self, source=replace(self.source, content=text.encode())) if behind else self
 
     def with_captured(self, namespace: Mapping[str, Any]) -> Draft:
         """Return the draft with what other cells define, and its source uses, in front of it. Raises SourceError."""

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ...clients.golden import GoldenSet
-from ...clients.golden_files import GoldenCase
+from ...clients.golden import GoldenCase, GoldenSet
 from ...core.status import InvalidArgumentError
 from ...export.child_command import Say
 from ...export.environment.placed import EnvironmentOptions

@@ -15,8 +15,7 @@ from ...core.status import AlreadyExistsError
 from ...repository.model_repository_manager import ModelRepositoryManager
 from .base_directory import BaseDirectory, models_in_order
 from .errors import FileError
-from .imported_cells import imported_cells, left_in_place
-from .model_line import shown_path
+from .model_cells import imported_cells, left_in_place, shown_path
 from .opened_repository import repository_in
 
 #: How many files that stay where they are a notebook names, of each model.

@@ -6,9 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...clients.snippets import Address
+
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
     from ...server.api.server import Server
+
+#: Returns the ports that are open, None if there are none.
+Ports = Callable[[], "Endpoints | None"]
 
 
 def open_endpoints(
@@ -56,3 +61,9 @@ class NotebookPorts:
             if self.endpoints is not None:
                 self.endpoints.stop()
                 self.endpoints = None
+
+
+def open_address(ports: Ports) -> Address | None:
+    """Return where a program finds the notebook's own server, None if no port is open."""
+    found, usual = ports(), Address()
+    return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.header_file)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...core.clock import SystemClock
 from ...core.plain_facts import by_number
 from ...core.status import ModelLoadError, NotFoundError, TritonError
-from ...export.machine_bound import never_ran
+from ...export.left_out import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
@@ -30,7 +30,7 @@ from ...server.models.repository_poller import RepositoryPoller
 from ...server.observe.why import failed_load
 from .base_directory import BaseDirectory, models_in_order
 from .errors import FileError
-from .imported_cells import imported_cells
+from .model_cells import imported_cells
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
@@ -43,11 +43,11 @@ _SHARE = 0.02
 
 @dataclass(frozen=True)
 class OpenedFacts:
-    """What is to be told of one model of an opened repository.
+    """The facts about one model of an opened repository.
 
     `kind`: `Python`, `ensemble`, or `backend NAME`; "" if its config cannot be read. `state`: READY, LOADING, WAITING
     (others load first), UNLOADED, FAILED, NOT LOADED, NOT SERVED (another model of the name is), CLOSED or NOT OPENED
-    (only others were asked for).
+    (only others were requested).
     `in_cells`: cells of the notebook write it now. `reason` says why it does not serve, `advice` what to do.
     """
 
@@ -64,7 +64,7 @@ class OpenedFacts:
     to_choose: bool = False
 
     def lines(self) -> list[str]:
-        """Return what is to be said below its row."""
+        """Return the lines below its row."""
         mend = f"Fix: {self.advice}" if self.advice else ""
         return [line for line in (self.answers, self.reason, mend) if line]
 
@@ -313,7 +313,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         return ExportedModel(self.workspace.repository / name, warnings)
 
     def facts(self) -> list[OpenedFacts]:
-        """Return what is to be told of each model."""
+        """Return the facts about each model."""
         found = []
         for name in self:
             with contextlib.suppress(FileError):  # it has just gone

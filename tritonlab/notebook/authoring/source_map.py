@@ -1,4 +1,4 @@
-"""The source map knows which line of which cell a line of a model file came from."""
+"""The files of a model that a notebook writes, and the cells that their lines came from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ...core.status import Frame, RemoteException
 
@@ -38,6 +39,23 @@ def whole(text: str, origin: str, offset: int) -> tuple[Segment, ...]:
     may name the line after the last one.
     """
     return (Segment(1, text.count("\n") + 2, origin, offset),)
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """One file of a model: its bytes, or the path it is copied from at each load.
+
+    `segments` say where its lines were written. `link`: it is a link that leads there instead. `like`: the file that
+    has its mode.
+    """
+
+    content: bytes | Path
+    segments: tuple[Segment, ...] = ()
+    link: str = ""
+    like: Path | None = None
+
+    def text(self) -> str:
+        return (self.content if isinstance(self.content, bytes) else self.content.read_bytes()).decode()
 
 
 class SourceMap:

@@ -26,10 +26,9 @@ from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import Draft, Files, Source, model_path
 from .errors import FileError, OptionError
-from .model_file import ModelFile
 from .notebook_ports import NotebookPorts
 from .sample_config import load_by_sample
-from .source_map import SourceMap, whole
+from .source_map import ModelFile, SourceMap, whole
 from .written_model import LoadProgress, LoadReport, WrittenModel, pids_of
 
 if TYPE_CHECKING:
@@ -59,17 +58,17 @@ class Workspace:
         server.check_prints()
         self.repository = repository
         self.sources = SourceMap()
-        #: the author's traceback of an error as plain text; set by whoever can show cells
+        #: the author's traceback of an error as plain text; set where cells can be shown
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
-        #: cites cells in a text that names lines of models' files; set by whoever can show cells
+        #: cites cells in a text that names lines of models' files; set where cells can be shown
         self.cite: Callable[[str], str] = lambda text: text
         #: returns the line of a cell that an error is about, and advice; set with `cite`
         self.explain: Explain | None = None
         #: returns what cites cells for the version that wrote a line of the log; set with `cite`
         self.cite_for: Callable[[LogRecord], Callable[[str], str]] = lambda record: str
-        #: returns the cell that runs in the calling thread, "In[3]", or ""; set by whoever can show cells
+        #: returns the cell that runs in the calling thread, "In[3]", or ""; set where cells can be shown
         self.running_cell: Callable[[], str] = lambda: ""
-        #: called after a load or an unload of a model, also a failed one; set by whoever shows models
+        #: called after a load or an unload of a model, also a failed one; set where models are shown
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
         #: the repositories that were opened, by their paths
@@ -107,13 +106,25 @@ class Workspace:
 
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
-        parts: dict[str, Any] = dict(config=config, files=files, version=version, body=body, base=base)
-        if sample is not None:
-            return self._load_by_sample(name, source, sample, options=options, capture=capture, **parts)
         started = time.perf_counter()
+        cell = (body.number if body is not None else "") or self.running_cell()
         with self._lock:
-            draft = self.draft(name).with_changes(source, options=options, **parts)
+            draft = self.draft(name).with_changes(
+                source, config=config, files=files, version=version, options=options, body=body, base=base
+            )
             draft = draft if capture is None else draft.with_captured(capture)
+            if sample is None:
+                return self._load(draft, started, cell, if_changed)
+
+        def load(found: ConfigOptions, behind: str) -> Model:
+            return self._load(replace(draft, options=found).with_more(behind), time.perf_counter(), cell)
+
+        return load_by_sample(sample, draft.options, draft.config.message, load)
+
+    def _load(self, draft: Draft, started: float, cell: str, if_changed: bool = False) -> Model:
+        """Write and load the draft. `started`: when the load was requested, and `cell`: by which."""
+        name = draft.name
+        with self._lock:
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a %%triton_model {name} cell first"
                 raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)
@@ -126,31 +137,13 @@ class Workspace:
                 written.map_lines_again()
                 return self.server.model(name)
             try:
-                return written.load(started, (body.number if body is not None else "") or self.running_cell())
+                return written.load(started, cell)
             except Exception as error:
                 if isinstance(error, Explained):
                     error.explained_by = self.explain
                 raise
             finally:
                 self.changed(name)
-
-    def _load_by_sample(
-        self,
-        name: str,
-        source: Source | None,
-        sample: Mapping[str, Any],
-        *,
-        options: ConfigOptions | None,
-        capture: Mapping[str, Any] | None,
-        **parts: Any,
-    ) -> Model:
-        stated = self.draft(name).with_changes(source, options=options, **parts)
-
-        def load(found: ConfigOptions, behind: str) -> Model:
-            text = stated.text_with(behind) if behind or source is None else source
-            return self.load(name, text, options=found, capture=capture, **parts)
-
-        return load_by_sample(sample, stated.options, stated.config.message, load)
 
     def tune(self, name: str, settings: Settings | None) -> Model:
         """Load the model with other batching and instances, None those of its config. They count until its source or
@@ -219,7 +212,7 @@ class Workspace:
         model = self._models.get(name)
         return model is not None and model.awaits_source(written)
 
-    # The next five are asked by views while a load holds the lock, and need none: what they read is replaced whole.
+    # Views call the next five while a load holds the lock, and they need none: what they read is replaced whole.
 
     def draft(self, name: str) -> Draft:
         """Return what the notebook has written of the model so far."""

@@ -16,8 +16,7 @@ from ...core.status import LoadInterrupted, ModelError, ModelLoadError, RemoteEx
 from ...repository.model_directory import Edited, Link, Made, ModelDirectory, Stamp, stamp_of
 from .draft import Draft
 from .errors import refused_files
-from .model_file import ModelFile
-from .source_map import Segment, SourceMap, located
+from .source_map import ModelFile, Segment, SourceMap, located
 
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord

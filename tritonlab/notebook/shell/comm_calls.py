@@ -3,47 +3,51 @@ notebook can make as well, and answers in JSON."""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from typing import Any
 
-from ...core.status import NotFoundError
+from ...core.status import NotFoundError, TritonError
+from ...profile.record_facts import traffic
+from ...profile.recorder import Recorder
+from ...profile.recording import Recording
+from ..authoring.config_fields import sentence_of
+from ..authoring.config_text import ConfigText, ConfigTextError, faults
 from ..authoring.opened_repository import OpenedRepository
 from ..authoring.workspace import Workspace
-from ..views.card.hanging import kill_pressed
-from .comm_config import check, complete, explain
-from .comm_overview import logs, overview
+from ..views.card.device_text import gpus_text, held_text, place_text
+from ..views.card.hanging import cancelled_text, draining_text, hanging_texts, kill_pressed, lasting
+from ..views.card.model_facts import current_facts
+from ..views.card.status_table import memory_lines
+from .config_completion import config_words, field_at
 from .debugger_desk import NotebookDesk
+from .logs import LogLine
 
 #: A value that JSON can hold.
 JsonAnswer = Any
 #: Sends the window what a call has done so far.
 Tell = Callable[[JsonAnswer], None]
 
+#: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
+_REQUESTS = 50
+_LINES = 300
+LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
 
-def _export_choices(workspace: Workspace) -> JsonAnswer:
-    return _export_calls().choices(workspace)
-
-
-def _plan(workspace: Workspace, **options: Any) -> JsonAnswer:
-    return _export_calls().plan(workspace, **options)
-
-
-def _export(workspace: Workspace, *, tell: Tell, **options: Any) -> JsonAnswer:
-    return _export_calls().export(workspace, tell=tell, **options)
+_WORD = re.compile(r"[^\s{}\[\]:,]+|\S")
+#: A file's own name is taken for the model's, whose directory it may not be in yet.
+_NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
 
 
-def _cancel_export(workspace: Workspace, job: str) -> JsonAnswer:
-    return _export_calls().cancel_export(workspace, job)
+def _of_export(name: str) -> Callable[..., JsonAnswer]:
+    """Return the call of that name in `comm_export`."""
 
+    def call(workspace: Workspace, **arguments: Any) -> JsonAnswer:
+        from . import comm_export  # with what makes environments and deploy files
 
-def _zip_export(workspace: Workspace, job: str) -> JsonAnswer:
-    return _export_calls().zip_export(workspace, job)
+        return getattr(comm_export, name)(workspace, **arguments)
 
-
-def _export_calls() -> Any:
-    from . import comm_export  # with what makes environments and deploy files
-
-    return comm_export
+    return call
 
 
 def _cells(workspace: Workspace, model: str) -> JsonAnswer:
@@ -96,13 +100,162 @@ def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
         desk.watch.seen(shown, asked)
 
 
+def overview(workspace: Workspace) -> dict[str, Any]:
+    """Return what `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there
+    are, what is `draining` or hangs, `memory` and `gpus` in words, and the `ports` that are open.
+    """
+    server = workspace.server
+    # also where there is no model yet: so the first is recorded
+    recording = Recorder.for_instruments(server.instruments).recording
+    requests = server.requests()
+    ports = workspace.ports.endpoints
+    return {
+        "models": [_model(workspace, name, recording) for name in workspace.names()],
+        "requests": [_request(each) for each in requests[:_REQUESTS]],
+        "more": max(len(requests) - _REQUESTS, 0),
+        "draining": [
+            *({"name": each["model"], "text": draining_text(each)} for each in lasting(server.draining())),
+            *({"name": name, "text": text} for name, text in hanging_texts(server).items()),
+        ],
+        "memory": "\n".join(memory_lines(server.memory())),
+        "gpus": gpus_text(server.gpus()),
+        "ports": dict(ports.places) if ports else {},
+    }
+
+
+def _request(facts: dict[str, Any]) -> dict[str, Any]:
+    entry = {key: value for key, value in facts.items() if key not in ("pid", "cancelled")}
+    entry["ends"] = cancelled_text(facts)
+    if entry["ends"]:
+        entry["state"] = "executing, cancel requested"
+    return entry
+
+
+def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, Any]:
+    """Return one model as its card and `%triton status` tell it. Times are milliseconds."""
+    facts = current_facts(workspace, name)
+    entry: dict[str, Any] = {
+        "name": name,
+        "version": facts.version,
+        "state": facts.state,
+        "reason": facts.reason or facts.kept,
+        "loading": facts.loading,
+        "instances": [],
+        "answered": 0,
+        "failed": 0,
+    }
+    entry.update(traffic(recording.model(name), time.monotonic_ns())._asdict())
+    try:
+        model = workspace.server.model(name)
+        stats = model.statistics()["model_stats"][0]["inference_stats"]
+        entry |= {"answered": stats["success"]["count"], "failed": stats["fail"]["count"]}
+        entry["instances"] = [
+            {
+                **{key: instance[key] for key in ("name", "kind", "pid", "state", "restarts", "failure")},
+                "place": place_text(instance),
+                "holds": held_text(instance),
+            }
+            for instance in model.instances()
+        ]
+    except TritonError:
+        pass  # the model does not serve
+    return entry
+
+
+def logs(
+    workspace: Workspace, model: str = "", level: str = "VERBOSE", search: str = "", limit: int = _LINES
+) -> dict[str, Any]:
+    """Return the last lines that models printed and logged: `lines` of one model or of all, of this level or a worse
+    one, in which `search` occurs in any case; and `count`, how many lines these were chosen from. Raises ValueError for
+    an unknown level.
+    """
+    lowest, sought = LEVELS.index(level), search.lower()
+    found = [
+        record
+        for record in workspace.server.logs(model or None)
+        if (record.level not in LEVELS or LEVELS.index(record.level) >= lowest) and sought in record.text.lower()
+    ]
+    lines = [
+        {
+            "time": time.strftime("%H:%M:%S", time.localtime(record.time_ns / 1e9)),
+            "model": record.model,
+            "instance": record.instance,
+            "stream": record.stream,
+            "level": record.level,
+            "text": LogLine.from_record(record, workspace.cite_for(record)).text,
+        }
+        for record in found[-limit:]
+    ]
+    return {"count": len(found), "lines": lines}
+
+
+def check(workspace: Workspace, text: str, model: str = "") -> list[dict[str, Any]]:
+    """Return what `%%triton_config` would refuse in this text: `text`, the `line` (from 1; 0 for the whole), and the
+    columns `start` and `end` (from 0).
+    """
+    if not model and (named := _NAME.search(text)):
+        model = named[1]
+    return [
+        {"text": f"{error.complaint} {error.advice}".strip(), "line": error.line, **_columns(text, error)}
+        for error in faults(ConfigText(text, model=model or "model"))
+    ]
+
+
+def _columns(text: str, error: ConfigTextError) -> dict[str, int]:
+    """Return where the word that is to blame stands in its line; without a column the line, from its first letter."""
+    lines = text.splitlines()
+    line = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
+    if not error.column:
+        return {"start": len(line) - len(line.lstrip()), "end": len(line.partition("#")[0].rstrip())}
+    found = _WORD.match(line, error.column - 1)
+    return {"start": error.column - 1, "end": found.end() if found else len(line)}
+
+
+def complete(workspace: Workspace, text: str) -> dict[str, Any]:
+    """Return what may stand at the end of `text`: `typed`, the part of it that is there, and the `words` that begin
+    so: fields, values of enums, models of this notebook for a step."""
+    typed, words = config_words(text, workspace.names) or ("", [])
+    return {"typed": typed, "words": words}
+
+
+def explain(workspace: Workspace, text: str) -> dict[str, str]:
+    """Return the `field` whose name `text` ends with, its `type`, and what it is for; "" where that is not a field."""
+    descriptor, name = field_at(text)
+    field = descriptor.fields_by_name.get(name) if descriptor is not None else None
+    if field is None:
+        return {"field": "", "type": "", "says": ""}
+    return {"field": name, "type": _type(field), "says": sentence_of(descriptor, name)}
+
+
+def _type(field: Any) -> str:
+    if field.message_type is not None:
+        kind = "map" if field.message_type.GetOptions().map_entry else field.message_type.name
+    elif field.enum_type is not None:
+        kind = " or ".join(value.name for value in field.enum_type.values if value.name != "TYPE_INVALID")
+    else:
+        kind = _SCALARS[field.cpp_type]
+    return f"{kind}, repeated" if field.is_repeated and kind != "map" else kind
+
+
+#: protobuf's numbers of kinds of scalars, in Triton's words
+_SCALARS = {
+    1: "integer",
+    2: "integer",
+    3: "integer",
+    4: "integer",
+    5: "number",
+    6: "number",
+    7: "true or false",
+    9: "text",
+}
+
 #: name -> call(workspace, **what was given with it)
 CALLS: dict[str, Callable[..., JsonAnswer]] = {
-    "export_choices": _export_choices,
-    "plan": _plan,
-    "export": _export,
-    "cancel_export": _cancel_export,
-    "zip_export": _zip_export,
+    "export_choices": _of_export("choices"),
+    "plan": _of_export("plan"),
+    "export": _of_export("export"),
+    "cancel_export": _of_export("cancel_export"),
+    "zip_export": _of_export("zip_export"),
     "cells": _cells,
     "load": _load,
     "unload": _unload,

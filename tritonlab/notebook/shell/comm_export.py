@@ -30,10 +30,8 @@ from ..authoring.cells import user_namespace
 from ..authoring.errors import NotebookError
 from ..authoring.exporting import export_models
 from ..authoring.workspace import Workspace
+from .comm_calls import JsonAnswer, Tell
 
-#: A value that JSON can hold, and what sends one to the window.
-JsonAnswer = Any
-Tell = Callable[[JsonAnswer], None]
 #: Where paths of the notebook's server begin, seen from the kernel: the notebook's directory, if nobody moved since.
 _START = Path.cwd()
 #: Seconds between two messages about the bytes that were copied.

@@ -4,87 +4,19 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.error_pages import error_pages
-from ...core.plain_facts import by_number
-from ...core.status import NotFoundError
-from ...core.unknown_option import did_you_mean
+from ...export.preflight.judge import DEFAULT_TARGET
 from ...server.api.server import UNLOAD_SECONDS
-from ..authoring.errors import OptionError
-from ..authoring.workspace import Workspace
-from ..model import Model
-from ..opened import Repository
-from ..views.card.card_display import LoadingCard, card_of
-from ..views.card.draining import draining_text
-from ..views.card.live_card import LiveCard
-from ..views.card.statistics_text import samples, statistics_text
-from ..views.card.status_table import StatusView
-from ..views.opener import open_playground
 from ..views.record.record_view import KINDS
-from .artifact_command import artifact
-from .check_command import CHECK
-from .debug_commands import debug, postmortem
-from .edit_command import edit
-from .export_options import OPTIONS, TARGET
-from .golden_commands import golden, inputs_of
-from .load_commands import LOAD_TEST
-from .logs import LogView, Places
+from . import model_commands as models
+from . import request_commands as requests
+from . import server_commands as server
 from .parsing import LineParser, parse, unknown
-from .profile_command import PROFILE
-from .results import JsonFacts, Text, without_json
-from .serve_command import serve
-from .variables import bind
-from .why_command import failed_load_of, why
-
-if TYPE_CHECKING:
-    from ...server.api.server import Server
-    from ...server.observe.chrome_trace import ChromeTrace
-    from ..views.playground.playground import Playground
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a subcommand may use."""
-
-    shell: Any
-    workspace: Workspace
-    #: cites cells in a text about the models as they are now
-    places: Places
-    #: the cell shows JSON, and nothing else
-    json: bool = False
-
-    def model(self, name: str) -> Model:
-        """Return the loaded model. Raises the client's NotFoundError for one that is not loaded, with why its last load
-        by a cell failed.
-        """
-        model = Model(self.workspace.server, name, workspace=self.workspace)
-        try:
-            model.config()
-        except NotFoundError as error:
-            reason = failed_load_of(self.workspace, name)
-            if reason is None:
-                raise
-            raise NotFoundError("\n".join([f"{error.message}:", *reason.all_lines()])) from None
-        return model
-
-
-def run(context: Context, line: str) -> Any:
-    """Run `%triton <line>` and return what the cell shows. Raises UsageError for a line that cannot be read."""
-    name, _, rest = line.strip().partition(" ")
-    command = COMMANDS.get(name or "status")
-    if command is None:
-        raise unknown("%triton has no command", name, COMMANDS)
-    if command.parser.get_default("raw"):
-        line, as_json = without_json(rest)
-        arguments = argparse.Namespace(rest=line, json=as_json)
-    else:
-        arguments = parse(command.parser, rest)
-    result = command.run(replace(context, json=arguments.json), arguments)
-    return JsonFacts.from_result(result) if arguments.json else result
+from .subcommand import Context, JsonFacts, Text
 
 
 @dataclass(frozen=True)
@@ -96,178 +28,41 @@ class Subcommand:
     run: Callable[[Context, argparse.Namespace], Any]
 
 
-def _status(context: Context, arguments: argparse.Namespace) -> Any:
-    if arguments.name is None:
-        return StatusView(context.workspace)
-    known = context.workspace.report(arguments.name)  # a failed load is told, too
-    if not (context.json and known is not None):
-        context.model(arguments.name)
-    return card_of(context.workspace, arguments.name)
+def run(context: Context, line: str) -> Any:
+    """Run `%triton <line>` and return what the cell shows. Raises UsageError for a line that cannot be read."""
+    name, _, rest = line.strip().partition(" ")
+    command = COMMANDS.get(name or "status")
+    if command is None:
+        raise unknown("%triton has no command", name, COMMANDS)
+    if command.parser.get_default("raw"):
+        line, as_json = _without_json(rest)
+        arguments = argparse.Namespace(rest=line, json=as_json)
+    else:
+        arguments = parse(command.parser, rest)
+    result = command.run(replace(context, json=arguments.json), arguments)
+    return JsonFacts.from_result(result) if arguments.json else result
 
 
-def _load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
-    with LoadingCard(context.workspace, arguments.name, quiet=context.json):
-        bind(context.shell, context.workspace.load(arguments.name, arguments.path, config=arguments.config))
-    return card_of(context.workspace, arguments.name) if context.json else None
-
-
-def _open(context: Context, arguments: argparse.Namespace) -> Repository:
-    names = arguments.models or None
-    opened = Repository.open(context.workspace, arguments.directory, names, into=arguments.into)
-    for name in opened:
-        if opened[name].facts().state == "READY" and (unbound := bind(context.shell, context.model(name))):
-            print(unbound)
-    return opened
-
-
-def _unload(context: Context, arguments: argparse.Namespace) -> Text:
-    """Unload a model and wait for a moment only, because the notebook belongs to its author, whatever the model
-    does."""
-    name, server = arguments.name, context.workspace.server
-    if name not in context.workspace.names():
-        context.model(name)  # raises; the server would say nothing, as Triton does
-    dependents, timeout = arguments.dependents, arguments.timeout
-    before = _serving(server)
-    context.workspace.unload(name, unload_dependents=dependents, timeout=timeout, wait=False)
-    end = time.monotonic() + _PATIENCE
-    while (draining := server.draining(name)) and time.monotonic() < end:
-        time.sleep(0.02)
-    gone = sorted(before - _serving(server) - {name}, key=by_number)
-    also = f", and {' and '.join(map(repr, gone))} with it" if gone else ""
-    text = f"'{name}' is unloaded{also}" if name in before else f"'{name}' was not loaded"
-    facts = {"model": name, "unloaded": [*([name] if name in before else []), *gone], "draining": draining}
-    return Text("\n".join([text, *map(draining_text, draining)]), facts)
-
-
-def _serving(server: Server) -> set[str]:
-    return {name for name, _ in server.models(exclude_not_ready=True)}
-
-
-def _kill(context: Context, arguments: argparse.Namespace) -> Text:
-    name = arguments.name
-    if name not in context.workspace.names():
-        context.model(name)  # raises
-    old, killed = context.workspace.server.draining(name), context.workspace.server.kill(name)
-    if not killed:
-        advice = f"%triton unload {name} takes it out of service"
-        text = f"nothing of '{name}' is left to kill: no old process, and none that holds a request; {advice}"
-        raise OptionError(text, fix=advice)
-    pids = ", ".join(str(pid) for each in killed for pid in each["pids"])
-    facts = {"model": name, "killed": killed}
-    if not old:
-        what = ", ".join(each["awaits"] for each in killed)
-        return Text(f"killed what held {what}; another process takes over", facts)
-    return Text(f"killed what was left of '{name}': process {pids}", facts)
-
-
-def _index(context: Context, arguments: argparse.Namespace) -> Text:
-    entries = sorted(context.workspace.server.index(arguments.ready), key=lambda entry: by_number(entry["name"]))
-    return Text("\n".join(map(_index_line, entries)) or "no models", {"models": entries})
-
-
-def _index_line(entry: dict[str, str]) -> str:
-    """Show an entry, with the first line of its reason; the rest is a traceback, which the load showed."""
-    state, reason = entry.get("state", "not loaded"), entry.get("reason", "").partition("\n")[0]
-    return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
-
-
-def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
-    workspace, name = context.workspace, arguments.name
-    records = workspace.server.logs(name)
-    if not records and name is not None and name not in workspace.names():
-        context.model(name)  # raises
-    if arguments.request is not None:
-        records = [record for record in records if record.is_of_request(arguments.request)]
-    return LogView(records[-arguments.lines :], workspace.cite_for)
-
-
-def _config(context: Context, arguments: argparse.Namespace) -> Any:
-    if arguments.clear:
-        if arguments.name not in context.workspace.names():
-            context.model(arguments.name)  # raises
-        context.workspace.write_config(arguments.name, "")
-        return None
-    model = context.model(arguments.name)
-    return Text(model.config_pbtxt(), model.config())
+def _without_json(rest: str) -> tuple[str, bool]:
+    """Return a line without `--json` at its begin or end, and whether that was there; for lines with an expression,
+    which no parser reads.
+    """
+    words = rest.strip()
+    if words == "--json" or words.startswith("--json "):
+        return words.removeprefix("--json").strip(), True
+    if words.endswith(" --json"):
+        return words.removesuffix("--json").strip(), True
+    return rest, False
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> Any:
     from .export_command import export_named  # with what makes environments and deploy files
 
-    for name in (arguments.name, *arguments.place[:-1]):
-        context.model(name)  # raises, with why it was not loaded
-    return export_named(context.workspace, arguments, context.json)
+    return export_named(context, arguments)
 
 
-def _infer(context: Context, arguments: argparse.Namespace) -> Any:
-    name, _, rest = arguments.rest.strip().partition(" ")
-    if not name:
-        usage = "%triton infer NAME INPUT0=expression, INPUT1=expression"
-        raise OptionError(f"name a model: {usage}", fix=usage)
-    model = context.model(name)
-    answers = model.infer(inputs=inputs_of(model, rest))
-    if context.json:
-        return {"responses": list(answers)}
-    responses = [{name: tensor.numpy() for name, tensor in response.outputs.items()} for response in answers]
-    decoupled = model.config().get("model_transaction_policy", {}).get("decoupled")
-    return responses if decoupled or len(responses) != 1 else responses[0]
-
-
-def _golden(context: Context, arguments: argparse.Namespace) -> Any:
-    return golden(context.workspace, arguments.rest)
-
-
-def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
-    return open_playground(context.workspace, context.model(arguments.name))
-
-
-def _view(context: Context, arguments: argparse.Namespace) -> Any:
-    name, kind = arguments.name, arguments.kind
-    if name in KINDS and kind is None and name not in context.workspace.names():
-        name, kind = None, name
-    names = context.workspace.names()
-    known = [*names, *(row["name"] for row in context.workspace.server.index())]
-    if name is not None and name not in known and kind is None and did_you_mean(name, KINDS):
-        raise unknown("there is no model and no view", name, [*names, *KINDS])
-    if name is None:
-        if len(names) != 1:
-            fix = f"name a model: {', '.join(names)}" if names else ""
-            raise OptionError(fix or "no model is loaded", fix=fix)
-        name = names[0]
-    return context.model(name).view(kind or KINDS[0])
-
-
-def _stop(context: Context, arguments: argparse.Namespace) -> None:
-    context.workspace.ports.close()
-
-
-def _trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | None:
-    workspace = context.workspace
-    running, workspace.tracing = workspace.tracing, None
-    if arguments.file is None:
-        if running is None:
-            advice = "'%triton trace FILE' begins a trace"
-            raise OptionError(f"nothing is traced; {advice}", fix=advice)
-        running.stop()
-        return running
-    if running is not None:
-        running.stop()
-    workspace.tracing = workspace.server.trace(arguments.file).start()
-    return None
-
-
-def _metrics(context: Context, arguments: argparse.Namespace) -> Text:
-    if arguments.name is not None:
-        context.model(arguments.name)
-    lines = context.workspace.server.metrics(arguments.name or "").splitlines()
-    return Text("\n".join(lines), {"metrics": samples(lines)} if context.json else None)
-
-
-def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
-    if arguments.name is not None:
-        context.model(arguments.name)
-    statistics = context.workspace.server.statistics(arguments.name or "")
-    return Text(statistics_text(statistics), statistics)
+def _preflight(context: Context, arguments: argparse.Namespace) -> Any:
+    return context.model(arguments.name).preflight(target=arguments.target)
 
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:
@@ -293,10 +88,6 @@ def summary() -> Iterator[str]:
         )
 
 
-#: Seconds that `%triton unload` waits.
-_PATIENCE = 1.0
-
-
 def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Subcommand:
     parser = LineParser(f"triton {name}", description=about)
     for flags, settings in arguments:
@@ -317,14 +108,57 @@ def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return ("name",), {"help": "a model", **settings}
 
 
-_ABOUT_HELP = "show this list, one command's arguments, or the page about an error"
-_COMMAND_OR_TOPIC = (("command",), {"nargs": "?", "help": "a subcommand, or the topic that an error's hint names"})
+#: The option of the commands that judge by a release.
+_TARGET = (
+    ("--target",),
+    {
+        "default": DEFAULT_TARGET,
+        "metavar": "RELEASE",
+        "help": "where it is to run: 2.49, 24.08, kserve, dynamo or ray (2.51)",
+    },
+)
+_INCLUDE = "a file or pattern that is otherwise left out: hidden, or larger than 100 MB"
+#: What comes after the name of the first model in `%triton export`.
+_EXPORT_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (
+        ("place",),
+        {"nargs": "*", "metavar": "[NAME ...] DIR", "help": "more models, and last the repository (model_repository)"},
+    ),
+    (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
+    (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
+    (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
+    (("--dry-run",), {"action": "store_true", "help": "write nothing, show what would be written"}),
+    _TARGET,
+    (("--capture",), {"action": "store_true", "help": "write what other cells define in front of the model"}),
+    (
+        ("--artifact",),
+        {"action": "append", "default": [], "metavar": "FILE=EXPR", "help": "keep a value as a file beside model.py"},
+    ),
+    (("--include",), {"action": "append", "default": [], "metavar": "NAME", "help": _INCLUDE}),
+    (
+        ("--env",),
+        {"default": "none", "help": "requirements (a lock), dir or archive (relocatable), or the path of a prefix"},
+    ),
+    (
+        ("--env-python",),
+        {"default": "", "metavar": "VERSION", "help": "the Python of --env, as 3.12 (this one's; the image's)"},
+    ),
+    (("--env-budget",), {"type": int, "metavar": "MB", "help": "refuse an environment that is larger"}),
+    (
+        ("--deploy",),
+        {"default": "", "metavar": "KINDS", "help": "files beside models/ that deploy it: docker,k8s,kserve,ray"},
+    ),
+    (
+        ("--verify",),
+        {"nargs": "?", "const": True, "help": "prove it on real releases of Triton: --verify=2.51,2.41 (the target)"},
+    ),
+)
 
 COMMANDS = {
-    "status": _command("status", _status, "show all models, or the card of one", _name(nargs="?")),
+    "status": _command("status", models.status, "show all models, or the card of one", _name(nargs="?")),
     "load": _command(
         "load",
-        _load,
+        models.load,
         "load a model again, or one from a model directory or a model.py",
         _name(),
         (("path",), {"nargs": "?", "help": "a model directory or a model.py"}),
@@ -332,7 +166,7 @@ COMMANDS = {
     ),
     "open": _command(
         "open",
-        _open,
+        models.open_repository,
         "serve the models of a repository, and load again what changes",
         (("directory",), {"help": "the model repository"}),
         (("models",), {"nargs": "*", "help": "the only ones to serve; all if none is named"}),
@@ -340,7 +174,7 @@ COMMANDS = {
     ),
     "unload": _command(
         "unload",
-        _unload,
+        models.unload,
         "take a model out of service, and the ensembles that contain it",
         _name(),
         (("--dependents",), {"action": "store_true", "help": "of an ensemble, also the models loaded for it alone"}),
@@ -351,62 +185,91 @@ COMMANDS = {
     ),
     "kill": _command(
         "kill",
-        _kill,
+        models.kill,
         "end now what hangs: what is left of a model that was loaded again or unloaded, else the processes that hold "
         "requests, and others take over",
         _name(),
     ),
     "index": _command(
         "index",
-        _index,
+        models.index,
         "show the repository index: models, versions, states and reasons",
         (("--ready",), {"action": "store_true", "help": "READY versions only"}),
     ),
-    "playground": _command("playground", _playground, "open a form for sending requests", _name()),
+    "playground": _command("playground", requests.playground, "open a form for sending requests", _name()),
     "view": _command(
         "view",
-        _view,
+        server.view,
         "show what a model does, live: its batches and why each closed, its streams, metrics, memory or calls",
         _name(nargs="?"),
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),
-    "load_test": _command("load_test", *LOAD_TEST),
-    "check": _command("check", *CHECK),
-    "profile": _command("profile", *PROFILE),
-    "infer": _unread("infer", _infer, "send one request", "NAME INPUT0=expression, INPUT1=expression"),
+    "load_test": _command(
+        "load_test",
+        requests.load_test,
+        "measure throughput and latency: of one client, with a form for more, or with --concurrency 1,2,8 or "
+        "--request-rate 100,500",
+        _name(),
+        (("--concurrency", "-c"), {"metavar": "N,N", "help": "so many clients at once: 1,2,8"}),
+        (("--request-rate", "-r"), {"metavar": "R,R", "help": "so many requests per second: 100,500"}),
+        (("--duration", "-d"), {"type": float, "help": "seconds that each is measured; else until it is stable"}),
+        (("--batch", "-b"), {"type": int, "help": "rows of each request"}),
+        (("--shape",), {"action": "append", "default": [], "metavar": "NAME:N,N", "help": "of an input of any size"}),
+        (("--csv",), {"metavar": "FILE", "help": "also write perf_analyzer's columns to a file"}),
+    ),
+    "check": _command(
+        "check",
+        requests.check,
+        "look for what goes wrong in company: batches, state, failures that spread, streams, sequences, leaks",
+        _name(),
+        (("--seconds", "-s"), {"type": float, "default": 60.0, "help": "about how long it may take (60)"}),
+        (("--seed",), {"type": int, "default": 0, "help": "of the requests; the same seed makes the same ones"}),
+        (("--relations",), {"metavar": "NAME,NAME", "help": "those to try: company,neighbours; all by default"}),
+        (("--side-effects",), {"action": "store_true", "help": "also a model that talks to other models or services"}),
+    ),
+    "profile": _command(
+        "profile",
+        requests.profile,
+        "show which lines of a model take the time, by batch size, or keep memory",
+        _name(),
+        (("--seconds", "-s"), {"type": float, "default": 3.0, "help": "how long (3)"}),
+        (("--concurrency", "-c"), {"type": int, "default": 1, "help": "so many clients at once (1)"}),
+        (("--batch", "-b"), {"type": int, "help": "rows of each request"}),
+        (("--watch",), {"action": "store_true", "help": "send nothing, look at what others send"}),
+        (("--memory",), {"action": "store_true", "help": "what each line still holds of what it allocated"}),
+    ),
+    "infer": _unread("infer", requests.infer, "send one request", "NAME INPUT0=expression, INPUT1=expression"),
     "golden": _unread(
         "golden",
-        _golden,
+        requests.golden,
         "keep responses and check that the model still gives them",
         "add NAME INPUT0=expression | check [NAME] | update [NAME]",
     ),
     "logs": _command(
         "logs",
-        _logs,
+        server.logs,
         "show what a model printed and logged",
         _name(nargs="?"),
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
         (("--request",), {"metavar": "ID", "help": "only those of the request of this id or number"}),
     ),
-    "why": _command(
-        "why", lambda c, a: why(c.workspace, a.name), "show what waits for what, and why", _name(nargs="?")
-    ),
+    "why": _command("why", server.why, "show what waits for what, and why", _name(nargs="?")),
     "debug": _command(
         "debug",
-        lambda context, options: debug(context.workspace, options.name, vscode=options.vscode),
+        requests.debug,
         "type to a model that is paused at breakpoint()",
         _name(nargs="?"),
         (("--vscode",), {"action": "store_true", "help": "let VS Code attach, and print what it needs for that"}),
     ),
     "postmortem": _command(
         "postmortem",
-        lambda context, options: postmortem(context.workspace.server, options.name),
+        requests.postmortem,
         "look at a model's last exception, where its frames still live",
         _name(nargs="?"),
     ),
     "config": _command(
         "config",
-        _config,
+        models.config,
         "show the complete config that a model runs with",
         _name(),
         (("--clear",), {"action": "store_true", "help": "forget the config text that was given"}),
@@ -416,42 +279,51 @@ COMMANDS = {
         _export,
         "write a model repository for a real server",
         _name(),
-        *OPTIONS,
+        *_EXPORT_OPTIONS,
     ),
     "artifact": _unread(
         "artifact",
-        lambda context, options: artifact(context.shell, context.workspace, options.rest),
+        models.artifact,
         "keep a value of the notebook as a file beside model.py, which is exported with it",
         "NAME weights.pt=expression",
     ),
     "preflight": _command(
         "preflight",
-        lambda context, options: context.model(options.name).preflight(target=options.target),
+        _preflight,
         "show what of a model will not work on a release of Triton, and what to do",
         _name(),
-        TARGET,
+        _TARGET,
     ),
     "serve": _unread(
         "serve",
-        lambda context, options: serve(context.workspace, options.rest, as_json=context.json),
+        server.serve,
         "open HTTP, gRPC and metrics ports",
         "[--http-port 8000] [--no-token] [--allow-model-control=true] … (flags of `tritonlab serve` about ports); "
         "--dynamo: show the commands that serve the models in a fleet of NVIDIA Dynamo",
     ),
-    "stop": _command("stop", _stop, "close the ports; models stay loaded"),
-    "statistics": _command("statistics", _statistics, "show how often models ran, and how long", _name(nargs="?")),
-    "metrics": _command("metrics", _metrics, "show the text of /metrics, or one model's lines of it", _name(nargs="?")),
+    "stop": _command("stop", server.stop, "close the ports; models stay loaded"),
+    "statistics": _command(
+        "statistics", server.statistics, "show how often models ran, and how long", _name(nargs="?")
+    ),
+    "metrics": _command(
+        "metrics", server.metrics, "show the text of /metrics, or one model's lines of it", _name(nargs="?")
+    ),
     "trace": _command(
         "trace",
-        _trace,
+        server.trace,
         "write what the server does from now on to FILE, for ui.perfetto.dev; without FILE: end it",
         (("file",), {"nargs": "?", "help": "a JSON file, written when the trace ends"}),
     ),
     "edit": _command(
         "edit",
-        lambda context, options: edit(context.shell, context.workspace, options.name),
+        models.edit,
         "put a model's source into the next cell, also of an opened repository",
         _name(),
     ),
-    "help": _command("help", _help, _ABOUT_HELP, _COMMAND_OR_TOPIC),
+    "help": _command(
+        "help",
+        _help,
+        "show this list, one command's arguments, or the page about an error",
+        (("command",), {"nargs": "?", "help": "a subcommand, or the topic that an error's hint names"}),
+    ),
 }

@@ -4,24 +4,49 @@ cells with a model or a config.pbtxt, and calls of models."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import inspect
+import io
+import itertools
+import re
+import tokenize
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from ...core.config.model_config import ConfigError
+from ...core.config.model_config_rules import MODEL_ARGS
 from ...core.inference.data_type import DataType
 from ...core.status import TritonError
+from ...server.api.model import Model
+from ...stub.c_python_backend_utils import InferenceRequest
+from ..authoring.hints import PB_UTILS
 from ..authoring.workspace import Workspace
 from ..views.record.record_view import KINDS
-from .call_completion import call_arguments
-from .cell_completion import input_keys, model_cell
 from .commands import COMMANDS
 from .config_completion import config_words
-from .golden_commands import VERBS
 from .parsing import LineParser, line_parser, parse
+from .request_commands import VERBS
 
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
+
+_OPEN, _CLOSE = "([{", ")]}"
+_METHODS = ("infer", "async_infer", "create_request")
+
+#: A name with `.` and the beginning of an attribute, at the end of the text.
+_ATTRIBUTE = re.compile(r"(?<![\w.])(?P<object>\w+(?:\[[\w-]+\])?)\.(?P<typed>\w*)\Z")
+_INPUT = re.compile(r"""get_input_tensor_by_name\(\s*[\w.\[\]]+\s*,\s*["'](?P<typed>[^"'\n]*)\Z""")
+_OUTPUT = re.compile(r"""\bTensor\(\s*["'](?P<typed>[^"'\n]*)\Z""")
+_ARGS = re.compile(r"""\bargs\[\s*["'](?P<typed>[^"'\n]*)\Z""")
+_REQUESTS = re.compile(r"\bfor\s+(?:\w+\s*,\s*)?(\w+)\s+in\s+(?:enumerate\()?requests\b")
+#: The beginning of a key in the dict of a request's inputs.
+_KEY = re.compile(
+    r"""(?<![\w.])(?P<model>\w+)\.(?:infer|async_infer|create_request)\(\s*(?:[^{}]*,\s*)?inputs\s*=\s*\{"""
+    r"""(?P<before>(?:[^{}]*,)?\s*)["'](?P<typed>[^"'\n]*)\Z"""
+)
+_GIVEN = re.compile(r"""["']([^"'\n]*)["']\s*:""")
+
+_REQUEST = [name for name in dir(InferenceRequest) if not name.startswith("_")]
 
 
 def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspace]) -> None:
@@ -131,3 +156,113 @@ def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, lis
     if not newline or not line.startswith("%%triton_config "):
         return None
     return config_words(body, lambda: workspace().names())
+
+
+def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[str]] | None:
+    """Return the word at the end of `text` and the keywords that it may become; None if `text` does not end in the
+    arguments of a call of a model in `namespace`."""
+    tokens = _tokens(text)
+    fragment = ""
+    if tokens and tokens[-1].type == tokenize.NAME and text.endswith(tokens[-1].string):
+        fragment = tokens.pop().string
+    opened = _innermost(tokens)
+    if opened is None or tokens[-1].string not in ("(", ","):
+        return None
+    function = _function(tokens[:opened], namespace)
+    if function is None:
+        return None
+    present = _keywords(tokens[opened + 1 :])
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return fragment, [f"{name}=" for name in names if name.startswith(fragment) and name not in present]
+
+
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
+    """Return the tokens of text that may be unfinished, as far as it can be read."""
+    found = []
+    skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.ERRORTOKEN and token.string in "'\"":
+                return []  # in a string
+            if token.type not in skipped and token.string.strip():
+                found.append(token)
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return found
+
+
+def _innermost(tokens: list[tokenize.TokenInfo]) -> int | None:
+    """Return which token opens the innermost open bracket, if that is a parenthesis."""
+    opened: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.string in _OPEN:
+            opened.append(index)
+        elif token.string in _CLOSE and opened:
+            opened.pop()
+    return opened[-1] if opened and tokens[opened[-1]].string == "(" else None
+
+
+def _function(before: list[tokenize.TokenInfo], namespace: Mapping[str, Any]) -> Any:
+    """Return the model, or the method of one, whose name is the end of `before`. Only names are looked up; nothing is
+    called."""
+    words = [token.string for token in before[-4:]]
+    if words and isinstance(model := namespace.get(words[-1]), Model) and words[-2:-1] != ["."]:
+        return model
+    if words[-2:-1] == ["."] and words[-1] in _METHODS and words[-4:-3] != ["."]:
+        model = namespace.get(words[-3]) if len(words) > 2 else None
+        return getattr(model, words[-1]) if isinstance(model, Model) else None
+    return None
+
+
+def _keywords(tokens: list[tokenize.TokenInfo]) -> set[str]:
+    """Return the names before a `=` that are not inside further brackets."""
+    found, depth = set(), 0
+    for token, following in itertools.pairwise(tokens):
+        depth += (token.string in _OPEN) - (token.string in _CLOSE)
+        if depth == 0 and token.type == tokenize.NAME and following.string == "=":
+            found.add(token.string)
+    return found
+
+
+def model_cell(text: str, tensors_of: Callable[[str, str], Sequence[str]]) -> tuple[str, list[str]] | None:
+    """Return the word at the end of the text of a `%%triton_model` cell and what it may become, None where nothing of
+    ours is expected. `tensors_of` returns the names of the tensors of a kind, `input` or `output`, of the model that
+    such a line writes."""
+    line, newline, body = text.lstrip().partition("\n")
+    if not newline or not line.startswith("%%triton_model "):
+        return None
+    if found := _ATTRIBUTE.search(body):
+        return _fitting(found["typed"], _attributes(found["object"], body))
+    if found := _ARGS.search(body):
+        return _fitting(found["typed"], MODEL_ARGS)
+    for pattern, kind in ((_INPUT, "input"), (_OUTPUT, "output")):
+        if found := pattern.search(body):
+            return _fitting(found["typed"], tensors_of(line, kind))
+    return None
+
+
+def input_keys(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[str]] | None:
+    """Return the same for a key of the inputs in a call such as `model.infer(inputs={"`, of a model in `namespace`."""
+    found = _KEY.search(text)
+    model = namespace.get(found["model"]) if found is not None else None
+    if found is None or not isinstance(model, Model):
+        return None
+    try:
+        names = [str(tensor["name"]) for tensor in model.config()["input"]]
+    except TritonError:
+        return None
+    present = _GIVEN.findall(found["before"])
+    return _fitting(found["typed"], [name for name in names if name not in present])
+
+
+def _attributes(name: str, body: str) -> Sequence[str]:
+    if name == "pb_utils":
+        return PB_UTILS
+    loops = _REQUESTS.findall(body)
+    return _REQUEST if name == "request" or name.startswith("requests[") or name in loops else ()
+
+
+def _fitting(typed: str, words: Sequence[str]) -> tuple[str, list[str]] | None:
+    fitting = [word for word in words if word.startswith(typed)]
+    return (typed, fitting) if fitting else None

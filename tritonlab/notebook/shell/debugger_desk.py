@@ -1,54 +1,31 @@
-"""The place under the running cell where an author types to the debugger of a model, in the cell's own line numbers."""
+"""The place under the running cell where an author types to the debugger of a model, in the cell's own line numbers,
+and the end of a prompt that nobody sees any more: its output was cleared, or its page was closed.
+
+ipykernel waits for the line all the same, and JupyterLab refuses to run another cell meanwhile. So, while a prompt
+waits, the windows of the JupyterLab extension report whether they show a box for it. Other front ends do not; there an
+interrupt ends it.
+"""
 
 from __future__ import annotations
 
-import re
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 from ...instances.debugging.debug_session import DebugSession
 from ...ipc.link.stub_link import Prompt
-from ..authoring.source_map import Locate
-from .prompt_watch import PromptWatch
+from .cell_places import CellLines
 from .running_cell import RunningCell, follow_cells
 
-#: How pdb writes a place: `/dir/model.py(7)execute()`, and `/dir/model.py:7` of a breakpoint.
-_PLACE = re.compile(r"(?P<file>/[^\n():]+)(?P<open>[(:])(?P<line>\d+)(?P<close>\)?)")
-#: The number before a line that pdb lists.
-_LISTED = re.compile(r"^ *(?P<line>\d+)(?=[ B]*(?:->|>>)?\t)", re.MULTILINE)
-#: Commands that take line numbers of the file that is shown.
-_NUMBERED = re.compile(r"^\s*(?:b|break|tbreak|unt|until|j|jump|l|list)\s+(?P<lines>\d+(?:\s*,\s*\d+)?)")
-
-
-class CellLines:
-    """The line numbers of pdb in model files, turned into those of cells, and back. `locate` maps lines, `label` names
-    a cell."""
-
-    def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
-        self._locate = locate
-        self._label = label
-
-    def with_cells(self, text: str, file: str) -> str:
-        """Return what the debugger printed, which may list lines of `file`."""
-        text = _PLACE.sub(self._place, text)
-        return _LISTED.sub(lambda found: str(self._locate(file, int(found["line"]))[1]).rjust(3), text)
-
-    def _place(self, found: re.Match[str]) -> str:
-        origin, line = self._locate(found["file"], int(found["line"]))
-        if origin == found["file"]:
-            return found[0]
-        return f"{self._label(origin)}{found['open']}{line}{found['close']}"
-
-    def typed(self, line: str, file: str, number: int) -> str:
-        """Return a line that was typed where line `number` of `file` is shown."""
-        offset = self._locate(file, number)[1] - number
-        found = _NUMBERED.match(line)
-        if found is None or not offset:
-            return line
-        numbers = re.sub(r"\d+", lambda each: str(max(int(each[0]) - offset, 1)), found["lines"])
-        return line[: found.start("lines")] + numbers + line[found.end("lines") :]
+#: Seconds between questions, and without a box after which nobody types any more.
+_ASK_SECONDS = 0.5
+_GONE_SECONDS = 4.0
+#: The same before any window has answered: on a busy machine the first answer took more than 4 s.
+_FIRST_SECONDS = 20.0
 
 
 class NotebookDesk:
@@ -102,3 +79,64 @@ class NotebookDesk:
 
     def say(self, session: DebugSession, text: str) -> None:
         self._cell.write(self._places(text), error=True)
+
+
+class PromptWatch:
+    """The watch that the main thread enters while it waits for a line: `with watch: input()`. If nobody sees the prompt
+    the thread is interrupted, and `gone` says why.
+
+    `ask(True)` asks all windows and returns how many there are; they answer with `seen`. `ask(False)` reports that the
+    kernel waits for no line any more, as JupyterLab runs no cell while it believes so.
+    """
+
+    def __init__(self, ask: Callable[[bool], int]) -> None:
+        self.gone = ""
+        self._ask = ask
+        self._lock = threading.Lock()  # guards the rest
+        self._ended = threading.Event()
+        #: whether a window of this kernel was ever prompted for a line
+        self._known = False
+        self._visible_at = self._looked = 0.0
+        self._answered = False  # whether a window has answered since the prompt began
+
+    def seen(self, visible: bool, asked: bool = False) -> None:
+        """Note whether a window shows a box, and whether it knows of this line: the box may have gone
+        before it could be seen."""
+        with self._lock:
+            self._looked = time.monotonic()
+            self._answered = True
+            self._known = self._known or visible or asked
+            if visible:
+                self._visible_at = self._looked
+
+    def __enter__(self) -> None:
+        self.gone = ""
+        with self._lock:
+            self._visible_at = self._looked = time.monotonic()
+            self._answered = False
+            self._ended = ended = threading.Event()
+        threading.Thread(target=self._watch, args=(ended,), name="prompt watch", daemon=True).start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._ended.set()
+
+    def _watch(self, ended: threading.Event) -> None:
+        windows = self._ask(True)
+        while not ended.wait(_ASK_SECONDS):
+            windows = max(windows, self._ask(True))
+            with self._lock:
+                if not ended.is_set() and self._nobody_sees_it(windows):
+                    self.gone = "its output was cleared or its page closed"
+                    self._ask(False)  # before the cell ends: who sees that may run another one at once
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                    break
+
+    def _nobody_sees_it(self, windows: int) -> bool:
+        """Return whether no window has reported for long that it shows the prompt. A window that reports, but shows no
+        box, may belong to another front end than the one that prompts."""
+        latest = self._visible_at if self._known else self._looked
+        patience = _GONE_SECONDS if self._answered else _FIRST_SECONDS
+        return bool(windows) and time.monotonic() - latest > patience

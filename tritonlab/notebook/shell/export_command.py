@@ -12,25 +12,28 @@ from IPython.display import display
 from ...export.environment.placed import EnvironmentOptions
 from ...export.report import ExportArchive, ExportReport
 from ...export.whole_export import ExportOptionError
-from ..authoring.cells import user_namespace
 from ..authoring.errors import OptionError
 from ..authoring.exporting import export_models
-from ..authoring.workspace import Workspace
 from ..views.card.export_panel import DEFAULT_DIRECTORY
+from .model_commands import named_value
+from .subcommand import Context
 
 _MB = 1_000_000
 
 
-def export_named(workspace: Workspace, arguments: argparse.Namespace, as_json: bool) -> ExportReport | ExportArchive:
+def export_named(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
     """Export the models that the line names. With --zip the report is displayed and the zip file is what the cell
-    shows. An interrupt of the cell cancels the export. Raises OptionError."""
+    shows. An interrupt of the cell cancels the export. Raises NotFoundError for a model that is not loaded, with why,
+    and OptionError."""
     *others, directory = arguments.place or [DEFAULT_DIRECTORY]
     names = [arguments.name, *others]
-    say: Callable[[str], None] = (lambda text: None) if as_json else print
+    for name in names:
+        context.model(name)  # raises
+    say: Callable[[str], None] = (lambda text: None) if context.json else print
     cancel = threading.Event()
     try:
         report = export_models(
-            workspace,
+            context.workspace,
             names,
             directory,
             overwrite=arguments.overwrite,
@@ -53,7 +56,7 @@ def export_named(workspace: Workspace, arguments: argparse.Namespace, as_json: b
         raise
     if not arguments.zip or arguments.dry_run:
         return report
-    if not as_json:
+    if not context.json:
         display(report)
     return report.zip()
 
@@ -67,13 +70,10 @@ def _artifacts(texts: Sequence[str]) -> list[tuple[str, Any]]:
     """Return the files and values of `weights.pt=expression`. Raises OptionError."""
     found = []
     for text in texts:
-        path, equals, expression = (part.strip() for part in text.partition("="))
-        if not path or not equals or not expression:
+        named = named_value(text)
+        if named is None:
             raise OptionError(f"write --artifact weights.pt=expression, not {text!r}")
-        try:
-            found.append((path, eval(expression, dict(user_namespace()))))
-        except Exception as error:  # of the author's expression; our frames tell nothing
-            raise OptionError(f"{expression!r}: {type(error).__name__}: {error}") from None
+        found.append(named)
     return found
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.plain_facts import MOST_LINES
 from ..views.theme import stored_html
+from .cell_places import Places
 
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
 
-#: Names the cell of a line of a text that cites files (`waiting.CellPlaces`).
-Places = Callable[[str], str]
 #: What a text has that may cite files.
 _CITES = ('File "', "\nAt:\n", "Warning: ")
 

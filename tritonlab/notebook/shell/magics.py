@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ...core.config.model_config import ConfigError, parse_pbtxt, to_dict
+from ...core.config.model_config import ConfigError
 from ...core.observe.failure_capsule import FailureCapsule
-from ...core.status import ModelError, NotFoundError, TritonError
+from ...core.status import ModelError, TritonError
 from ...repository.layout import CONFIG_FILE
 from ...server.api.failures import KeptFailure
 from ..authoring.cells import CellBody, cell_label, running_body, running_label, user_namespace
@@ -21,22 +21,19 @@ from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
 from ..authoring.errors import NotebookError, refused_files
 from ..authoring.workspace import Workspace
-from ..views.card.card_display import LoadingCard
 from ..views.card.failure_pane import FailurePane
+from ..views.card.live_card import loading_card
 from ..views.widget import import_when_idle, in_kernel
 from . import commands
+from .cell_places import CellLines, CellPlaces, Places
 from .comm import listen
 from .completion import install_completion
-from .debugger_desk import CellLines, NotebookDesk
-from .golden_commands import named_values, replay
-from .logs import Places
+from .debugger_desk import NotebookDesk, PromptWatch
 from .parsing import LineError, line_parser, parse
-from .printed_lines import PrintedLines
-from .prompt_watch import PromptWatch
-from .running_cell import FailureNotice, RunningCell
+from .request_commands import named_values, replay
+from .running_cell import FailureNotice, PrintedLines, RunningCell, WaitingNotice
+from .subcommand import Context, bind
 from .tracebacks import Tracebacks, install
-from .variables import bind
-from .waiting import CellPlaces, WaitingNotice
 
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
@@ -144,11 +141,21 @@ class TritonMagics(Magics):
         """
         args = parse(line_parser(self.triton_model), line)
         body = running_body(self.shell, "triton_model", line, cell)
-        options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
-        options |= dict(base=args.base, capture=user_namespace() if args.capture else None)
-        options["sample"] = named_values(args.sample) if args.sample is not None else None
-        # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
-        self._load(args.name, quiet=args.quiet, source=cell, if_changed=self._just_renewed(args.name), **options)
+        self._load(
+            args.name,
+            quiet=args.quiet,
+            source=cell,
+            config=args.config,
+            files=args.file,
+            version=args.version,
+            options=_options(args),
+            body=body,
+            base=args.base,
+            capture=user_namespace() if args.capture else None,
+            sample=named_values(args.sample) if args.sample is not None else None,
+            # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
+            if_changed=self._just_renewed(args.name),
+        )
 
     @_of_a_cell
     @magic_arguments()
@@ -201,7 +208,7 @@ class TritonMagics(Magics):
     def triton(self, line: str) -> Any:
         alone = self._printed.quiet() if "--json" in line.split() else nullcontext()
         with refused_files(), alone:
-            return commands.run(commands.Context(self.shell, self._workspace(), self._places), line)
+            return commands.run(Context(self.shell, self._workspace(), self._places), line)
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
@@ -239,7 +246,7 @@ class TritonMagics(Magics):
         """Load a model and show its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
         before = workspace.report(name)
-        with refused_files(), LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
+        with refused_files(), loading_card(workspace, name, quiet=quiet, of_config=of_config):
             model = workspace.load(name, source, **settings)
             unbound = bind(self.shell, model)
         if unbound and not quiet:
@@ -259,17 +266,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         return cell_label(shell, origin)
 
     places = CellPlaces(locate, label, lambda file, line: workspace().sources.earlier(file, line))
-    tracebacks = Tracebacks(
-        shell,
-        locate,
-        config_of=lambda name: _config_of(workspace(), name),
-        written=lambda name: _written_config(workspace(), name),
-        config_text=lambda name: workspace().draft(name).config,
-        names=lambda: workspace().names(),
-        places=places,
-        paused=lambda: workspace().server.debugger.words(),
-        has_shown=lambda line: printed.has_shown(line),
-    )
+    tracebacks = Tracebacks(shell, workspace, places, has_shown=lambda line: printed.has_shown(line))
     install(tracebacks)
     cell = RunningCell()
     cell.follow(shell)
@@ -339,21 +336,6 @@ def _show_failure(workspace: Workspace, capsule: FailureCapsule) -> None:
     model = workspace.server.model(capsule.model)
     if in_kernel() and any(failure.capsule is capsule for failure in model.failures):  # else it is another server's
         FailurePane(KeptFailure(model, capsule), workspace.cite, lambda: workspace.ports.endpoints).show()
-
-
-def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:
-    try:
-        return workspace.server.model(name).config()
-    except NotFoundError:
-        return None
-
-
-def _written_config(workspace: Workspace, name: str) -> dict[str, Any] | None:
-    """Return the config of the model as it was last written, whether it serves or not."""
-    try:
-        return to_dict(parse_pbtxt(workspace.draft(name).config_file, name))
-    except (ConfigError, NotebookError):
-        return None
 
 
 def _options(args: argparse.Namespace) -> ConfigOptions:

@@ -1,15 +1,32 @@
-"""The notebook's cells as they run: `follow_cells` calls an object when one begins and ends, `RunningCell` lets other
-threads write below the one that runs, `FailureNotice` looks whether it failed."""
+"""The cell that runs, and what is shown below it: what models print and log, what requests wait for, and, once it has
+failed, the pane of the failure.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 import sys
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ...core.observe.failure_capsule import FailureCapsule
+from ...core.observe.instrument import Instrument, Instruments
+from .cell_places import Places
+from .logs import LogLine
+
+if TYPE_CHECKING:
+    from ...ipc.processes.stub_log import LogRecord
+
+#: Lines that are shown below one cell; a load test of a model that prints writes thousands.
+MOST = 100
+#: Characters of a line that are shown.
+_LONGEST = 2000
+#: Ends colours, which would go on in what the cell prints.
+_PLAIN = "\x1b[0m"
 
 
 def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
@@ -46,6 +63,109 @@ class RunningCell:
         self._context.copy().run(_write, line + "\n", error)
 
 
+def _write(text: str, error: bool) -> None:
+    stream = sys.stderr if error else sys.stdout
+    if stream is None:
+        return  # as Python's own print does
+    with contextlib.suppress(OSError, ValueError):  # the stream is closed
+        stream.write(text)
+
+
+@dataclass(eq=False)
+class _Cell:
+    """The number of lines below one cell. `info` is what IPython says of it."""
+
+    info: object
+    lines_shown: int = 0
+    left: dict[str, int] = field(default_factory=dict)  # model -> lines that were not shown
+    texts: set[str] = field(default_factory=set)  # the lines, without the models' names
+
+
+class PrintedLines(Instrument):
+    """The lines below the running cell, each behind the model's name, because it is from another process, and what
+    is wrong with a model's outputs. What is printed during a load is on the card, and what no cell waits for is in the
+    log.
+
+    The lines of a request are read before its answer is delivered, so they come before what the cell prints about it.
+    """
+
+    def __init__(self, cell: RunningCell) -> None:
+        self._cell = cell
+        self._places: Callable[[LogRecord], Places] = lambda record: str
+        self._lock = threading.Lock()  # guards everything below
+        #: those that run: the last one was run by the others. It is made while one runs, whose beginning it has missed
+        self._cells = [_Cell(self)]
+        self._quiet = 0  # how many want nothing to be shown
+
+    def log(self, record: LogRecord) -> None:
+        if not record.serials or record.level == "VERBOSE" or record.in_error:
+            return
+        with self._lock:
+            if not self._cells or self._quiet:
+                return
+            cell = self._cells[-1]
+            if cell.lines_shown == MOST:
+                cell.left[record.model] = cell.left.get(record.model, 0) + 1
+                return
+            cell.lines_shown += 1
+            cell.texts.add(record.text)
+        logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
+        text = LogLine.from_record(record, self._places(record)).text
+        text = text.rstrip().rpartition("\r")[2]  # a progress bar writes itself over, and would write over the name
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+        text += _PLAIN * ("\x1b[" in text)
+        self._cell.write(f"{record.model} | {logged}{text}", error=record.level != "INFO")
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Show nothing meanwhile, so that a cell which answers programs with JSON has nothing else below it."""
+        with self._lock:
+            self._quiet += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._quiet -= 1
+
+    def has_shown(self, line: str) -> bool:
+        """Return whether `line` stands below the cell that runs."""
+        with self._lock:
+            return bool(self._cells) and line in self._cells[-1].texts
+
+    def listen_to(self, instruments: Instruments, places: Callable[[LogRecord], Places]) -> None:
+        """Start listening in place of any other, because a notebook needs one only. `places` returns what cites cells
+        for the version that wrote a record; it must not wait for a load."""
+        self._places = places
+        instruments.replace(self)
+
+    def follow(self, shell: Any) -> None:
+        """Follow the shell's cells from now on, in place of any other."""
+        follow_cells(shell, pre_run_cell=self._began, post_run_cell=self._ended)
+
+    def _began(self, info: object) -> None:
+        with self._lock:
+            self._cells = [*(cell for cell in self._cells if cell.info is not self), _Cell(info)]
+
+    def _ended(self, result: object) -> None:
+        info = getattr(result, "info", None)  # there is no result of a cell that was cancelled
+        with self._lock:
+            ended = [cell for cell in self._cells if info is None or cell.info in (info, self)][-1:]
+            self._cells = [cell for cell in self._cells if cell not in ended]
+        for model, count in ended[0].left.items() if ended else ():
+            self._cell.write(f"{model} | … {count:,} more line{'s' * (count > 1)}: %triton logs {model}")
+
+
+class WaitingNotice(Instrument):
+    """Each report of requests that wait for long, printed below the running cell, where the author waits, too."""
+
+    def __init__(self, places: Places, cell: RunningCell) -> None:
+        self._places = places
+        self._cell = cell
+
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        self._cell.write(self._places(text), error=True)
+
+
 class FailureNotice:
     """The look, after each cell of a shell, whether it failed. `show` shows the pane of a capsule."""
 
@@ -60,11 +180,3 @@ class FailureNotice:
     def listen_to(self, shell: Any) -> None:
         """Look at each cell of the shell from now on, in place of any other notice."""
         follow_cells(shell, post_run_cell=self.ended)
-
-
-def _write(text: str, error: bool) -> None:
-    stream = sys.stderr if error else sys.stdout
-    if stream is None:
-        return  # as Python's own print does
-    with contextlib.suppress(OSError, ValueError):  # the stream is closed
-        stream.write(text)

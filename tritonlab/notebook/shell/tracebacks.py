@@ -6,27 +6,40 @@ cell that raises one of them fails as any cell does, so Run All and nbclient sto
 
 from __future__ import annotations
 
+import ast
+import builtins
 import linecache
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ...core.config.model_config import ConfigError
+from ...core.config.model_config import ConfigError, parse_pbtxt, to_dict
 from ...core.explained import Explained, Explanation
-from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException
+from ...core.status import (
+    EnsembleError,
+    Frame,
+    LoadInterrupted,
+    ModelError,
+    ModelLoadError,
+    NotFoundError,
+    RemoteException,
+)
 from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_place
-from ..authoring.config_text import ConfigText, ConfigTextError, line_of_step
-from ..authoring.hints import ConfigOf, hint, topic
-from ..authoring.line_hints import line_hint
-from ..authoring.source_map import Locate, located
-from .remote_frames import as_exception
+from ..authoring.config_text import ConfigTextError, line_of_step
+from ..authoring.errors import NotebookError
+from ..authoring.hints import hint, line_hint, topic
+from ..authoring.source_map import located
+from ..authoring.workspace import Workspace
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LOG_LINES = 10
+#: How often one line of a function is shown in a traceback.
+_MOST_REPEATS = 3
 _MAGIC = re.compile(r"#(?=%%\w)")  # what makes a magic a comment in linecache, see cells.running_body
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _FAILED_LOAD = re.compile(r"load failed for model '(.*?)'")
@@ -37,31 +50,19 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
-    """The rendering of errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
-    `config_of` returns the config of a model that serves, `written` the one that was loaded last, `config_text` its
-    text, `names` those of all models, `paused` which of them a debugger has paused, `shown` whether a line that a model
-    printed stands below the cell already."""
+    """The rendering of errors for `shell`. `workspace` returns the notebook's, `places` cites cells in a text, and
+    `has_shown` returns whether a line that a model printed stands below the cell already."""
 
     def __init__(
         self,
         shell: Any,
-        locate: Locate,
-        config_of: ConfigOf,
-        written: ConfigOf,
-        config_text: Callable[[str], ConfigText],
-        names: Callable[[], Iterable[str]],
+        workspace: Callable[[], Workspace],
         places: Callable[[str], str],
-        paused: Callable[[], str],
         has_shown: Callable[[str], bool],
     ) -> None:
         self._shell = shell
-        self._locate = locate
-        self._config_of = config_of
-        self._written = written
-        self._config_text = config_text
-        self._names = names
+        self._workspace = workspace
         self._places = places
-        self._paused = paused
         self._has_shown = has_shown
 
     def render(self, error: BaseException) -> list[str]:
@@ -126,7 +127,7 @@ class Tracebacks:
         found = _LINE.fullmatch(place)
         if found is None:
             return self._places(place)
-        origin, line = self._locate(found[1], int(found[2]))
+        origin, line = self._workspace().sources.locate(found[1], int(found[2]))
         return cell_place(self._shell, origin, line)
 
     def explain(self, error: Explained) -> Explanation:
@@ -140,12 +141,12 @@ class Tracebacks:
         """Return what is wrong with the step of an ensemble that did not load, with its line in the config's cell."""
         if not isinstance(error, ModelLoadError) or (failed := _FAILED_LOAD.search(error.message)) is None:
             return None
-        written = self._config_text(failed[1])
+        written = self._workspace().draft(failed[1]).config
         return ConfigTextError(ConfigError(error.reason), written) if line_of_step(error.reason, written) else None
 
     def _advice(self, error: object, text: str) -> str:
         """Return what to do about an error of this text; "" if that is not known."""
-        if text == _TIMED_OUT and (paused := self._paused()):
+        if text == _TIMED_OUT and (paused := self._workspace().server.debugger.words()):
             return f"{self._places(paused)}: type to it with %triton debug"
         if isinstance(error, ModelError) and (exception := error.exception) is not None:
             lines = []
@@ -155,14 +156,28 @@ class Tracebacks:
                 lines = linecache.getlines(file)
             if advice := line_hint(exception, self._config(error.message, exception), lines):
                 return advice
-        return hint(text, self._config_of, self._names)
+        return hint(text, self._config_of, self._workspace().names)
 
     def _config(self, message: str, exception: RemoteException) -> dict[str, Any]:
         """Return the config of the model whose load or execution raised an exception, {} if that is not known."""
         if failed := _FAILED_LOAD.search(message):
-            return self._written(failed[1]) or {}
+            return self._written_config(failed[1])
         names = (found[1] for frame in exception.frames if (found := _MODEL_FILE.search(frame.file)))
         return next((config for name in names if (config := self._config_of(name))), {})
+
+    def _config_of(self, name: str) -> dict[str, Any] | None:
+        """Return the config of a model that serves."""
+        try:
+            return self._workspace().server.model(name).config()
+        except NotFoundError:
+            return None
+
+    def _written_config(self, name: str) -> dict[str, Any]:
+        """Return the config of a model as it was last written, whether it serves or not; {} if it cannot be read."""
+        try:
+            return to_dict(parse_pbtxt(self._workspace().draft(name).config_file, name))
+        except (ConfigError, NotebookError):
+            return {}
 
     def _hint(self, error: BaseException, text: str) -> list[str]:
         """Return the lines below an error that say what to do, and where there is more about it."""
@@ -179,7 +194,7 @@ class Tracebacks:
         return ["", "The model's last output:", *(f"    {line}" for line in error.log[-_LOG_LINES:])]
 
     def _trace(self, remote: RemoteException, callers: TracebackType | None) -> list[str]:
-        remote = located(remote, self._locate)
+        remote = located(remote, self._workspace().sources.locate)
         exception = as_exception(remote, callers)
         if isinstance(exception, SyntaxError):
             frames = traceback.extract_tb(exception.__traceback__)
@@ -249,3 +264,86 @@ def _below(trace: TracebackType, directory: str) -> bool:
 def _of_ipython(trace: TracebackType) -> bool:
     module = str(trace.tb_frame.f_globals.get("__name__", ""))
     return module.partition(".")[0] in ("IPython", "ipykernel")
+
+
+def as_exception(remote: RemoteException, callers: TracebackType | None = None) -> BaseException:
+    """Return an exception of the same type name, text, notes, frames and causes. None of the author's code runs.
+
+    `callers`: frames of this process above the author's, outermost first.
+    """
+    exception = _syntax_error(remote) if remote.detail.get("filename") else _stand_in(remote)
+    frames = _without_repeats(remote.frames)
+    for note in remote.notes:
+        exception.add_note(note)
+    if left_out := len(remote.frames) - len(frames):
+        exception.add_note(f"{left_out} more frames repeat those above")
+    if remote.cause is not None:
+        cause = as_exception(remote.cause)
+        if remote.is_context:
+            exception.__context__ = cause
+        else:
+            exception.__cause__ = cause
+    return exception.with_traceback(_chain(callers, frames))
+
+
+def _stand_in(remote: RemoteException) -> BaseException:
+    """Make an exception that prints the same. It is not of the real class, which may not exist here, and whose
+    constructor may do anything."""
+    module, _, name = remote.type_name.rpartition(".")
+    members = {"__str__": lambda self: remote.text, "__module__": module or "builtins", "__qualname__": name}
+    exception: BaseException = type(name, (Exception,), members)()
+    return exception
+
+
+def _syntax_error(remote: RemoteException) -> BaseException:
+    kind: Any = getattr(builtins, remote.type_name, SyntaxError)
+    detail = remote.detail
+    location = [detail.get(key) for key in ("filename", "lineno", "offset", "text", "end_lineno", "end_offset")]
+    error: BaseException = kind(detail.get("msg") or remote.text, tuple(location))
+    return error
+
+
+def _without_repeats(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Return the frames without most of those that a recursion repeats: in a kernel IPython would print all of them,
+    which takes many seconds and thousands of lines."""
+    counts, seen = Counter(frames), Counter[Frame]()
+    distinct = []
+    for frame in frames:
+        seen[frame] += 1
+        if counts[frame] <= _MOST_REPEATS or seen[frame] < _MOST_REPEATS or seen[frame] == counts[frame]:
+            distinct.append(frame)
+    return tuple(distinct)
+
+
+def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> TracebackType | None:
+    trace = None
+    for frame in reversed(frames):
+        there = _traceback_at(frame)
+        trace = TracebackType(trace, there.tb_frame, there.tb_lasti, there.tb_lineno)
+    local = []
+    while callers is not None:
+        local.append(callers)
+        callers = callers.tb_next
+    for caller in reversed(local):
+        trace = TracebackType(trace, caller.tb_frame, caller.tb_lasti, caller.tb_lineno)
+    return trace
+
+
+def _traceback_at(frame: Frame) -> TracebackType:
+    """Return the traceback entry of a `raise` that was compiled to stand at `frame`."""
+    tree = ast.parse("raise signal")
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.stmt, ast.expr)):
+            node.lineno = node.end_lineno = max(frame.line, 1)
+            node.col_offset = node.end_col_offset = -1  # no columns, else they would be marked in the author's line
+    code = compile(tree, frame.file, "exec", dont_inherit=True)
+    try:
+        exec(code.replace(co_name=frame.function, co_qualname=frame.function), {"signal": _Signal()})
+    except _Signal as raised:
+        assert raised.__traceback__ is not None and raised.__traceback__.tb_next is not None
+        return raised.__traceback__.tb_next
+    raise AssertionError("the signal did not come back")
+
+
+class _Signal(Exception):
+    pass

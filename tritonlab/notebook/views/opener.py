@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..authoring.workspace import Workspace
     from .card.load_panel import Loadable, LoadPanel
     from .playground.playground import Playground
-    from .record.batch_lines import Profile
     from .record.record_view import RecordView
+    from .record.timeline import Profile
 
 
 def open_playground(workspace: Workspace, model: Model, describe_error: DescribeError | None = None) -> Playground:

@@ -8,8 +8,7 @@ from typing import Any, Protocol, overload
 
 from ...core.explained import Explained
 from ...core.inference.infer_request import InferenceRequest
-from ...core.inference.infer_response import InferenceResponse
-from ...core.inference.outputs import Outputs
+from ...core.inference.infer_response import InferenceResponse, Outputs
 from ...core.observe.failure_capsule import FailureCapsule, KeptRequest
 from ...core.status import Code, UnsupportedError
 
@@ -35,18 +34,10 @@ def request_again(model: FailedModel, record: KeptRequest) -> InferenceRequest:
     """Return a kept request again, for the model as it is now. Raises TritonError if the model does not serve, or has
     other inputs."""
     tensors = {name: each.tensor for name, each in record.inputs.items() if each.tensor is not None}
-    return InferenceRequest(
-        model.name,
-        model.server.core.find(model.name, model.version).rules.as_sent(tensors),
-        model_version=model.version,
-        request_id=record.request_id,
-        correlation_id=record.correlation_id,
-        flags=record.flags,
-        priority=record.priority,
-        timeout=record.timeout,
-        requested_outputs=record.requested_outputs,
-        parameters=dict(record.parameters) or None,
-    )
+    inputs = model.server.core.find(model.name, model.version).rules.as_sent(tensors)
+    settings = {name: getattr(record, name) for name in InferenceRequest.SETTINGS}
+    settings["parameters"] = dict(record.parameters) or None
+    return InferenceRequest(model.name, inputs, model_version=model.version, **settings)
 
 
 class KeptFailure:

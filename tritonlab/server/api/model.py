@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...core.config.model_config import print_pbtxt, to_dict
 from ...core.inference.infer_request import InferenceRequest
-from ...core.inference.outputs import Outputs
+from ...core.inference.infer_response import Outputs
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instruments
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError

@@ -1,5 +1,4 @@
-"""The dependency graph knows which ensembles contain which models: what a load needs first, and what an unload takes
-down (rule 5.7.4).
+"""Which ensembles contain which models: what a load needs first, and what an unload takes down (rule 5.7.4).
 
 Pure: built from configurations, whether their models are loaded or not. Ensembles may contain ensembles.
 """

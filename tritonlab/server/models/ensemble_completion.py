@@ -1,4 +1,4 @@
-"""`EnsembleCompletion` loads what an ensemble contains, and gives it the configuration that follows from those."""
+"""`EnsembleCompletion`, which loads what an ensemble contains and gives it the configuration that follows."""
 
 from __future__ import annotations
 

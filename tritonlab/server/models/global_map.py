@@ -1,5 +1,4 @@
-"""The global map holds the models a server knows, by identifier, and says which of them a mere name means (rule
-5.11.12)."""
+"""The models that a server knows, by identifier, and which of them a mere name means (rule 5.11.12)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Model control loads, reloads and unloads models with what depends on them, keeps the repository index, and ends them
-all."""
+"""`ModelControl`, which loads, reloads and unloads models with what depends on them, and ends them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Chrome trace records everything a server does for a while, in a file that Perfetto (https://ui.perfetto.dev) and
+"""A Chrome trace of everything that a server does for a while, in a file that Perfetto (https://ui.perfetto.dev) and
 chrome://tracing show.
 
 A model version is a process there. Its requests are spans with their time in the queue and their responses; each of its
@@ -21,7 +21,7 @@ from ...core.clock import Clock
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
-from ...core.metrics.execute_times import ExecuteTimes
+from ...core.metrics.infer_stats import ExecuteTimes
 from ...core.observe.instrument import Instrument, Instruments
 from ...ipc.processes.stub_log import LogRecord
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
-from ...core.metrics.execute_times import ExecuteTimes
+from ...core.metrics.infer_stats import ExecuteTimes
 from ...core.observe.instrument import Instrument, Instruments
 from ...core.observe.trace import Trace, TraceTree
 from ...core.observe.trace_settings import TraceSettings

@@ -6,10 +6,14 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.metrics.metric_registry import MetricRegistry
 from .._c.triton_bindings import InvalidArgumentError
 from .._c.triton_bindings import TRITONSERVER_MetricKind as MetricKind
 from ._checks import check_float, check_member, check_text
-from ._running import METRICS
+
+#: The metrics that a program adds. As Triton's, they belong to the process and not to a server: every server shows
+#: them, and their names are shared with those that models make.
+METRICS = MetricRegistry()
 
 
 class MetricFamily:

@@ -6,13 +6,8 @@ import threading
 import weakref
 from typing import Protocol
 
-from ...core.metrics.metric_registry import MetricRegistry
 from ...server.inference_server import InferenceServer
 from ...server.observe.log_writer import LogWriter
-
-#: The metrics that a program adds. As Triton's, they belong to the process and not to a server: every server shows
-#: them, and their names are shared with those that models make.
-METRICS = MetricRegistry()
 
 
 class RunningServer:

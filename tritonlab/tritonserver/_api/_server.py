@@ -19,10 +19,10 @@ from .._c.triton_bindings import TRITONSERVER_ModelControlMode as ModelControlMo
 from .._c.triton_bindings import TRITONSERVER_RateLimitMode as RateLimitMode
 from ._checks import check_flag, check_member, check_text
 from ._log import LogForwarder
-from ._metric import Metric, MetricFamily
+from ._metric import METRICS, Metric, MetricFamily
 from ._model import Model
 from ._options import ModelLoadDeviceLimit, Options, RateLimiterResource
-from ._running import METRICS, RunningServer
+from ._running import RunningServer
 
 __all__ = [
     "InstanceGroupKind",

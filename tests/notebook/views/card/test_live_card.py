@@ -17,10 +17,10 @@ from tests.serving import eventually
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.shell.comm_overview import overview
+from tritonlab.notebook.shell.comm_calls import overview
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card import hanging, live_card
-from tritonlab.notebook.views.card.live_card import LiveCard
+from tritonlab.notebook.views.card.live_card import LiveCard, loading_card
 from tritonlab.notebook.views.card.model_states import ModelStates
 from tritonlab.notebook.views.card.status_table import StatusView
 from tritonlab.notebook.views.record.graph import Graph
@@ -28,15 +28,7 @@ from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
 
 BROKEN = initializes("print('about to fail')\n1 / 0")
-SLOW = """
-import time
-class TritonPythonModel:
-    def initialize(self, args):
-        print("fetching weights", flush=True)
-        time.sleep(600)
-    def execute(self, requests):
-        return [None for _ in requests]
-"""
+SLOW = "import time\n" + initializes('print("fetching weights", flush=True)\ntime.sleep(600)')
 HUNG = SILENT.replace("return [None for", "import time; time.sleep(600); return [None for")
 
 
@@ -100,7 +92,7 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
 
 def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
     card.press("view")
-    panel = card._view_panel()
+    panel = card._viewing
     assert isinstance(panel.view, Timeline) and card._panel.children == (panel.widget,)
     panel.choice.value = "graph"
     assert isinstance(panel.view, Graph) and panel.widget.children[1] is panel.view.widget
@@ -112,7 +104,7 @@ def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace
     workspace.write_config("m", "model_transaction_policy { decoupled: true }")
     workspace.load("m", SILENT)
     card.press("view")
-    assert isinstance(card._view_panel().view, Streams)
+    assert isinstance(card._viewing.view, Streams)
 
 
 def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:
@@ -269,7 +261,7 @@ def test_what_is_open_is_in_the_stored_card(
     assert "Playground of" not in bundles[-1]["text/html"] and "Timeline of m: " in bundles[-1]["text/html"]
     before = bundles[-1]["text/plain"]
     list(workspace.server.model("m").infer(inputs={}, raise_on_error=False))
-    card._view_panel().view.renew()
+    card._viewing.view.renew()
     assert "Timeline of m: " in bundles[-1]["text/plain"] and bundles[-1]["text/plain"] != before
     card.press("view")
     assert "Timeline" not in bundles[-1]["text/html"]
@@ -375,3 +367,54 @@ def test_the_reason_of_a_failed_button_goes_when_the_model_is_loaded(card: LiveC
     workspace.load("m", SILENT)
     card.refresh()
     assert (card.state["state"], card.state["problem"]) == ("READY", "")
+
+
+SLOW_TO_START = "import time\n" + initializes("time.sleep(1.5)")
+
+
+@pytest.fixture
+def texts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the first line of every static form that was displayed, as in a kernel."""
+    found: list[str] = []
+
+    def display(bundle: dict[str, Any], **how: Any) -> None:
+        if bundle["text/plain"]:
+            found.append(" ".join(bundle["text/plain"].split("\n")[0].split()[:2]))
+
+    monkeypatch.setattr(widget, "_display", display)
+    for module in (widget, live_card):
+        monkeypatch.setattr(module, "in_kernel", lambda: True)
+    yield found
+    states = ModelStates.for_server(workspace.server)
+    for card in states.cards.pop("m", []):
+        card.close()
+
+
+def test_a_quick_load_shows_its_card_when_it_has_ended(workspace: Workspace, texts: list[str]) -> None:
+    with loading_card(workspace, "m"):
+        workspace.load("m", SILENT)
+    assert texts[-1] == "m READY"
+
+
+def test_what_is_kept_of_a_slow_load_is_true_when_the_cell_ends(workspace: Workspace, texts: list[str]) -> None:
+    with loading_card(workspace, "m"):
+        workspace.load("m", SLOW_TO_START)
+    assert (texts[0], texts[-1]) == ("m LOADING", "m READY")
+
+
+def test_a_slow_load_that_fails_says_so_when_the_cell_ends(workspace: Workspace, texts: list[str]) -> None:
+    with pytest.raises(ModelLoadError), loading_card(workspace, "m"):
+        workspace.load("m", SLOW_TO_START + "        1 / 0\n")
+    assert (texts[0], texts[-1]) == ("m LOADING", "m FAILED")
+
+
+def test_a_quick_load_that_fails_leaves_it_to_the_error(workspace: Workspace, texts: list[str]) -> None:
+    with pytest.raises(ModelLoadError), loading_card(workspace, "m"):
+        workspace.load("m", initializes("1 / 0"))
+    assert texts == [] or texts[-1] == "m FAILED"  # a busy machine takes its time to fail
+
+
+def test_quiet_is_quiet(workspace: Workspace, texts: list[str]) -> None:
+    with loading_card(workspace, "m", quiet=True):
+        workspace.load("m", SLOW_TO_START)
+    assert texts == []

@@ -23,7 +23,7 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card.model_states import ModelStates
 from tritonlab.notebook.views.opener import open_playground
-from tritonlab.notebook.views.playground import following
+from tritonlab.notebook.views.playground import in_flight
 from tritonlab.notebook.views.playground.input_files import InputFile
 from tritonlab.notebook.views.playground.input_values import ValueProblem
 from tritonlab.notebook.views.playground.playground import Playground
@@ -142,7 +142,7 @@ def test_cancel_reaches_the_model(workspace: Workspace) -> None:
 
 
 def test_what_is_waited_for_is_in_lines_of_cells(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(in_flight, "STUCK_SECONDS", 0.0)
     options = ConfigOptions.from_keywords(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     playground = Playground(workspace.load("m", FOREVER, options=options), cite=lambda text: f"cited: {text}")
     playground.buttons.send.click()

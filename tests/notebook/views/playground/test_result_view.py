@@ -13,7 +13,7 @@ from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError
 from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.notebook.views.playground.result_view import outcomes_html
-from tritonlab.notebook.views.playground.value_text import line_text, value_text
+from tritonlab.notebook.views.playground.tensor_text import line_text, value_text
 
 REQUEST = InferenceRequest("m", {})
 SPLIT = PhaseTimes(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)

@@ -9,7 +9,7 @@ from tests.models import IDENTITY
 from tests.serving import Lab, config, instances
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.views.record.opening import open_view
-from tritonlab.profile.memory_use import InstanceMemory, memory_use, shm_size
+from tritonlab.profile.live_state import InstanceMemory, memory_use, shm_size
 from tritonlab.profile.recording import Recording
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from tests.profile.events import RecorderHooks, make_request
 from tests.serving import DECOUPLED, Lab, config, eventually
 from tritonlab.core.status import CancelledError
 from tritonlab.notebook.views.record.streams import Streams
-from tritonlab.profile.stream_facts import cancel_verdict
+from tritonlab.profile.record_facts import cancel_verdict
 from tritonlab.testing import MS
 
 #: Answers until it is cancelled; POLLS false: never looks.

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from tests.pictures import read, texts, titles
 from tests.profile.events import RecorderHooks, make_request
 from tests.serving import Lab, eventually
 from tritonlab import Server
-from tritonlab.core.status import InvalidArgumentError, ModelError
+from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
 from tritonlab.notebook.views.record.opening import open_view
-from tritonlab.notebook.views.record.timeline import Timeline
+from tritonlab.notebook.views.record.timeline import BatchLines, Timeline
+from tritonlab.profile.line_profile import LineProfile, ProfiledLine
 from tritonlab.profile.recorder import Recorder
-from tritonlab.profile.recording import RecordingError
+from tritonlab.profile.recording import Recording, RecordingError
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 
 CONFIG = BatchConfig(max_batch_size=4, dynamic=True, preferred=(4,), delay=5_000_000, equal_shape_inputs=("IN",))
@@ -242,3 +245,59 @@ def test_a_request_that_executes_and_one_that_waits(lab: Lab, tmp_path: Path) ->
     (tmp_path / "go").touch()
     assert [len(list(answer)) for answer in answers] == [1, 1]
     lab.server.unload(model)
+
+
+def profile(*sizes: int) -> LineProfile:
+    times = {size: (0.5, 0.5, 0) for size in sizes}
+    line = ProfiledLine("m.py", 3, "Cell In[2]", 4, "    time.sleep(1)\n", times)
+    return LineProfile("m", [line] if sizes else [], {size: (1, 0.5) for size in sizes if size})
+
+
+def test_the_last_profile_is_sent_at_once() -> None:
+    sent: list[Mapping[str, Any]] = []
+    recording = Recording()
+    recording.line_profiles["m"] = profile(1, 8)
+    BatchLines("m", recording, lambda seconds: profile(), sent.append).reply(8)
+    (message,) = sent
+    assert message["title"].startswith("Lines of m in batches of 8: ")
+    assert message["head"][-2:] == ["where", "line"]
+    assert message["rows"][0][-2:] == ["Cell In[2], line 4", "time.sleep(1)"]
+
+
+def test_without_one_the_lines_are_looked_at_once_whatever_is_clicked() -> None:
+    sent: list[Mapping[str, Any]] = []
+    go, looks = threading.Event(), []
+
+    def look(seconds: float) -> LineProfile:
+        looks.append(seconds)
+        go.wait(10)
+        return profile(4)
+
+    lines = BatchLines("m", Recording(), look, sent.append)
+    lines.reply(2)
+    lines.reply(4)
+    assert [message["title"] for message in sent] == ["Looking at the lines for 3 s …"] * 2
+    go.set()
+    eventually(lambda: len(sent) == 3)
+    assert looks == [3.0]
+    assert sent[2]["size"] == 4 and sent[2]["rows"]
+
+
+def test_threads_beside_execute_are_named_where_they_do_the_work() -> None:
+    sent: list[Mapping[str, Any]] = []
+    recording = Recording()
+    lines = BatchLines("m", recording, lambda seconds: profile(0), sent.append)
+    lines.reply(1)
+    eventually(lambda: len(sent) == 2)
+    assert sent[1]["title"].startswith("Lines of m in threads beside it: ")
+
+
+def test_a_failure_is_reported() -> None:
+    sent: list[Mapping[str, Any]] = []
+
+    def fail(seconds: float) -> LineProfile:
+        raise UnavailableError("no process of 'm' answered")
+
+    BatchLines("m", Recording(), fail, sent.append).reply(1)
+    eventually(lambda: len(sent) == 2)
+    assert sent[1]["title"] == "no process of 'm' answered" and sent[1]["rows"] == []

@@ -18,7 +18,7 @@ from ....core.inference.tensor import Tensor
 from ....core.observe.failure_capsule import KeptRequest
 from ....server.api.failures import KeptFailure
 from ....stub._pb_stub.wire.message_bodies import FrameState
-from ..open_ports import Ports, open_address
+from ...authoring.notebook_ports import Ports, open_address
 from ..widget import LiveView
 
 #: Requests, and frames besides the innermost one, in the HTML.

@@ -1,16 +1,36 @@
-"""Sentences about requests that a model which serves does not answer."""
+"""Sentences about what does not end: versions that no longer serve, and requests that are not answered."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ....server.api.server import Server
 
+#: The seconds in which a version may end without a notice: every reload ends one, and mostly at once.
+_ENDS_WITHIN = 1.0
+
 #: Seconds without a sign of life after which a request is spoken of.
 USUAL = 10.0
+
+
+def lasting(found: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return those that take longer to end than usual."""
+    now = time.time()
+    return [each for each in found if now - each["since"] >= _ENDS_WITHIN]
+
+
+def draining_text(found: Mapping[str, Any]) -> str:
+    """Return one sentence about them, with how to end them."""
+    since = time.strftime("%H:%M:%S", time.localtime(found["since"]))
+    waits = f" waits for {found['awaits']}" if found["awaits"] else " ends"
+    text = f"'{found['model']}' version {found['version']}, out of service since {since},{waits}."
+    if found["ends_in"] is not None:
+        text += f" It is killed in {math.ceil(found['ends_in'])} s;"
+    return f"{text} %triton kill {found['model']} ends it now."
 
 
 def can_hang(since: float) -> bool:

@@ -15,9 +15,10 @@ import importlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ....core.explained import Explained
@@ -25,14 +26,13 @@ from ....core.status import ModelError
 from ...authoring.errors import DescribeError
 from ...authoring.workspace import Workspace
 from ..opener import open_playground
-from ..own_load import OwnLoad
 from ..record.view_panel import ViewPanel
-from ..widget import LiveView, close_widget, in_kernel
+from ..widget import LiveView, SlowDisplay, close_widget, in_kernel
 from .card import REPLACED, card_body, card_text, still_html
 from .check_panel import CheckPanel
 from .export_panel import ExportPanel
 from .hanging import kill_pressed
-from .model_facts import ModelFacts, current_facts
+from .model_facts import MOVING, ModelFacts, current_facts
 from .model_states import ModelStates
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ _BUTTONS = {
     "FAILED": (_LOAD,),
 }
 
-#: The states that do not last.
-_MOVING = ("LOADING", "UNLOADING", "NOT READY")
 #: Seconds between two looks at what an old process executes.
 _STACKS_EVERY = 2.0
 #: The most cards of one model that follow it; older ones, mostly of cells that ran again, stop.
@@ -99,9 +97,6 @@ class LiveCard(LiveView):
         #: the load and the state at which a button's failure was shown
         self._problem_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
-        self._exporting: ExportPanel | None = None
-        self._checking: CheckPanel | None = None
-        self._viewing: ViewPanel | None = None
         self._actions: dict[str, Callable[[], object]] = {
             "playground": lambda: self._toggle("playground"),
             "view": lambda: self._toggle("view"),
@@ -145,9 +140,9 @@ class LiveCard(LiveView):
         form = self._states.playgrounds.get(self.name)
         if self._opened == "playground" and form is not None and form.result.value:
             return form
-        if self._opened == "view" and self._viewing is not None:
+        if self._opened == "view":
             return self._viewing.view
-        return self._checking.result if self._opened == "check" and self._checking is not None else None
+        return self._checking.result if self._opened == "check" else None
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
@@ -178,7 +173,7 @@ class LiveCard(LiveView):
             self._fill_panel()
             if facts.lasting() != before.lasting() and facts.state != "LOADING":
                 self.freeze()
-        return facts.state in _MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
+        return facts.state in MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
 
     def _be_replaced(self, cell: str) -> None:
         """End: what the model is now belongs to the card of that cell. The static form keeps its own moment."""
@@ -263,7 +258,7 @@ class LiveCard(LiveView):
         self._opened = "" if self._opened == panel else panel
         self._states.opened[self.name] = self._opened
         if self._opened == "export":
-            self._export().ask()
+            self._exporting.ask()
         self._fill_panel()
         self.update(open=self._opened)
         self.freeze()
@@ -276,31 +271,28 @@ class LiveCard(LiveView):
         if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
             forms: dict[str, Callable[[], Any]] = {
                 "playground": self.playground,
-                "view": self._view_panel,
-                "check": self._check_panel,
-                "export": self._export,
+                "view": lambda: self._viewing,
+                "check": lambda: self._checking,
+                "export": lambda: self._exporting,
             }
             form = forms[self._opened]().widget
         children = (form,) if form is not None else ()
         if self._panel.children != children:
             self._panel.children = children
 
-    def _export(self) -> ExportPanel:
-        if self._exporting is None:
-            self._exporting = ExportPanel(self._workspace.server.model(self.name))
-        return self._exporting
+    @cached_property
+    def _exporting(self) -> ExportPanel:
+        return ExportPanel(self._workspace.server.model(self.name))
 
-    def _check_panel(self) -> CheckPanel:
-        if self._checking is None:
-            model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
-            self._checking = CheckPanel(model, self.freeze)
-        return self._checking
+    @cached_property
+    def _checking(self) -> CheckPanel:
+        model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
+        return CheckPanel(model, self.freeze)
 
-    def _view_panel(self) -> ViewPanel:
-        if self._viewing is None:
-            written = partial(self._workspace.written, self.name)
-            self._viewing = ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
-        return self._viewing
+    @cached_property
+    def _viewing(self) -> ViewPanel:
+        written = partial(self._workspace.written, self.name)
+        return ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
 
     def playground(self) -> Playground:
         """Return the model's form, the same in all its cards."""
@@ -326,3 +318,94 @@ class LiveCard(LiveView):
 def _words(error: Exception) -> str:
     reason = error.reason if isinstance(error, ModelError) else ""
     return reason or str(error) or type(error).__name__
+
+
+def card_of(workspace: Workspace, name: str) -> LiveCard:
+    """Return the card of a model, for a cell to show."""
+    workspace.changed = ModelStates.for_server(workspace.server).poke
+    return LiveCard(workspace, name, workspace.describe_error)
+
+
+@contextmanager
+def loading_card(workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> Iterator[None]:
+    """Show the card of a model that loads meanwhile: `with loading_card(workspace, name): workspace.load(name, …)`.
+
+    A quick load shows it at its end, a slow one earlier, with the output, the time and Stop. A failed load shows it if
+    it was slow, or if an earlier version keeps serving: the error has the rest. `quiet`: no card. `of_config`: the
+    cell is a config.
+    """
+
+    def show() -> LiveCard:
+        card = LiveCard(workspace, name, workspace.describe_error, of_load=True, of_config=of_config)
+        card.show()
+        return card
+
+    workspace.changed = ModelStates.for_server(workspace.server).poke
+    display = SlowDisplay(lambda: show() if workspace.loading(name) is not None else None)
+    if not quiet:
+        display.start()
+    has_failed = True
+    try:
+        yield
+        has_failed = False
+    finally:
+        view, report = display.end(), workspace.report(name)
+        still_serves = report is not None and report.error is not None and report.ready_at
+        if isinstance(view, LiveCard):
+            # it follows the model, but the copy that a program that runs notebooks saves must be true at the cell's end
+            view.refresh()
+        elif still_serves if has_failed else not quiet:
+            show()
+
+
+class OwnLoad:
+    """The last load of a model, or the one that goes on, when it is made: that of the cell that shows a card.
+
+    A load of another cell replaces a failed one at once. A good one goes on with what was loaded, so it is replaced
+    when another source (for the cell of a config, another config) serves, or when nothing does. A button's load is of
+    no cell and replaces nothing.
+    """
+
+    def __init__(self, workspace: Workspace, name: str, of_config: bool) -> None:
+        self._workspace = workspace
+        self._name = name
+        self._of_config = of_config
+        report = workspace.report(name)
+        load = workspace.loading(name) or report
+        self._cell = load.cell if load is not None else ""
+        self._written = self._written_now()
+        self._has_failed = report is not None and report.cell == self._cell and report.error is not None
+
+    def replaced_by(self) -> str:
+        """Return the cell whose load has replaced this one, "In[3]"; "" if none has."""
+        report, progress = self._look(), self._workspace.loading(self._name)
+        if not self._cell:
+            return ""
+        if self._has_failed and progress is not None and self._is_other(progress.cell):
+            return progress.cell
+        if report is None or not self._is_other(report.cell):
+            return ""
+        keeps = report.error is not None and report.ready_at > 0
+        goes_on = not self._has_failed and (keeps or self._written_now() is self._written)
+        return "" if goes_on else report.cell
+
+    def failed_before(self) -> str:
+        """Return a sentence for the card of a failed load, about what serves all the same; "" if it did not fail."""
+        report = self._look()
+        if not self._has_failed or report is None or report.error is not None:
+            return ""
+        since = time.strftime("%H:%M:%S", time.localtime(report.ready_at))
+        return f"The load of this cell failed; what serves was loaded later, at {since}."
+
+    def _look(self) -> LoadReport | None:
+        report = self._workspace.report(self._name)
+        if report is not None and report.cell == self._cell and report.error is not None:
+            self._has_failed = True
+        return report
+
+    def _is_other(self, cell: str) -> bool:
+        return cell not in ("", self._cell)
+
+    def _written_now(self) -> object:
+        draft = self._workspace.draft(self._name)
+        return draft.cell_config if self._of_config else draft.source

@@ -19,14 +19,15 @@ from ....server.api.model_signature import shape_text
 from ....server.models.backends import answer_words
 from ...authoring.draft import Draft
 from ...authoring.workspace import Workspace
-from .copies_text import per_request_text
-from .draining import draining_text, lasting
-from .hanging import can_hang, hanging_texts
-from .placement_text import place_text, places_text
+from .device_text import per_request_text, place_text, places_text
+from .hanging import can_hang, draining_text, hanging_texts, lasting
 
 if TYPE_CHECKING:
     from ....ipc.processes.stub_log import LogRecord
     from ....server.api.model import Model
+
+#: The states of a model that do not last, so that it is looked at again.
+MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 
 @dataclass(frozen=True)

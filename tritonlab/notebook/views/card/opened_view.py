@@ -6,14 +6,13 @@ import threading
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from html import escape
-from types import TracebackType
 from typing import Any
 
 from ....core.html_table import cell
 from ....core.status import ModelLoadError, TritonError
-from ...authoring.model_line import shown_path
+from ...authoring.model_cells import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
-from ..widget import LiveView, SlowDisplay, in_kernel
+from ..widget import LiveView, SlowDisplay, in_kernel, running_cell
 from .model_states import ModelStates
 
 _TONES = {
@@ -30,6 +29,41 @@ _MOVING = ("LOADING", "WAITING")
 #: Inline, because a page may keep no style sheet.
 _LINE = "white-space:normal;overflow-wrap:anywhere;max-width:680px"
 _HEAD = ("model", "kind", "state", "to edit it in this notebook")
+
+
+class Repository(OpenedRepository):
+    """The models of a repository by their names, which the notebook's server serves from where they lie."""
+
+    #: the cell below which the table was shown while models loaded
+    _shown_below = ""
+
+    def refresh(self, names: Sequence[str] | None = None) -> None:
+        """Load its models, with the table below the running cell if that takes longer than a moment: it has what loads
+        now and what waits."""
+        display = SlowDisplay(self._show)
+        display.start()
+        try:
+            super().refresh(names)
+        finally:
+            view = display.end()
+            self._shown_below = running_cell() if view is not None else ""
+            if isinstance(view, OpenedView):
+                view.refresh()  # what a program that runs notebooks saves must be true at the cell's end
+
+    def _show(self) -> OpenedView:
+        view = OpenedView(self)
+        view.show()
+        return view
+
+    def _ipython_display_(self) -> None:
+        if not self._shown_below or self._shown_below != running_cell():
+            OpenedView(self).show()
+
+    def _repr_html_(self) -> str:
+        return OpenedView(self).html()
+
+    def __repr__(self) -> str:
+        return repr(OpenedView(self))
 
 
 class OpenedView(LiveView):
@@ -102,33 +136,6 @@ class OpenedView(LiveView):
         heading = f"{shown_path(self._repository.path)}: {_counted(self._rows)}"
         path = f"<div class='tl-dim' title='{escape(str(self._repository.path))}'>{escape(heading)}</div>"
         return f"<div class='tl-panel'>{path}{table if self._rows else ''}</div>"
-
-
-class OpeningView:
-    """The table of a repository whose models load, below the running cell: `with OpeningView(repository): …`. It is
-    shown if that takes longer than a moment, with what loads now and what waits."""
-
-    def __init__(self, repository: OpenedRepository) -> None:
-        self._repository = repository
-        self._display = SlowDisplay(self._show)
-        #: whether it was shown; known at the end
-        self.is_shown = False
-
-    def __enter__(self) -> None:
-        self._display.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        view = self._display.end()
-        if isinstance(view, OpenedView):
-            self.is_shown = True
-            view.refresh()  # what a program that runs notebooks saves must be true at the cell's end
-
-    def _show(self) -> OpenedView:
-        view = OpenedView(self._repository)
-        view.show()
-        return view
 
 
 def _row(row: OpenedFacts, is_live: bool, refused: str) -> str:

@@ -15,15 +15,12 @@ from ....core.stored_picture import date_line
 from ....server.observe.idle_memory import MemoryUse
 from ...authoring.workspace import Workspace
 from ..widget import LiveView, in_kernel
-from .draining import draining_text, lasting
-from .hanging import hanging_texts
-from .model_facts import instance_troubles, served_words
+from .device_text import gpus_text, places_text
+from .hanging import draining_text, hanging_texts, lasting
+from .model_facts import MOVING, instance_troubles, served_words
 from .model_states import ModelStates
-from .placement_text import gpus_text, places_text
 
 _TONES = {"READY": "good", "LOADING": "warn", "UNLOADING": "warn", "UNLOADED": "off", "NOT LOADED": "off"}
-#: States that change by themselves.
-_MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ class StatusView(LiveView):
             self._states.follow(self.refresh)
 
     def _is_moving(self) -> bool:
-        return any(row.state in _MOVING for row in self.table.rows)
+        return any(row.state in MOVING for row in self.table.rows)
 
     def refresh(self) -> bool:
         """Look at the models; return whether one is changing. Called by the store."""

@@ -1,23 +1,31 @@
-"""The static figure of custom metrics, and the current value of a series in words."""
+"""The figures of metrics, the static one and the one that matplotlib draws; the current value of a series in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....core.axes import days, name_time_axis
 from ....core.short_number import duration_text, mib_text, short_number
 from ....core.svg_picture import BLUE, LINE, Key, Scale, SvgPicture, fitted
 from ....profile.metric_record import Key as SeriesKey
 from ....profile.metric_record import MetricRecord
 from ....profile.ring import Ring
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _LANE, _HIGH = 46, 30
 #: The widths of the names, of the numbers of the scale, and of the present value.
 _NAMES, _SCALE, _NOW = 250, 66, 124
 _SERIES = 12
 _POINTS = 120
+_MIB = 1 << 20
+#: The most letters of a line in the legend of a plot.
+_LETTERS = 40
 #: Seconds in a unit that ends a metric's name, as Prometheus's convention has it.
 _SECONDS = {"_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}
 
@@ -124,3 +132,26 @@ def _draw_series(picture: SvgPicture, rows: Numbers, kind: str, name: str, time:
     for x, y in points[1:]:
         steps += [(x, steps[-1][1]), (x, y)]  # it has had a value until the next one came
     picture.polyline([*steps, (time.stop, steps[-1][1])], BLUE)
+
+
+def plot_metrics(
+    ax: Axes, record: MetricRecord, series: Sequence[tuple[SeriesKey, Ring]], wall: int, title: str
+) -> None:
+    """Draw series that have changed over the time of day: the values of gauges and counters as steps, the observations
+    of histograms as dots; bytes in MiB.
+    """
+    is_memory = all(kind_of(record, key) == "bytes" for key, _ in series)
+    for key, ring in series:
+        rows, labels = ring.rows(), label_text(key[1])
+        name = f"{key[0]}\n{labels}" if len(key[0] + labels) > _LETTERS else key[0] + labels
+        times, values = days(rows[:, 0], wall), rows[:, 1] / (_MIB if is_memory else 1)
+        if kind_of(record, key) == "histogram":
+            ax.plot(times, values, ".", label=name)
+        else:
+            ax.step(times, values, where="post", marker="." if len(rows) == 1 else "", label=name)
+    names = {key[0] for key, _ in series}
+    name_time_axis(ax)
+    ax.set_ylim(bottom=min(0.0, *(float(np.min(line.get_ydata())) for line in ax.lines)))
+    ax.set_ylabel("memory, MiB" if is_memory else names.pop() if len(names) == 1 else "value")
+    ax.set_title(title)
+    ax.legend(fontsize="small")

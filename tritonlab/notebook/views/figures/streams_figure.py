@@ -1,12 +1,16 @@
-"""The static figure of streams."""
+"""The figures of streams: the static one, and the one that matplotlib draws."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ....core.axes import days, name_lanes, name_time_axis
 from ....core.svg_picture import BLUE, INK, RED, Key, Scale, Shape, SvgPicture, column_width
 from ....profile.model_record import EMPTY, ERROR, ModelRecord
-from ....profile.stream_facts import names_by_serial
+from ....profile.record_facts import names_by_serial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _LANE = 15
 _STREAMS = 24
@@ -86,3 +90,31 @@ def _draw_response(picture: SvgPicture, x: float, y: float, kind: int) -> None:
         picture.dot(x, y + 6, 3.5, INK, filled=False)
     else:
         picture.rect(x=x - 1, y=y + 1, width=2, height=10, tone=RED if kind & ERROR else BLUE)
+
+
+def plot_streams(ax: Axes, record: ModelRecord, wall: int) -> None:
+    """Draw the last streams of a record that has some over the time of day, a lane for each, from when the request
+    came, with a mark for each response. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    streams = last_streams(record)
+    end = last_time(streams)
+    looks: tuple[tuple[bool, Literal["-", "--"], str], ...] = (
+        (False, "-", "from the request to its end"),
+        (True, "--", "final flag not sent yet"),
+    )
+    for is_open, style, label in looks:
+        lanes = [lane for lane, one in enumerate(streams) if (not one.ended) is is_open]
+        if lanes:
+            came = days([streams[lane].arrived for lane in lanes], wall)
+            left = days([streams[lane].ended or end for lane in lanes], wall)
+            ax.hlines(lanes, came, left, colors="gray", linestyles=style, linewidth=1, label=label)
+    marks = [(time, lane, mark_of(kind)) for lane, one in enumerate(streams) for time, kind in one.responses]
+    for name, marker, tone in ((RESPONSE, "|", BLUE), (FAILURE, "|", RED), (END, "o", "gray")):
+        if sent := [(time, lane) for time, lane, mark in marks if mark == name]:
+            times, rows = zip(*sent, strict=True)
+            ax.plot(days(times, wall), rows, marker, color=tone, markerfacecolor="none", label=name)
+    name_lanes(ax, [one.name for one in streams], legend=3)
+    name_time_axis(ax)
+    ax.set_ylabel("request")
+    ax.set_title(f"Streams of {record.name}")
+    ax.legend(loc="upper right", ncols=2, fontsize="small")

@@ -1,12 +1,17 @@
-"""The static figure of a timeline, for saved notebooks, pages and papers."""
+"""The figures of a timeline: the static one, for saved notebooks and pages, and those that matplotlib draws."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from ....core.axes import days, name_lanes, name_time_axis
 from ....core.short_number import duration_text
 from ....core.svg_picture import BLUE, INK, ORANGE, RED, Key, Scale, Shape, SvgPicture, column_width
 from ....profile.model_record import Mark, ModelRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _LANE, _WAIT, _BLOCK = 44, 18, 18
 #: How many of the last executions are shown, and how many rows for the requests that waited for one.
@@ -113,3 +118,53 @@ def _draw_requests(
         picture.rect(
             x=came, y=top + (row - first) * _WAIT / _ROWS, width=max(left - came, 0.5), height=1.5, tone=ORANGE
         )
+
+
+def plot_executions(ax: Axes, record: ModelRecord, wall: int) -> None:
+    """Draw the last executions of a record that has some, a lane for each instance, and above each its requests while
+    they waited, over the time of day. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    with record.lock:
+        batches, requests = last_executions(record), record.requests.rows()
+        oldest, instances = record.requests.dropped, record.words.lists()["instance"]
+    lanes = sorted({int(batch["instance"]) for batch in batches}, key=lambda n: instances[n])
+    row = {lane: number for number, lane in enumerate(lanes)}
+    for tone, label, failed in ((BLUE, "execution", False), (RED, "failed execution", True)):
+        for lane in lanes:
+            found = [one for one in batches if bool(one["failed"]) is failed and int(one["instance"]) == lane]
+            if found:
+                begin = days([one["start"] for one in found], wall)
+                spans = list(zip(begin, days([one["end"] for one in found], wall) - begin, strict=True))
+                ax.broken_barh(spans, (row[lane] - 0.05, 0.4), facecolors=tone, label=label)
+                label = "_"  # once in the legend
+    waits = [
+        (requests[n, 2], one["start"], row[int(one["instance"])] - 0.1 - 0.35 * share)
+        for one in batches
+        for n, share in _request_rows(one, oldest, len(requests))
+    ]
+    if waits:
+        came, left, rows = zip(*waits, strict=True)
+        ax.hlines(rows, days(came, wall), days(left, wall), colors=ORANGE, linewidth=1, label="a request that waits")
+    name_lanes(ax, [instances[lane] if lane >= 0 else "" for lane in lanes])
+    name_time_axis(ax)
+    ax.set_ylabel("instance")
+    ax.set_title(f"Executions of {record.name}")
+    ax.legend(loc="upper right", ncols=3, fontsize="small")
+
+
+def _request_rows(batch: Mapping[str, float], oldest: int, total: int) -> list[tuple[int, float]]:
+    """Return the rows of a batch's requests that are still kept, each with its share of the batch."""
+    first, count = int(batch["first"]) - oldest, int(batch["count"])
+    return [(first + n, n / count) for n in range(count) if 0 <= first + n < total]
+
+
+def plot_batch_sizes(ax: Axes, name: str, sizes: Mapping[int, int]) -> None:
+    """Draw how many executions had a batch of each size."""
+    bars = ax.bar(list(sizes), list(sizes.values()), color=BLUE, width=0.8)
+    if len(sizes) <= 16:
+        ax.bar_label(bars, fmt="{:,.0f}", padding=2)
+        ax.set_xticks(list(sizes))
+    ax.margins(y=0.12)
+    ax.set_xlabel("batch size")
+    ax.set_ylabel("executions")
+    ax.set_title(f"Batch sizes of {name}")

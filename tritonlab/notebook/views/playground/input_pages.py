@@ -102,10 +102,9 @@ class InputPages(Mapping[str, InputRow]):
         row = self[list(self._specs)[number]]
         large = [file for file in files if file["size"] > MOST_DROPPED]
         if large:
-            problem = (
-                f"{large[0]['name']} has {size_text(large[0]['size'])}, more than the {size_text(MOST_DROPPED)} that"
-            )
-            row.say(f"{problem} a browser should carry: read it in the notebook and use Python")
+            size, most = size_text(large[0]["size"]), size_text(MOST_DROPPED)
+            advice = "read it in the notebook and use Python"
+            row.say(f"{large[0]['name']} has {size}, more than the {most} that a browser should carry: {advice}")
             return
         row.drop([InputFile(str(file["name"]), data) for file, data in zip(files, contents, strict=True)])
 

@@ -1,18 +1,21 @@
-"""The widgets of one playground input."""
+"""One playground input: its widgets, and the HTML beside them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from ....core.inference.data_type import DataType
+from ....core.inference.tensor import Tensor
+from ....server.api.model_signature import shape_text
 from .input_files import InputFile, files_value, value_file
-from .input_notes import files_note, label_html, typed_note
-from .input_values import InputSpec, Mode, as_sent, as_text, cast, python_value, random_value, typed_value
+from .input_values import InputSpec, Mode, ValueProblem, as_sent, as_text, cast, python_value, random_value, typed_value
+from .pictures import pictures_html
+from .tensor_text import curve_html, json_note
 
 #: More random values than this are neither shown nor edited one by one.
 MOST_EDITED = 256
@@ -23,6 +26,7 @@ _PLACEHOLDER = {
     Mode.PYTHON: "an expression of the notebook: images[:4]",
     Mode.FILE: "",
 }
+_KINDS = "pictures, .wav, .npy, .json, .csv, .txt"
 _TEXT_PLACEHOLDER = "text for all, an element on each line, or a list: ['a', 'b']"
 
 
@@ -228,3 +232,38 @@ class InputRow:
             return ""
         self._write("")
         return f"<span class='tl-dim'>{count:,} random values; up to {MOST_EDITED} can be edited here</span>"
+
+
+def label_html(spec: InputSpec) -> str:
+    """Return the name, datatype and shape of an input."""
+    shape = escape(shape_text(spec.dims, spec.max_batch_size))
+    return (
+        f"<div class='tl-panel'><span class='tl-tensor'>{escape(spec.name)}</span>&ensp;"
+        f"<span class='tl-type tl-dim'>{spec.datatype.name} {shape}</span></div>"
+    )
+
+
+def typed_note(spec: InputSpec, text: str) -> str:
+    """Describe a typed document, or where it ceases to be one, and lines that are elements."""
+    note = json_note(text) if spec.datatype is DataType.BYTES else ""
+    if spec.datatype is DataType.BYTES and not note and "\n" in text.strip():
+        count = typed_value(spec, text, spec.shape(1, ())).size
+        note = f"{count} elements, one on each line; '''…''' is one with several lines" if count > 1 else ""
+    tone = "tl-warn" if note.startswith("not JSON") else "tl-dim"
+    return f"<span class='{tone}'>{escape(note)}</span>" if note else ""
+
+
+def files_note(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> str:
+    """Show the value of the files, or why they have none."""
+    if not files:
+        return f"<span class='tl-dim'>choose files or drop them here: {_KINDS}; each a row of the batch</span>"
+    try:
+        value = files_value(spec, files, shape)
+    except ValueProblem as problem:
+        return f"<span class='tl-bad'>{escape(str(problem))}</span>"
+    sent = as_sent(spec, value)
+    tensor = sent if isinstance(sent, Tensor) else Tensor.from_numpy(sent)
+    names = ", ".join(file.name for file in files)
+    note = f"{escape(names)}: {tensor.datatype.name} {list(tensor.shape)}"
+    seen = pictures_html(tensor, escape(spec.name, quote=True)) or curve_html(spec.name, tensor)
+    return f"<div>{note}</div>{seen}"

@@ -6,21 +6,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ....clients.comparison import Comparison, compare
+from ....clients.comparison import Comparison, TensorDiff, compare
 from ....clients.outcome import Outcome, addressed
 from ....clients.sending import ask
 from ....core.inference.infer_request import InferenceRequest
+from ....core.short_number import ns_text
 from ....core.status import TritonError
-from ..open_ports import Ports
-from .comparison_view import comparison_html
+from ...authoring.notebook_ports import Ports
 from .history import History
+from .many_view import PARTS
 from .result_view import outcomes_html
+from .tensor_text import line_text
 
 if TYPE_CHECKING:
     from ....clients.remote import RemoteServer
     from ....server.api.model import Model
+
+#: The most characters of a value.
+_MOST_TEXT = 300
 
 
 def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = None) -> RemoteServer:
@@ -113,3 +119,61 @@ class SideBySide:
         for button in buttons:
             button.disabled = True
         threading.Thread(target=run, name="playground compare", daemon=True).start()
+
+
+def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
+    """Return the verdict, the values and times of both responses, and their differences. `names`: their sources."""
+    tone, verdict = ("good", "the same") if comparison.same else ("bad", "different")
+    one, other = comparison.outcomes
+    rows = []
+    if one.error is not None or other.error is not None:
+        rows.append(_row("error", _error(one), _error(other), "not the same" if comparison.errors else ""))
+    if comparison.counts is not None:
+        count, other_count = comparison.counts
+        rows.append(_row("responses", str(count), str(other_count), "not the same"))
+    rows += [_tensor_row(diff, one, other) for diff in comparison.tensors]
+    rows.append(_row("total", _time(one.total_ns), _time(other.total_ns)))
+    rows += [_row(word, _part(one, key), _part(other, key)) for key, word, _ in PARTS]
+    rows.append(_row("rest, transport", _rest(one), _rest(other)))
+    heads = "".join(f"<th>{escape(name)}</th>" for name in ("", *names, "difference"))
+    return (
+        f"<div class='tl-note tl-{tone}-note' role='status'><b class='tl-{tone}'>{verdict}</b></div>"
+        f"<table class='tl-tensors tl-compare'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _tensor_row(diff: TensorDiff, one: Outcome, other: Outcome) -> str:
+    name = diff.name + (f" of response {diff.response + 1}" if diff.response else "")
+    difference = str(diff).partition(": ")[2]
+    return _row(name, _value(one, diff), _value(other, diff), difference, tone="" if diff.same else "tl-bad")
+
+
+def _row(name: str, one: str, other: str, difference: str = "", tone: str = "tl-bad") -> str:
+    cells = "".join(f"<td class='tl-type'>{escape(text)}</td>" for text in (one, other))
+    return f"<tr><th>{escape(name)}</th>{cells}<td class='{tone if difference else ''}'>{escape(difference)}</td></tr>"
+
+
+def _value(outcome: Outcome, diff: TensorDiff) -> str:
+    responses = [arrival.response for arrival in outcome.arrivals if arrival.response.outputs]
+    tensor = responses[diff.response].outputs.get(diff.name) if diff.response < len(responses) else None
+    if tensor is None:
+        return "-"
+    return f"{tensor.datatype.name} {list(tensor.shape)} {line_text(tensor, _MOST_TEXT)}"
+
+
+def _error(outcome: Outcome) -> str:
+    return f"{outcome.error.code.name}: {outcome.error.message.strip()}" if outcome.error is not None else "none"
+
+
+def _time(ns: int) -> str:
+    return ns_text(ns) if ns else "-"
+
+
+def _part(outcome: Outcome, key: str) -> str:
+    return _time(getattr(outcome.split, key)) if outcome.split is not None else "-"
+
+
+def _rest(outcome: Outcome) -> str:
+    if outcome.split is None:
+        return "-"
+    return _time(max(0, outcome.total_ns - sum(getattr(outcome.split, key) for key, _, _ in PARTS)))

@@ -22,20 +22,17 @@ from ....core.status import TritonError
 from ...authoring.cells import user_namespace
 from ...authoring.errors import DescribeError
 from ...authoring.hints import hint
-from ..open_ports import Ports, open_address
+from ...authoring.notebook_ports import Ports, open_address
 from ..theme import STYLE
 from ..widget import renew_form, show_form
-from .following import CurrentSending, follow
-from .form_facts import form_facts, form_html, form_text
-from .form_keys import form_keys
 from .history import History
+from .in_flight import CurrentSending, SendButtons, follow
 from .input_row import InputRow
 from .input_values import ValueProblem
 from .other_server import SideBySide
 from .program_panel import ProgramPanel
-from .request_form import RequestForm
+from .request_form import RequestForm, form_keys, form_text
 from .result_view import outcomes_html
-from .send_buttons import SendButtons
 
 if TYPE_CHECKING:
     from ....clients.remote import RemoteServer
@@ -256,12 +253,18 @@ class Playground:
 
     def html(self) -> str:
         """Return the form and its last answer for an output without a running kernel."""
-        facts = {**self.to_dict(), "last": None}
-        return form_html(form_text(facts, None)) + str(self.result.value)
+        # a notebook that is not trusted has no styles
+        lines = escape(form_text(self.to_dict(), None)).replace("\n", "<br>")
+        return f"<div class='tl-panel'><div class='tl-text'>{lines}</div></div>{self.result.value}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the form, and the outcome of the last request, as JSON values."""
-        return form_facts(self.model.name, self.form, self._sent.finished())
+        last = self._sent.finished()
+        return {
+            "model": self.model.name,
+            **self.form.to_dict(),
+            "last": last.to_dict() if last is not None else None,
+        }
 
     def _ipython_display_(self) -> None:
         self._output = uuid.uuid4().hex[:12]  # the output before keeps its moment

@@ -1,16 +1,21 @@
-"""The fields of a request, as widgets: its inputs, and all other options of a client."""
+"""The fields of a request, as widgets: its inputs, and all other options of a client; their text, and their keys."""
 
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from ....clients.outcome import Outcome
 from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ....core.inference.infer_response import ParameterValue
 from ....server.api.request_maker import RequestFields
+from ..widget import module_text
 from .input_pages import InputPages, UnseenInput
 from .input_row import InputRow
 from .input_values import ValueProblem, input_specs
@@ -19,6 +24,11 @@ from .input_values import ValueProblem, input_specs
 _COMMON = ("seed", "request_id", "correlation_id", "start", "end", "priority", "timeout", "parameters", "batch")
 #: The most outputs with a box each.
 _MOST_BOXES = 12
+#: The most characters of a value in the text, and inputs that it lists one by one.
+_MOST_TEXT, _LISTED = 60, 20
+
+#: Takes the number of an input, what the browser reports of files dropped on it, and their contents.
+Drop = Callable[[int, Sequence[Mapping[str, Any]], Sequence[bytes]], object]
 
 
 class RequestForm:
@@ -130,6 +140,15 @@ class RequestForm:
             return list(self.chosen.value) or list(self._names)
         return [name for name, box in self.outputs.items() if box.value]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the fields that a program looks at, as JSON values."""
+        return {
+            "inputs": self.inputs.to_dict(),
+            "batch_size": self.batch.value,
+            "seed": self.seed.value,
+            "outputs": self.requested_outputs,
+        }
+
     def new_values(self) -> None:
         """Take the next seed, so that random values change."""
         self.seed.value += 1
@@ -233,3 +252,61 @@ def _labelled(field: Any, widgets: Any) -> Any:
     field.style = {"description_width": "initial"}
     field.layout = widgets.Layout(width="auto", margin="2px 12px 2px 0")
     return field
+
+
+def form_text(facts: Mapping[str, Any], last: Outcome | None) -> str:
+    """Return a playground's `to_dict` for a terminal."""
+    inputs = facts["inputs"]
+    width = max(map(len, inputs), default=0)
+    lines = [f"Playground of {facts['model']}: batch size {facts['batch_size']}, seed {facts['seed']}"]
+    lines += [_input_line(name, width, one) for name, one in list(inputs.items())[:_LISTED]]
+    lines += [f"  and {len(inputs) - _LISTED} more inputs"] if len(inputs) > _LISTED else []
+    lines += ["  last request:", *(f"    {line}" for line in repr(last).split("\n"))] if last is not None else []
+    return "\n".join([*lines, "  .send() sends it; .compare(…), .copy_as(…) and .keep() do what its buttons do"])
+
+
+def _input_line(name: str, width: int, facts: Mapping[str, Any]) -> str:
+    value = " ".join(facts["text"].split())
+    text = value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}…"
+    how = facts["mode"] if facts["sent"] else "not sent"
+    return f"  send  {name:<{width}}  {facts['datatype']:<6} {facts['shape']}  {how}{f': {text}' if text else ''}"
+
+
+def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], drop: Drop, view: str) -> Any:
+    """Return an invisible widget to put into a form, a box of class `tl-form`. `fields`: its widgets for text and
+    numbers, each with a description of its own. `send` is called at Ctrl+Enter, once the field with the focus holds the
+    value that a person sees. `view` names its static form, as `LiveView.id` does.
+    """
+    keys = _keys_class()(view=view)
+    keys.own_id = keys.model_id  # as in `LiveView.widget`
+
+    def received(widget: Any, content: Any, buffers: Any) -> None:
+        if content.get("kind") == "drop":
+            drop(int(content["input"]), content["files"], [bytes(part) for part in buffers])
+        if content.get("kind") != "send":
+            return
+        label = content.get("label")
+        field = next((field for field in fields() if field.description == label), None) if label else None
+        if field is not None:
+            _write(field, content["value"])
+        send()
+
+    keys.on_msg(received)
+    return keys
+
+
+@functools.cache
+def _keys_class() -> Any:
+    anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
+    texts = {name: traitlets.Unicode().tag(sync=True) for name in ("view", "own_id")}
+    members = {"_esm": module_text("formKeys.js"), **texts}
+    return type("FormKeys", (anywidget.AnyWidget,), members)
+
+
+def _write(field: Any, text: str) -> None:
+    """Set the value as if it came from the page: it is not sent back, where a newer one may already be."""
+    if isinstance(field.value, str):
+        field.set_state({"value": text})
+        return
+    with suppress(ValueError):  # a text that is not a number leaves the field its number, as leaving the field does
+        field.set_state({"value": int(text)})

@@ -11,12 +11,10 @@ from ....core.inference.tensor import Tensor
 from ....core.short_number import duration_text
 from ....core.status import Code, ModelError, TritonError
 from ..card.log_lines import log_lines_html
-from .array_facts import curve_html, facts_text
-from .json_values import json_texts
 from .many_view import PARTS, many_html
 from .pictures import pictures_html
 from .sounds import rate_of, sounds_html
-from .value_text import line_text, value_text
+from .tensor_text import curve_html, facts_text, json_texts, line_text, value_text
 
 _SHOWN_RESPONSES = 200
 _SHOWN_OUTPUTS = 50

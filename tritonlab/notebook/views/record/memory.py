@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core.short_number import mib_text
-from ....profile.memory_use import InstanceMemory, shm_size
+from ....profile.live_state import InstanceMemory, shm_size
 from ....profile.metric_record import MetricRecord
 from ....profile.recording import Recording
 from ....server.observe.placement_check import gpu_memory_text

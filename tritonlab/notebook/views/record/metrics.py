@@ -13,8 +13,7 @@ from ....core.status import InvalidArgumentError, UnavailableError
 from ....profile.metric_record import CHANGES, Key, MetricRecord
 from ....profile.recording import Recording
 from ....profile.ring import Ring
-from ..figures.metrics_figure import label_text, metrics_figure, series_text
-from ..record_plots import plot_metrics
+from ..figures.metrics_figure import label_text, metrics_figure, plot_metrics, series_text
 from .record_view import RecordView
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -11,8 +10,7 @@ from ....core.config.ensemble_graph import EnsembleGraph
 from ....core.plain_facts import by_number
 from ....core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ....core.unknown_option import did_you_mean
-from ....profile.live_state import live_state, occupancies, open_requests
-from ....profile.memory_use import memory_use
+from ....profile.live_state import live_state, memory_use, occupancies, open_requests
 from ....profile.recorder import Recorder
 from ....profile.recording import Recording, RecordingError
 from ....profile.tensor_peek import TensorPeek
@@ -20,18 +18,17 @@ from ....profile.triton_trace import read_trace
 from ....schedulers.dynamic_batch import BatchConfig
 from ....schedulers.ensemble_scheduler import EnsembleScheduler
 from ....server.api.model import Model
-from ....server.models.backends import answer_words
 from ....server.models.model_lifecycle import ModelVersion
 from ....tuning.settings import Settings
 from ....tuning.tuned_model import TunedModel, Written, not_written
+from ..card.model_facts import served_words
 from ..ticker import ViewEnded
-from .batch_lines import Profile
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
 from .record_view import KINDS, RecordView
 from .streams import Streams
-from .timeline import Timeline
+from .timeline import Profile, Timeline
 
 
 def open_view(
@@ -102,7 +99,7 @@ def _live(
             name,
             graph=lambda: _ensemble(versions()),
             sequences=lambda: occupancies(versions()),
-            answers=partial(_answers, model),
+            answers=lambda callee: served_words(model.server.model(callee)),
         )
     if kind == "memory":
         return Memory(recording, name, lambda: memory_use(versions(), model.server_gpus), model.server_gpus.simulated)
@@ -136,12 +133,6 @@ def _subject(model: Model, written: Callable[[], Written | None]) -> TunedModel 
     except TritonError:  # not loaded now; a question before it is loaded gets that as its reply
         pass
     return subject
-
-
-def _answers(model: Model, name: str) -> str:
-    """Return in plain words what answers for a model that is called; "" for one in Python."""
-    versions = model.server.model(name).versions()
-    return answer_words(versions[-1].config) if versions else ""
 
 
 def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:

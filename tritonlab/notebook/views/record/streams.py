@@ -12,10 +12,9 @@ from ....core.plain_facts import plain
 from ....core.short_number import ns_text
 from ....core.status import UnavailableError
 from ....profile.model_record import ModelRecord
+from ....profile.record_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
 from ....profile.recording import Recording
-from ....profile.stream_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
-from ..figures.streams_figure import last_streams, streams_figure
-from ..record_plots import plot_streams
+from ..figures.streams_figure import last_streams, plot_streams, streams_figure
 from .record_view import Live, RecordView
 
 if TYPE_CHECKING:

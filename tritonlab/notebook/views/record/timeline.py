@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....core.axes import axes_of
 from ....core.plain_facts import plain
 from ....core.short_number import ns_text
-from ....core.status import UnavailableError
-from ....profile.batch_facts import BatchFacts, batch_facts
+from ....core.status import TritonError, UnavailableError
 from ....profile.call_tree import rare_facts
-from ....profile.device_copies import device_copies
+from ....profile.line_profile import LineProfile
 from ....profile.model_record import REJECTIONS
-from ....profile.recorded_separation import UNKNOWN, why_not_together
+from ....profile.record_facts import UNKNOWN, BatchFacts, batch_facts, device_copies, why_not_together
 from ....profile.recording import Recording
 from ....profile.tensor_peek import PER_SECOND, TensorPeek
 from ....schedulers.dynamic_batch import BatchConfig
 from ....tuning.tuned_model import TunedModel
-from ..card.copies_text import copies_text
-from ..figures.timeline_figure import timeline_figure
-from ..record_plots import plot_batch_sizes, plot_executions
-from .batch_lines import BatchLines, Profile
+from ..card.device_text import copies_text
+from ..figures.timeline_figure import plot_batch_sizes, plot_executions, timeline_figure
 from .record_view import Live, RecordView
 from .what_if_lanes import WhatIfLanes
 
@@ -31,6 +29,13 @@ if TYPE_CHECKING:
 _MARKS = 6
 #: How many of the last executions a program gets one by one.
 _LISTED = 20
+
+#: Seconds for which the lines are looked at where no profile was made yet.
+_LOOK = 3.0
+#: The lines of a reply.
+_LINES = 12
+
+Profile = Callable[[float], LineProfile]
 
 
 class Timeline(RecordView):
@@ -180,3 +185,53 @@ def summary(facts: BatchFacts) -> str:
     requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
     mean = facts.requests / facts.batches
     return f"{requests} in {batches}{failed} ({mean:.3g} each) within {ns_text(facts.span)}{missed}{dropped}."
+
+
+class BatchLines:
+    """The lines of batches of a size: of the model's last profile, else of one that is made now, of what others send.
+    `profile(seconds)` makes it.
+    """
+
+    def __init__(
+        self, name: str, recording: Recording, profile: Profile, send: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        self._name = name
+        self._recording = recording
+        self._profile = profile
+        self._send = send
+        self._lock = threading.Lock()  # guards what follows
+        self._wanted: int | None = None
+
+    def reply(self, size: int) -> None:
+        """Send the lines of batches of that size, at once or when they were looked at."""
+        known = self._recording.line_profiles.get(self._name)
+        if known is not None and size in known.sizes:
+            self._tell(size, known)
+            return
+        self._send({"kind": "lines", "size": size, "title": f"Looking at the lines for {_LOOK:.0f} s …", "rows": []})
+        with self._lock:
+            looking, self._wanted = self._wanted is not None, size
+        if not looking:
+            threading.Thread(target=self._look, name="batch lines", daemon=True).start()
+
+    def _look(self) -> None:
+        try:
+            found, problem = self._profile(_LOOK), ""
+        except TritonError as error:
+            found, problem = None, str(error)
+        with self._lock:
+            size, self._wanted = self._wanted or 0, None
+        if found is None:
+            self._send({"kind": "lines", "size": size, "title": problem, "rows": []})
+        else:
+            self._tell(size, found)
+
+    def _tell(self, size: int, profile: LineProfile) -> None:
+        found = profile.of(size)
+        # a model whose threads do the work has its time beside its batches
+        if not found.lines and 0 in profile.sizes:
+            found = profile.of(0)
+        title, *rest = found.text().splitlines()
+        rows = [[*row, line.text.strip()] for line, row in found.table(_LINES)]
+        text = " ".join([title, *rest]) if not rows else title
+        self._send({"kind": "lines", "size": size, "title": text, "head": found.heads(), "rows": rows})

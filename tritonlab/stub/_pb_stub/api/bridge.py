@@ -1,4 +1,4 @@
-"""The bridge is what the author's objects need from the process around them: one interface, installed once per process.
+"""What the author's objects need from the process around them: one interface, installed once per process.
 
 Inside a stub it is `stub_bridge.StubBridge`; tests install a fake; a plain `import triton_python_backend_utils` in a
 notebook has this base class, which logs to stderr and refuses the rest with a sentence instead of waiting for a server
@@ -13,6 +13,7 @@ import time
 from typing import Any, Iterator
 
 from ..wire.ipc_message import ROW
+from .errors import TritonModelException
 
 
 class BridgeError(Exception):
@@ -115,3 +116,25 @@ def install(bridge: Bridge) -> None:
 
 def current() -> Bridge:
     return _current
+
+
+#: Nobody could answer a call here; Triton waits for ever (rule 1.18).
+_SILENT_PHASES = ("import", "auto_complete")
+
+
+def call_server(what: str, prefix: str, message: Any) -> Any:
+    """Ask the server and return its answer. `what` names the author's call, `prefix` starts the text of a failure.
+
+    Raises TritonModelException for a failure (rules 1.14.4, 1.15.3), and at once where Triton would hang (rule 1.18.2).
+    """
+    link = current()
+    if link.phase in _SILENT_PHASES:
+        raise TritonModelException(
+            "%s is not available during %s: the server answers no calls before the model is initialized."
+            % (what, "auto_complete_config" if link.phase == "auto_complete" else "the import of the model")
+        )
+    try:
+        return link.call(message)
+    except BridgeError as error:
+        # the server's text begins with "Failed to process the request for model '<instance>', message: "
+        raise TritonModelException(prefix + error.text) from None

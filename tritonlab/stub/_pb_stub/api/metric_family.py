@@ -1,4 +1,4 @@
-"""MetricFamily and Metric are the author's own lines on the server's /metrics page.
+"""MetricFamily and Metric, the author's own lines on the server's /metrics page.
 
 The server holds families, metrics and values; these objects are handles. A family must outlive its metrics: when the
 last Python object of its name goes, its lines vanish, and metrics made from it refuse to work (rule 1.14.7).
@@ -16,10 +16,9 @@ from typing import Any, ClassVar, Deque, Dict, List, Optional
 from ..wire.message_bodies import MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 from . import bridge, own_threads
 from .argument_check import CAST_ERROR, as_float, as_text, mismatch, no_constructor
-from .bridge import Bridge
+from .bridge import Bridge, call_server
 from .enums import MetricKind
 from .errors import NativeObject, TritonModelException
-from .server_call import call_server
 from .signal_gate import uninterrupted
 
 _new = object.__new__

@@ -7,8 +7,8 @@ from typing import Any, Dict, Optional
 
 from ..wire.message_bodies import IsModelReady, LoadModel, UnloadModel
 from .argument_check import CAST_ERROR, as_flag, as_text, mismatch
+from .bridge import call_server
 from .errors import TritonModelException
-from .server_call import call_server
 
 
 def load_model(model_name: str, config: str = "", files: Optional[Dict[str, bytes]] = None) -> None:

@@ -1,4 +1,4 @@
-"""Logger writes the author's lines into the server's log, with the file and line they come from."""
+"""Logger, which writes the author's lines into the server's log, with the file and line they come from."""
 
 from __future__ import annotations
 

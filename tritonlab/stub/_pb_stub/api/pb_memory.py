@@ -1,5 +1,5 @@
-"""PreferredMemory and InferenceTrace are what a BLS request may carry besides its tensors; SharedMemory tells the
-region's free size."""
+"""PreferredMemory and InferenceTrace, which a BLS request may carry besides its tensors, and SharedMemory, which knows
+the free size of the region."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ResponseIterator gives the responses of a BLS request that was run with `exec(decoupled=True)`."""
+"""The iterator over the responses of a BLS request that was run with `exec(decoupled=True)`."""
 
 from __future__ import annotations
 

@@ -17,10 +17,15 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from ..devices.driver import DriverError
+from ..devices.gpus import driver_of
+from ..wire.device_memory import Lent
 from ..wire.serialization import ELEMENT_DTYPES, MEMORY_CPU, MEMORY_GPU, decode_bytes_tensor, encode_bytes_tensor
-from . import device_tensor, dlpack
+from . import bridge, dlpack
 from .argument_check import as_text, mismatch
+from .bridge import BridgeError
 from .errors import NativeObject, TritonModelException
+from .opened_memory import BorrowedMemory, OpenedPlace
 
 _BYTES = 13
 _BF16 = 14
@@ -114,7 +119,7 @@ class Tensor(NativeObject):
         copy (rule 1.4.11). Of a tensor on a device the bytes are its place. Raises TritonModelException if that is
         nothing that can be sent."""
         if self._memory_type == MEMORY_GPU:
-            return self._datatype, self._shape, device_tensor.lent(self)
+            return self._datatype, self._shape, self._lent()
         return self._datatype, self._shape, self._data
 
     def name(self) -> str:
@@ -216,7 +221,7 @@ class Tensor(NativeObject):
         if datatype == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
         if self._memory_type == MEMORY_GPU:
-            return device_tensor.capsule(self)
+            return self._device_capsule()
         return dlpack.export_tensor(datatype, self._exportable(), self)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
@@ -240,12 +245,54 @@ class Tensor(NativeObject):
         """Do what `to_dlpack` does. `stream` matters only for imported device memory, whose producer may still write
         it: what was received is complete."""
         if stream not in _ORDERED and self._memory_type == MEMORY_GPU:
-            device_tensor.await_producer(self)
+            self._await_producer()
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         """Return `(1, 0)` in host memory, `(2, device id)` on a GPU."""
         return (dlpack.CUDA, self._device_id) if self._memory_type == MEMORY_GPU else (dlpack.CPU, 0)
+
+    # -- memory on a GPU: it came from the server, or `from_dlpack` has taken it over
+
+    def _lent(self) -> Lent:
+        """Return where the server finds the memory: where it came from, or a copy of what was taken over. Raises
+        TritonModelException."""
+        keep = self._keep
+        try:
+            if isinstance(keep, dlpack.Imported):
+                copied: Lent = bridge.current().lend(keep)
+                return copied
+            if isinstance(keep, OpenedPlace):
+                keep.synchronize()  # the author may have written to it
+        except (DriverError, BridgeError) as error:
+            raise self._unusable("sent", error) from None
+        return Lent.from_place(self._data, self._device_id, keep)
+
+    def _device_capsule(self) -> Any:
+        """Make a capsule over the memory. What is written there is sent, if the library that wrote it has been waited
+        for. Raises TritonModelException."""
+        device, keep = self._device_id, self._keep
+        try:
+            if not isinstance(keep, (dlpack.Imported, OpenedPlace)):
+                keep = self._keep = OpenedPlace(device, self._data, keep)
+        except DriverError as error:
+            raise self._unusable("read", error) from None
+        owner = BorrowedMemory(driver_of(keep.pointer), device, self)
+        return dlpack.export_device(keep.pointer, device, self._datatype, self._shape, owner)
+
+    def _await_producer(self) -> None:
+        """Wait until the memory that was taken over is written: its producer has made only the default stream wait for
+        that. What came from the server is written already."""
+        keep = self._keep
+        if isinstance(keep, dlpack.Imported):
+            try:
+                driver_of(keep.pointer).synchronize(self._device_id)
+            except DriverError as error:
+                raise self._unusable("read", error) from None
+
+    def _unusable(self, what: str, error: Exception) -> TritonModelException:
+        text = "Tensor '%s' in the memory of GPU %d cannot be %s: %s"
+        return TritonModelException(text % (self._name, self._device_id, what, error))
 
 
 def _checked_arguments(name: Any, ndarray: Any) -> str:

@@ -1,4 +1,4 @@
-"""An InferenceResponseSender answers one request from any thread, during `execute` or (decoupled) after it."""
+"""The sender that answers one request from any thread, during `execute` or (decoupled) after it."""
 
 from __future__ import annotations
 

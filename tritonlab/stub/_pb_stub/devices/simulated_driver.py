@@ -1,4 +1,4 @@
-"""The simulated driver keeps CUDA's rules without a GPU: for machines that have none, and for tests.
+"""The simulated driver, which keeps CUDA's rules without a GPU: for machines that have none, and for tests.
 
 A device's memory is a file without a name, which another process opens by its owner's number; so it is gone with its
 owner. These rules are CUDA's:

@@ -1,6 +1,6 @@
-"""The arena is device memory that the server has lent to this process for what its model sends: the process divides it,
-and the server reads it and returns the parts, as with the stub's region. It is the server's all the same, so that what
-was sent outlives the process."""
+"""Device memory that the server has lent to this process for what its model sends: the process divides it, and the
+server reads it and returns the parts, as with the stub's region. It is the server's all the same, so that what was sent
+outlives the process."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..wire.profile_bodies import Profile, Profiled
+from ..wire.message_bodies import Profile, Profiled
 from .line_monitoring import LineMonitoring
 from .line_samples import AuthorFiles, LineSampler, LineTimes
 from .model_context import ModelContext

@@ -1,22 +1,32 @@
-"""The stub's main loop: it takes a command, does it and answers. One table maps commands to handlers."""
+"""A stub in its process: its link, and the main loop, which takes a command, does it and answers."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import platform
+import socket
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Type
 
+import numpy
+
+from ..api import bridge, signal_gate
 from ..api.opened_memory import OPENED
-from ..wire.connection import Connection
-from ..wire.ipc_message import BY_NUMBER, NUMBER
-from ..wire.message_bodies import AutoComplete, Finalize, GiveBack, GivenBack, Import, Initialize
-from ..wire.shm_manager import trim_heap
+from ..wire.connection import Connection, LinkClosed
+from ..wire.ipc_message import BY_NUMBER, NUMBER, STACKS_SIGNAL
+from ..wire.message_bodies import AutoComplete, Finalize, GiveBack, GivenBack, Hello, Import, Initialize
+from ..wire.serialization import WIRE_VERSION
+from ..wire.shm_manager import Region, RegionReader, trim_heap
+from . import link_pdb
 from .author_call import result_of
 from .batch_executor import BatchExecutor
+from .forked import ForkGuard
 from .model_context import ModelContext
 from .monitor import Monitor
 from .reads_record import ReadsRecord
 from .stub_bridge import StubBridge
+from .zygote import StubArguments
 
 _EXECUTE = NUMBER["EXECUTE"]
 #: Seconds of polling for the next command, where polling pays at all.
@@ -24,7 +34,8 @@ _LEAST_SPIN = 2e-4
 
 
 class MainLoop:
-    """The loop on the process's main thread, as the author's code expects (signals, torch, tracing)."""
+    """The loop on the process's main thread, as the author's code expects (signals, torch, tracing). One table maps
+    commands to handlers."""
 
     def __init__(
         self,
@@ -103,3 +114,26 @@ class MainLoop:
         trim_heap()
         returned = self._bridge.arena.give_back()
         return GivenBack([handle.hex() for handle in OPENED.give_back()], returned)
+
+
+def serve(args: StubArguments, backend_directory: str) -> None:
+    """Run a model until FINALIZE, or until the server is gone."""
+    for fd in (args.control, args.monitor, args.server_region, args.stub_region, args.life, args.door):
+        os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
+    region = Region(args.stub_region, args.size, args.growth, args.limit or None)
+    control = Connection(socket.socket(fileno=args.control), on_freed=region.free, unpacks=True)
+    monitor = Connection(socket.socket(fileno=args.monitor))
+    stub = StubBridge(control, region, RegionReader(args.server_region))
+    bridge.install(stub)
+    link_pdb.install()
+    ForkGuard(stub, [monitor], socket.socket(fileno=args.door)).install()
+    if STACKS_SIGNAL is not None:
+        faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)  # a library may have replaced sys.stderr
+    stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
+    signal_gate.close()
+    try:
+        context = ModelContext(stub, backend_directory)
+        MainLoop(stub, context, monitor, args.environment, reads=ReadsRecord()).run()
+    except LinkClosed:
+        os._exit(1)
+    signal_gate.open()

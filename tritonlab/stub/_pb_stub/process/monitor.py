@@ -1,4 +1,4 @@
-"""The stub's monitor answers questions about the process while its main thread is busy with the author's code."""
+"""The stub's monitor, which answers questions about the process while its main thread runs the author's code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from typing import Any, Callable, Dict, Optional, Type
 
 from ..api import own_threads
 from ..wire.connection import Connection, LinkClosed
-from ..wire.debugger_bodies import Attach, Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
-from ..wire.message_bodies import Awake, DumpStacks, IsReady, ListModules, ReadsRecorded, TellReads, Waits, Wake
-from ..wire.profile_bodies import Profile
+from ..wire.message_bodies import (
+    Attach,
+    Awake,
+    DumpStacks,
+    IsReady,
+    ListModules,
+    Postmortem,
+    Profile,
+    ReadsRecorded,
+    TellReads,
+    Waits,
+    Wake,
+)
 from . import link_pdb
 from .author_call import result_of
 from .line_profiler import LineProfiler

@@ -1,5 +1,5 @@
-"""The BLS calls without whose answers the running `execute` cannot go on, as far as stacks and
-asyncio show it.
+"""The BLS calls without whose answers the running `execute` cannot go on, as far as stacks and asyncio show it, so
+that the server can find calls that wait for themselves (rule 4.4.1).
 
 The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. What is found
 here is certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. The
@@ -19,11 +19,13 @@ import concurrent.futures
 import concurrent.futures.thread
 import sys
 import threading
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..api import awaited_calls
+from ..api import awaited_calls, own_threads
+from ..api.infer_request import InferenceRequest
+from ..wire.message_bodies import NeededCall, Needs
 
-#: INFER id and number of responses it has had
+#: INFER id and number of responses that it has had
 WaitedCall = Tuple[int, int]
 
 _JOIN = threading.Thread.join.__code__
@@ -156,3 +158,41 @@ def _threads_of(future: Any) -> Set[int]:
     if len(running) == 1 or all(awaited_calls.call_of(child) is not None for child in running):
         return {thread for child in running for thread in _threads_of(child)}
     return set()
+
+
+class RunningExecute:
+    """The `execute` that the main thread runs, if any, and the BLS calls that threads wait for."""
+
+    def __init__(self) -> None:
+        #: its requests; None between two
+        self.requests: Optional[List[InferenceRequest]] = None
+        #: its coroutine, if the main thread waits for one
+        self.coroutine: Optional[AwaitedCoroutine] = None
+        #: INFER id and number of responses had of the calls that threads wait for, by thread
+        self.calls: Dict[int, WaitedCall] = {}
+        self._main = threading.get_ident()
+
+    def wait_kind(self) -> int:
+        """Return what a wait of this thread means for `execute`; see INFER in the COMMANDS table."""
+        requests = self.requests
+        return 0 if requests is None or threading.get_ident() != self._main else self._kind(requests, frozenset())
+
+    def needs(self) -> Needs:
+        """Return the answer to WAITS. May be called from any thread."""
+        requests = self.requests
+        if requests is None:
+            return Needs(0, [])
+        calls, threads = needed_calls(self._main, self.calls.copy(), self.coroutine)
+        return Needs(self._kind(requests, threads), [NeededCall(*call) for call in sorted(calls)])
+
+    def _kind(self, requests: Sequence[InferenceRequest], waiting: AbstractSet[int]) -> int:
+        """Return 2 if nothing but what `execute` returns could answer its requests while these threads wait, else
+        1."""
+        for request in requests:
+            if request._sender is not None:
+                break
+        else:
+            return 2
+        # the main thread is the one that asks, and the stub's own never answer a request
+        never = {self._main, *own_threads.own(), *waiting}
+        return 1 if any(thread.ident not in never for thread in threading.enumerate()) else 2

@@ -1,4 +1,4 @@
-"""The stub's bridge carries what the author's objects ask of the server over the control socket and the two regions."""
+"""The stub's bridge: what the author's objects ask of the server crosses the control socket and the two regions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import contextlib
 import itertools
 import os
 import threading
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from queue import SimpleQueue
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
+from ..api import own_threads
 from ..api.bridge import Bridge, BridgeError, stderr_line
 from ..api.dlpack import Imported
 from ..api.errors import TritonError, code_of
@@ -36,13 +38,40 @@ from ..wire.message_bodies import (
 from ..wire.serialization import bounded
 from ..wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..wire.tensor_block import Wire, pack_tensors
-from .deferred_calls import DeferredCalls
 from .device_arena import DeviceArena
 from .inbox import Inbox
-from .postmortem import LastError
+from .link_pdb import LastError
+from .needed_calls import RunningExecute
 from .prints import print_error
 from .region_tensors import Sent, Unpacked, add_wires, keep_sent, received_tensors
-from .running_execute import RunningExecute
+
+
+class DeferredCalls:
+    """What destructors leave to be done; one daemon thread does it, in order. If one call raises, the thread ends
+    silently: the link is gone.
+
+    A destructor may run on any thread and at any moment, even between two bytes of a message: it must not take a lock
+    and must not send. All it does is to put a call here.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()  # its put() is made to be called in destructors
+        self.thread: Optional[threading.Thread] = None
+
+    def start(self) -> None:
+        """Start the thread, which first does what was put before. Not to be called in a destructor, where a thread must
+        not start."""
+        if self.thread is None:
+            self.thread = own_threads.start("errands", self._run)
+
+    def put(self, call: Callable[[], None]) -> None:
+        """Let the thread call `call` soon. May be called anywhere."""
+        self._queue.put(call)
+
+    def _run(self) -> None:
+        while True:
+            self._queue.get()()
+
 
 _INFER = NUMBER["INFER"]
 _NOTHING: Any = ()

@@ -24,8 +24,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ..wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
-from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
-from ..wire.serialization import decode_body, encode_body
+from ..wire.ipc_message import read_zygote_message, zygote_message
 from .preload import LeftOut, Preload, ProcessState, fork, seed_random_numbers
 from .prints import flush_prints
 
@@ -62,6 +61,7 @@ class Zygote:
         self._die_with_server = die_with_server
         self._environment = dict(os.environ)
         self._preload = Preload()
+        self._question = 0  # the number of the one that is answered next
         #: what imports have written to stdout and stderr, for each stub to write again
         self._printed: Tuple[bytes, bytes] = (b"", b"")
 
@@ -83,12 +83,12 @@ class Zygote:
         fds = [
             int.from_bytes(part[at : at + 4], sys.byteorder) for *_, part in ancillary for at in range(0, len(part), 4)
         ]
-        row = BY_NUMBER[data[0]]
-        return row.read(decode_body(data[1:])), fds
+        self._question, body = read_zygote_message(data)
+        return body, fds
 
     def _tell(self, body: Any) -> None:
         try:
-            self._socket.sendall(bytes([NUMBER_OF[type(body)]]) + encode_body(body))
+            self._socket.sendall(zygote_message(self._question, body))
         except OSError:
             os._exit(0)
 

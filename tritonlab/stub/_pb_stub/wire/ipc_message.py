@@ -18,9 +18,9 @@ import signal
 import struct
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
-from . import debugger_bodies, fork_bodies, profile_bodies
+from . import fork_bodies
 from . import message_bodies as bodies
-from .serialization import WireError
+from .serialization import Buffer, WireError, decode_body, encode_body
 
 #: A stub whose monitor thread cannot run, because C code holds the interpreter's lock, answers this signal with the
 #: stacks of its threads on stderr (faulthandler). None where there are no such signals.
@@ -91,7 +91,7 @@ _READERS: Dict[Type[Any], Read] = {
         files=_each(_reader(bodies.ReadFile)),
         variables=_each(_reader(bodies.ReadVariable)),
     ),
-    profile_bodies.Profiled: _reader(profile_bodies.Profiled),
+    bodies.Profiled: _reader(bodies.Profiled),
     fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),
 }
 
@@ -119,7 +119,7 @@ def _row(number: int, name: str, direction: str, way: str, body: Type[Any], answ
 
 TO_STUB, TO_KERNEL = ">", "<"
 #: The ways: the control socket (of a forked process: its own), the monitor socket, the door of a stub's forked
-#: processes, signals, and a zygote's socket, where a message is the number of its row and its body.
+#: processes, signals, and a zygote's socket (`zygote_message`).
 CONTROL, MONITOR, DOOR, SIGNAL, ZYGOTE = "control", "monitor", "door", "signal", "zygote"
 Nothing = type(None)
 
@@ -135,11 +135,11 @@ COMMANDS = (
     _row(7, "WAKE", TO_STUB, MONITOR, bodies.Wake, Nothing),
     _row(8, "WAITS", TO_STUB, MONITOR, bodies.Waits, bodies.Needs),
     _row(9, "GIVE_BACK", TO_STUB, CONTROL, bodies.GiveBack, bodies.GivenBack),
-    _row(13, "POSTMORTEM", TO_STUB, MONITOR, debugger_bodies.Postmortem, Optional[float]),  # None: there is none
-    _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, Nothing),
+    _row(13, "POSTMORTEM", TO_STUB, MONITOR, bodies.Postmortem, Optional[float]),  # None: there is none
+    _row(14, "ATTACH", TO_STUB, MONITOR, bodies.Attach, Nothing),
     _row(15, "TELL_READS", TO_STUB, MONITOR, bodies.TellReads, bodies.ReadsRecorded),
     _row(16, "LIST_MODULES", TO_STUB, MONITOR, bodies.ListModules, Dict[str, str]),  # the file of each that has one
-    _row(17, "PROFILE", TO_STUB, MONITOR, profile_bodies.Profile, profile_bodies.Profiled),
+    _row(17, "PROFILE", TO_STUB, MONITOR, bodies.Profile, bodies.Profiled),
     # execution
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),
@@ -166,15 +166,15 @@ COMMANDS = (
     _row(56, "INFER", TO_KERNEL, CONTROL, bodies.Infer, bodies.InferResponse),
     _row(57, "INFER_CANCEL", TO_KERNEL, CONTROL, bodies.InferCancel),
     # None: nobody can type a line, and the model is to go on
-    _row(58, "PROMPT", TO_KERNEL, CONTROL, debugger_bodies.Prompt, Optional[str]),
-    _row(59, "RESUMED", TO_KERNEL, CONTROL, debugger_bodies.Resumed, Nothing),
+    _row(58, "PROMPT", TO_KERNEL, CONTROL, bodies.Prompt, Optional[str]),
+    _row(59, "RESUMED", TO_KERNEL, CONTROL, bodies.Resumed, Nothing),
     _row(60, "DEVICE_MEMORY", TO_KERNEL, CONTROL, bodies.DeviceMemory, bodies.DeviceGrant),
     # the door: with descriptors
     _row(64, "KNOCK", TO_KERNEL, DOOR, fork_bodies.Knock, fork_bodies.ForkLink),
     _row(65, "FORK_LINK", TO_STUB, DOOR, fork_bodies.ForkLink),
     # the number is not that of the signal, which differs between systems
     _row(72, "STACKS", TO_STUB, SIGNAL, bodies.Stacks, str),
-    # with descriptors; a new zygote says GROWN over its own socket
+    # with descriptors; a new zygote says GROWN over its own socket, unasked
     _row(80, "GROW", TO_STUB, ZYGOTE, fork_bodies.Grow, fork_bodies.Forked),
     _row(81, "FORK", TO_STUB, ZYGOTE, fork_bodies.Fork, fork_bodies.Forked),
     _row(82, "GROWN", TO_KERNEL, ZYGOTE, fork_bodies.Grown),
@@ -188,6 +188,23 @@ ROW: Dict[Type[Any], CommandRow] = {command.body: command for command in COMMAND
 NUMBER_OF: Dict[Type[Any], int] = {command.body: command.number for command in COMMANDS}
 #: The calls that the author's objects make to the server, also in processes that the model forked.
 CALLS: Tuple[CommandRow, ...] = tuple(command for command in COMMANDS if 48 <= command.number < 64)
+
+
+_ZYGOTE_HEADER = struct.Struct("<BI")
+
+
+def zygote_message(number: int, body: Any) -> bytes:
+    """Return a message of a zygote's socket: the number of its row, that of the question, and its body. An answer has
+    the number of its question, so that one which nobody read is not taken for the next."""
+    return _ZYGOTE_HEADER.pack(NUMBER_OF[type(body)], number) + encode_body(body)
+
+
+def read_zygote_message(data: Buffer) -> Tuple[int, Any]:
+    """Return number and body of such a message. Raises WireError or TypeError if it has another layout."""
+    if len(data) < _ZYGOTE_HEADER.size or data[0] not in BY_NUMBER:
+        raise WireError("no message of a zygote: %.200r" % bytes(data))
+    command, number = _ZYGOTE_HEADER.unpack_from(data)
+    return number, BY_NUMBER[command].read(decode_body(data[_ZYGOTE_HEADER.size :]))
 
 
 def read_answer(command: CommandRow, value: Any) -> Any:

@@ -155,6 +155,21 @@ class ReadsRecorded(NamedTuple):
     variables: List[ReadVariable]
 
 
+class Profiled(NamedTuple):
+    """What was found until now; nothing at the begin.
+
+    `times`: for each line `[file, line, size, own_ns, total_ns, hits]`; `size` is that of the batch that `execute` had,
+    0 for threads that work beside it; `total_ns` includes the author's functions that the line calls; `hits` is 0 where
+    it is not counted. `memory`: for each line `[file, line, bytes, blocks]` that are still held. `way`: `monitoring`,
+    `sampling`, `monitoring, then sampling` or `tracemalloc`; empty if nothing was looked at.
+    """
+
+    times: List[Any]
+    memory: List[Any]
+    way: str
+    nanoseconds: int
+
+
 class Needs(NamedTuple):
     """What the running `execute` cannot go on without; `wait` as in INFER."""
 
@@ -227,6 +242,28 @@ class TellReads(NamedTuple):
 
 class GiveBack(NamedTuple):
     """Return the memory that is not used."""
+
+
+class Postmortem(NamedTuple):
+    """Say how many seconds ago `execute` raised the exception that is kept; with `begin`, let a debugger look at it."""
+
+    begin: bool
+
+
+class Attach(NamedTuple):
+    """Connect debugpy with `port` of 127.0.0.1, where `EditorRelay` knows it by `token`."""
+
+    port: int
+    token: str
+
+
+class Profile(NamedTuple):
+    """Begin to look at the author's lines, or end it and tell what was found. `memory`: what each line keeps of what it
+    allocates, instead of its time. `batching`: whether the first dimension of an input is that of a batch."""
+
+    begin: bool
+    memory: bool
+    batching: bool
 
 
 class Execute(NamedTuple):
@@ -410,6 +447,27 @@ class Infer(NamedTuple):
 
 class InferCancel(NamedTuple):
     """Cancel the INFER of this id."""
+
+
+class Prompt(NamedTuple):
+    """Read a line for a debugger, which has paused a thread. `session` counts the pauses of a process; `live` False: it
+    looks at an exception, and nothing is paused. `text`: what it printed since the last line, `file` and `line`: the
+    place it shows. `snapshot`: frames and variables, for where nobody can type; only with a session's first prompt."""
+
+    session: int
+    live: bool
+    text: str
+    prompt: str
+    file: str
+    line: int
+    snapshot: str
+
+
+class Resumed(NamedTuple):
+    """The debugger has let the thread go on; `text` is what it printed last."""
+
+    session: int
+    text: str
 
 
 class Stacks(NamedTuple):

@@ -1,0 +1,145 @@
+"""The texts of cells that write a model: one with all that a draft has, and those of a model of a repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from google.protobuf import text_format
+
+from ...repository.layout import CONFIG_FILE
+from .base_directory import MOST_BYTES, BaseDirectory
+from .config_options import ConfigOptions
+from .config_text import ConfigText
+from .draft import Draft
+from .errors import FileError
+from .source_map import ModelFile
+
+#: A word that a line may have without quotes.
+_BARE = re.compile(r"[^\s'\"\\]+")
+#: How many directories up a relative path may lead.
+_FAR = 2
+
+
+def model_line(draft: Draft) -> tuple[str, list[str]]:
+    """Return the line, with the options, config and files that were given with the last source, and the names of those
+    files that no line can give, because they were given as bytes or lie elsewhere under another name.
+    """
+    words = ["%%triton_model", draft.name, *_options(draft.options)]
+    if draft.base is not None:
+        words += ["--base", shown_path(draft.base.path)]
+    config = draft.given_config
+    if config.says_something:
+        words += ["--config", config.source if Path(config.source).is_file() else _one_line(draft)]
+    paths = {name: path for name, file in draft.given_files.items() if (path := _path(name, file))}
+    if paths:
+        words += ["--file", *paths.values()]
+    if draft.version != (draft.base.newest() if draft.base is not None else 1):
+        words += ["--version", str(draft.version)]
+    return joined(words), [name for name in draft.given_files if name not in paths]
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return the line of these words, with quotes where they need some."""
+    return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
+
+
+def shown_path(path: Path, start: Path | None = None) -> str:
+    """Return the path as a cell names it: seen from `start`, the directory of the notebook, if it is not far away."""
+    relative = os.path.relpath(path, start or Path.cwd())
+    return str(path) if relative.count("..") > _FAR else relative
+
+
+def _options(options: ConfigOptions) -> Iterator[str]:
+    if options.max_batch_size is not None:
+        yield from ("--max-batch-size", str(options.max_batch_size))
+    if options.dynamic_batching is True:
+        yield "--dynamic-batching"
+    elif options.dynamic_batching is not None and options.dynamic_batching is not False:  # 0 is a delay
+        yield from ("--dynamic-batching", str(options.dynamic_batching))
+    if options.instances is not None:
+        yield from ("--instances", str(options.instances))
+    if options.kind is not None:
+        yield from ("--kind", options.kind)
+    if options.decoupled:
+        yield "--decoupled"
+    for option, values in (
+        ("--preferred-batch-size", options.preferred_batch_size),
+        ("--gpus", options.gpus),
+        ("--input", options.inputs),
+        ("--output", options.outputs),
+        ("--param", [f"{key}={value}" for key, value in options.parameters.items()]),
+    ):
+        if values:
+            yield from (option, *map(str, values))
+
+
+def _one_line(draft: Draft) -> str:
+    return str(text_format.MessageToString(draft.given_config.message, as_one_line=True))
+
+
+def _path(name: str, file: ModelFile) -> str:
+    """Return the path that `--file` takes for a file; "" if it takes none."""
+    return str(file.content) if isinstance(file.content, Path) and file.content.name == name else ""
+
+
+def imported_cells(
+    name: str, base: BaseDirectory, *, version: int | None = None, start: Path | None = None
+) -> list[str]:
+    """Return the texts of the cells: the config, the helper files, and last the model itself, or the config of an
+    ensemble, which loads it. Other files stay where they are.
+
+    version: the one whose files are shown, by default the newest that is served. start: the directory of the notebook,
+    from which paths are seen. Raises FileError for a model that no cell can hold.
+    """
+    where = ["--base", shown_path(base.path, start)]
+    if not base.is_python:
+        if not _says_something(base, name):
+            fix = f"%triton load {name} serves it"
+            raise FileError(f"'{name}' has no model.py and no config.pbtxt that a cell could write: {fix}", fix=fix)
+        return [_cell(["%%triton_config", name, *where], base, CONFIG_FILE)]
+    number = base.newest() if version is None else version
+    source = base.model_path(number)
+    _check_source(name, base, source)
+    helpers = [
+        _cell(["%%triton_file", name, os.path.relpath(file, str(number))], base, file) for file in base.texts(number)
+    ]
+    config = [_cell(["%%triton_config", name], base, CONFIG_FILE)] if _says_something(base, name) else []
+    chosen = [] if number == base.newest() else ["--version", str(number)]
+    return [*config, *helpers, _cell(["%%triton_model", name, *where, *chosen], base, source)]
+
+
+def left_in_place(base: BaseDirectory, *, version: int | None = None) -> list[str]:
+    """Return the files of the model that no cell of `imported_cells` writes, sorted."""
+    number = base.newest() if version is None else version
+    written = {CONFIG_FILE, *([base.model_path(number), *base.texts(number)] if base.is_python else [])}
+    return sorted({*base.tree.files, *base.tree.links} - written)
+
+
+def _cell(words: list[str], base: BaseDirectory, file: str) -> str:
+    return f"{joined(words)}\n{base.original(file).text}"
+
+
+def _says_something(base: BaseDirectory, name: str) -> bool:
+    return (
+        base.has_config and base.can_be_cell(CONFIG_FILE) and ConfigText(base.config_text(), model=name).says_something
+    )
+
+
+def _check_source(name: str, base: BaseDirectory, source: str) -> None:
+    if source not in base.tree.files:
+        versions = ", ".join(_versions_with_source(base)) or "none"
+        fix = f"versions with a {base.model_file}: {versions}"
+        raise FileError(f"'{name}' has no {source}; {fix}", field=source, fix=fix)
+    if not base.can_be_cell(source):
+        fix = f"edit the file where it is, {base.path / source}: it is loaded again when it changes"
+        raise FileError(
+            f"{source} of '{name}' is empty, not a text, or has more than {MOST_BYTES:,} bytes: {fix}", fix=fix
+        )
+
+
+def _versions_with_source(base: BaseDirectory) -> Iterator[str]:
+    return (str(version) for version in base.versions if base.model_path(version) in base.tree.files)

@@ -1,0 +1,166 @@
+"""The subcommands about what models there are: load, open, unload and kill them, see, edit and configure them."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...core.plain_facts import by_number
+from ..authoring.artifact import artifact_of
+from ..authoring.base_directory import BaseDirectory
+from ..authoring.cells import user_namespace
+from ..authoring.errors import ExpressionError, FileError, OptionError
+from ..authoring.model_cells import imported_cells, joined, model_line, shown_path
+from ..views.card.hanging import draining_text
+from ..views.card.live_card import LiveCard, card_of, loading_card
+from ..views.card.opened_view import Repository
+from ..views.card.status_table import StatusView
+from .subcommand import Context, Text, bind
+
+if TYPE_CHECKING:
+    from ...server.api.server import Server
+
+#: Seconds that `%triton unload` waits.
+_PATIENCE = 1.0
+_ARTIFACT_USAGE = "%triton artifact NAME weights.pt=expression"
+
+
+def status(context: Context, arguments: argparse.Namespace) -> Any:
+    if arguments.name is None:
+        return StatusView(context.workspace)
+    known = context.workspace.report(arguments.name)  # a failed load is shown, too
+    if not (context.json and known is not None):
+        context.model(arguments.name)
+    return card_of(context.workspace, arguments.name)
+
+
+def load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
+    with loading_card(context.workspace, arguments.name, quiet=context.json):
+        bind(context.shell, context.workspace.load(arguments.name, arguments.path, config=arguments.config))
+    return card_of(context.workspace, arguments.name) if context.json else None
+
+
+def open_repository(context: Context, arguments: argparse.Namespace) -> Repository:
+    names = arguments.models or None
+    opened = Repository.open(context.workspace, arguments.directory, names, into=arguments.into)
+    for name in opened:
+        if opened[name].facts().state == "READY" and (unbound := bind(context.shell, context.model(name))):
+            print(unbound)
+    return opened
+
+
+def unload(context: Context, arguments: argparse.Namespace) -> Text:
+    """Unload a model and wait for a moment only, because the notebook belongs to its author, whatever the model
+    does."""
+    name, server = arguments.name, context.workspace.server
+    context.check_known(name)  # the server would say nothing, as Triton does
+    dependents, timeout = arguments.dependents, arguments.timeout
+    before = _serving(server)
+    context.workspace.unload(name, unload_dependents=dependents, timeout=timeout, wait=False)
+    end = time.monotonic() + _PATIENCE
+    while (draining := server.draining(name)) and time.monotonic() < end:
+        time.sleep(0.02)
+    gone = sorted(before - _serving(server) - {name}, key=by_number)
+    also = f", and {' and '.join(map(repr, gone))} with it" if gone else ""
+    text = f"'{name}' is unloaded{also}" if name in before else f"'{name}' was not loaded"
+    facts = {"model": name, "unloaded": [*([name] if name in before else []), *gone], "draining": draining}
+    return Text("\n".join([text, *map(draining_text, draining)]), facts)
+
+
+def _serving(server: Server) -> set[str]:
+    return {name for name, _ in server.models(exclude_not_ready=True)}
+
+
+def kill(context: Context, arguments: argparse.Namespace) -> Text:
+    name = arguments.name
+    context.check_known(name)
+    old, killed = context.workspace.server.draining(name), context.workspace.server.kill(name)
+    if not killed:
+        advice = f"%triton unload {name} takes it out of service"
+        text = f"nothing of '{name}' is left to kill: no old process, and none that holds a request; {advice}"
+        raise OptionError(text, fix=advice)
+    pids = ", ".join(str(pid) for each in killed for pid in each["pids"])
+    facts = {"model": name, "killed": killed}
+    if not old:
+        what = ", ".join(each["awaits"] for each in killed)
+        return Text(f"killed what held {what}; another process takes over", facts)
+    return Text(f"killed what was left of '{name}': process {pids}", facts)
+
+
+def index(context: Context, arguments: argparse.Namespace) -> Text:
+    entries = sorted(context.workspace.server.index(arguments.ready), key=lambda entry: by_number(entry["name"]))
+    return Text("\n".join(map(_index_line, entries)) or "no models", {"models": entries})
+
+
+def _index_line(entry: dict[str, str]) -> str:
+    """Show an entry, with the first line of its reason; the rest is a traceback, which the load showed."""
+    state, reason = entry.get("state", "not loaded"), entry.get("reason", "").partition("\n")[0]
+    return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
+
+
+def config(context: Context, arguments: argparse.Namespace) -> Any:
+    if arguments.clear:
+        context.check_known(arguments.name)
+        context.workspace.write_config(arguments.name, "")
+        return None
+    model = context.model(arguments.name)
+    return Text(model.config_pbtxt(), model.config())
+
+
+def edit(context: Context, arguments: argparse.Namespace) -> None:
+    """Make the next cell one that writes the model as it was written, or as it lies in a repository that was opened.
+    Raises FileError for one that this notebook has no source of.
+    """
+    shell, workspace, name = context.shell, context.workspace, arguments.name
+    draft = workspace.draft(name)
+    source = draft.source
+    if source is None and draft.is_ensemble:
+        base = f" --base {joined([shown_path(draft.base.path)])}" if draft.base is not None else ""
+        shell.set_next_input(f"%%triton_config {name}{base}\n{draft.config.text}")
+        return
+    directory = next((path / name for path in workspace.repositories if (path / name).is_dir()), None)
+    if source is None and directory is not None:
+        *others, cell = imported_cells(name, BaseDirectory.read(directory))
+        shell.set_next_input(cell)
+        if others:
+            print(f"What this cell does not write counts as it is in {directory}; cells for that, too, are\n")
+            print("\n".join(other.partition("\n")[0] for other in others))
+        return
+    if source is None:
+        raise FileError(f"this notebook has no source of {name!r}: load it first", fix="load it first")
+    line, left_out = model_line(draft)
+    if left_out:
+        print(f"These files, which load() got, cannot be named in the cell: {', '.join(left_out)}")
+    shell.set_next_input(f"{line}\n{source.text()}")
+
+
+def artifact(context: Context, arguments: argparse.Namespace) -> Text:
+    """Write the value of an expression beside model.py, and load the model again if it is there already. Raises
+    OptionError, FileError, and what a load does."""
+    workspace = context.workspace
+    name, _, rest = arguments.rest.strip().partition(" ")
+    named = named_value(rest)
+    if not name or named is None:
+        raise OptionError(f"write {_ARTIFACT_USAGE}", fix=_ARTIFACT_USAGE)
+    path, value = named
+    stored = artifact_of(path, value)
+    written = workspace.write_file(name, path, stored.data)
+    if workspace.draft(name).loadable:
+        with loading_card(workspace, name, quiet=True):
+            bind(context.shell, workspace.load(name, if_changed=True))
+    text = f"{written} of {name} has {len(stored.data):,} bytes; the model reads it with {stored.reader}"
+    where = "path is os.path.join(os.path.dirname(__file__), ...)"
+    return Text(f"{text}, where {where}", {"model": name, "path": written, "bytes": len(stored.data)})
+
+
+def named_value(text: str) -> tuple[str, Any] | None:
+    """Return the file and the value of `weights.pt=expression`; None for another form. Raises OptionError with what the
+    expression raises."""
+    path, equals, expression = (part.strip() for part in text.partition("="))
+    if not path or not equals or not expression:
+        return None
+    try:
+        return path, eval(expression, dict(user_namespace()))
+    except Exception as error:
+        raise ExpressionError.from_exception(expression, error) from None

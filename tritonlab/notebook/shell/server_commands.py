@@ -1,0 +1,160 @@
+"""The subcommands about the server and what happens in it: its ports, log, views, statistics, metrics and traces."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.unknown_option import did_you_mean
+from ...server.observe.why import Why
+from ..authoring.errors import OptionError
+from ..authoring.workspace import Workspace
+from ..views.card.token_button import show_token_button
+from ..views.record.record_view import KINDS
+from .logs import LogView
+from .parsing import unknown
+from .subcommand import Context, Text, failed_load_of
+
+if TYPE_CHECKING:
+    from ...frontends.endpoints import Endpoints
+    from ...server.observe.chrome_trace import ChromeTrace
+
+_DYNAMO = "--dynamo"
+#: What Triton sums up, in the order a request meets it.
+_PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
+
+
+def serve(context: Context, arguments: argparse.Namespace) -> Endpoints | Text:
+    """Open the ports, with a button that shows their token. With `--dynamo` open none, and return the commands that
+    serve the notebook's models in a fleet of NVIDIA Dynamo."""
+    words, workspace = shlex.split(arguments.rest), context.workspace
+    if _DYNAMO in words:
+        if len(words) > 1:
+            others = " ".join(word for word in words if word != _DYNAMO)
+            raise OptionError(f"{_DYNAMO} opens no port of this kernel, so it takes no other flag: {others}")
+        return _dynamo_commands(workspace)
+    endpoints = workspace.ports.open(words)
+    if not context.json:
+        show_token_button(endpoints)
+    return endpoints
+
+
+def _dynamo_commands(workspace: Workspace) -> Text:
+    """Return the two commands. They run in an environment that has ai-dynamo, which a kernel's should not have: the
+    frontend listens on all interfaces without a token."""
+    repository = shlex.quote(str(workspace.repository.absolute()))
+    frontend = "python -m dynamo.frontend --kserve-grpc-server"
+    worker = f"tritonlab worker --dynamo --model-repository={repository}"
+    text = (
+        "export DYN_DISCOVERY_BACKEND=file DYN_FILE_KV=$HOME/.dynamo   # the same for both\n"
+        f"{frontend}   # unless the fleet has one; it listens on all interfaces, without a token\n"
+        f"{worker}   # again for another worker; the models are this kernel's, and go with it\n"
+    )
+    return Text(text, {"frontend": frontend, "worker": worker})
+
+
+def stop(context: Context, arguments: argparse.Namespace) -> None:
+    context.workspace.ports.close()
+
+
+def logs(context: Context, arguments: argparse.Namespace) -> LogView:
+    workspace, name = context.workspace, arguments.name
+    records = workspace.server.logs(name)
+    if not records:
+        context.check_known(name)
+    if arguments.request is not None:
+        records = [record for record in records if record.is_of_request(arguments.request)]
+    return LogView(records[-arguments.lines :], workspace.cite_for)
+
+
+def why(context: Context, arguments: argparse.Namespace) -> Text:
+    """Return the sentences of `server.why()`; of a load that a cell started, the cell's own error. Raises the client's
+    NotFoundError for an unknown name."""
+    workspace, name = context.workspace, arguments.name
+    context.check_known(name)
+    waits = workspace.server.why(name).cited(workspace.cite)
+    names = [name] if name is not None else workspace.names()
+    cells = {each: reason for each in names if (reason := failed_load_of(workspace, each)) is not None}
+    others = [reason for reason in waits.reasons if reason.kind != "load" or reason.model not in cells]
+    whole = Why([*cells.values(), *others], waits.calm)
+    return Text(whole.text(), whole.to_dict())
+
+
+def view(context: Context, arguments: argparse.Namespace) -> Any:
+    name, kind = arguments.name, arguments.kind
+    if name in KINDS and kind is None and name not in context.workspace.names():
+        name, kind = None, name
+    names = context.workspace.names()
+    known = [*names, *(row["name"] for row in context.workspace.server.index())]
+    if name is not None and name not in known and kind is None and did_you_mean(name, KINDS):
+        raise unknown("there is no model and no view", name, [*names, *KINDS])
+    if name is None:
+        if len(names) != 1:
+            fix = f"name a model: {', '.join(names)}" if names else ""
+            raise OptionError(fix or "no model is loaded", fix=fix)
+        name = names[0]
+    return context.model(name).view(kind or KINDS[0])
+
+
+def trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | None:
+    workspace = context.workspace
+    running, workspace.tracing = workspace.tracing, None
+    if arguments.file is None:
+        if running is None:
+            advice = "'%triton trace FILE' begins a trace"
+            raise OptionError(f"nothing is traced; {advice}", fix=advice)
+        running.stop()
+        return running
+    if running is not None:
+        running.stop()
+    workspace.tracing = workspace.server.trace(arguments.file).start()
+    return None
+
+
+def metrics(context: Context, arguments: argparse.Namespace) -> Text:
+    if arguments.name is not None:
+        context.model(arguments.name)
+    lines = context.workspace.server.metrics(arguments.name or "").splitlines()
+    return Text("\n".join(lines), {"metrics": samples(lines)} if context.json else None)
+
+
+def statistics(context: Context, arguments: argparse.Namespace) -> Text:
+    if arguments.name is not None:
+        context.model(arguments.name)
+    found = context.workspace.server.statistics(arguments.name or "")
+    return Text(statistics_text(found), found)
+
+
+def statistics_text(statistics: Mapping[str, Any]) -> str:
+    """Return a table per version: how often each part ran, and how long on average, without parts that never ran."""
+    return "\n\n".join("\n".join(_lines(stats)) for stats in statistics["model_stats"]) or "no model is loaded"
+
+
+def samples(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the samples in lines of a metrics text: name, labels and value of each. The parser is imported here,
+    because `%load_ext tritonlab` would take a fifth longer with it.
+    """
+    parser = importlib.import_module("prometheus_client.parser")
+    found = parser.text_string_to_metric_families("\n".join(lines) + "\n")
+    return [{"name": s.name, "labels": s.labels, "value": s.value} for family in found for s in family.samples]
+
+
+def _lines(stats: Mapping[str, Any]) -> Iterator[str]:
+    inferences = _plural(stats["inference_count"], "inference")
+    executions = _plural(stats["execution_count"], "execution")
+    yield f"{stats['name']} version {stats['version']}: {inferences} in {executions}"
+    for part in _PARTS:
+        found = stats["inference_stats"][part]
+        if found["count"]:
+            yield f"  {part:<15}{found['count']:>8}  {found['ns'] / found['count'] / 1000:>12.1f} µs on average"
+    for batch in stats["batch_stats"]:
+        times = batch["compute_infer"]
+        mean = times["ns"] / times["count"] / 1000
+        yield f"  batch of {batch['batch_size']:<6}{times['count']:>8}  {mean:>12.1f} µs compute_infer"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

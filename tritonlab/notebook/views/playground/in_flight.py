@@ -1,0 +1,109 @@
+"""Requests on their way from a form: its buttons, what is in flight, and its progress."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ....clients.outcome import Outcome
+from ....clients.sending import Sending
+from .input_values import ValueProblem
+
+MOST_IN_FLIGHT = 4096
+_FRAME_SECONDS = 1 / 20
+#: Seconds after which the stacks are shown, and seconds after which they are requested again.
+STUCK_SECONDS = 5
+_AGAIN_SECONDS = 2
+
+
+class SendButtons:
+    """A button for one request, one for as many as `count`, and one that cancels them. Either the first two can be
+    pressed or the last one.
+    """
+
+    def __init__(self, widgets: Any, press: Callable[[int], None], cancel: Callable[[], None]) -> None:
+        layout = widgets.Layout
+        self.send = widgets.Button(description="Send", button_style="primary", layout=layout(width="88px"))
+        self.many = widgets.Button(description="Send N", layout=layout(width="88px"))
+        self.count = widgets.BoundedIntText(
+            value=32,
+            min=1,
+            max=MOST_IN_FLIGHT,
+            description=f"N, at most {MOST_IN_FLIGHT:,}",
+            tooltip="Requests of Send N, all in flight at once",
+            layout=layout(width="auto", margin="2px 12px 2px 0"),
+            style={"description_width": "initial"},
+        )
+        self.cancel = widgets.Button(description="Cancel", disabled=True, layout=layout(width="88px"))
+        self.send.tooltip = "Ctrl+Enter in any field"
+        self.many.tooltip = "N requests in flight at once"
+        self.cancel.tooltip = "Request cancellation; press again to stop waiting"
+        self.send.on_click(lambda _: press(1))
+        self.many.on_click(lambda _: press(self.count.value))
+        self.cancel.on_click(lambda _: cancel())
+        row = [self.send, self.many, self.count, self.cancel]
+        self.box = widgets.HBox(row, layout=layout(align_items="center", flex_flow="row wrap"))
+
+    def enable(self, ready: bool) -> None:
+        """Enable the first two if `ready`, or only Cancel while a request is in flight."""
+        self.send.disabled = self.many.disabled = not ready
+        self.cancel.disabled = ready
+
+
+class CurrentSending:
+    """The last request of a form. Until it has ended or is abandoned, nothing else is sent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the next
+        self._sending: Sending | None = None
+
+    def begin(self, sending: Sending) -> None:
+        """Record what is sent now. Raises ValueProblem while something is in flight."""
+        with self._lock:
+            if self._sending is not None and not self._sending.finished:
+                raise ValueProblem("a request is still in flight: wait, or cancel it")
+            self._sending = sending
+
+    def cancel(self) -> bool:
+        """Request the cancellation of what is in flight. A second call forgets it and returns True: a model may never
+        respond (rule 3.7.2).
+        """
+        with self._lock:
+            sending = self._sending
+            forgotten = sending is not None and sending.cancelled
+            if forgotten:
+                self._sending = None
+        if sending is not None and not forgotten:
+            sending.cancel()
+        return forgotten
+
+    def now(self) -> Sending | None:
+        """Return what was sent last, whether it has ended or not."""
+        with self._lock:
+            return self._sending
+
+    def finished(self) -> Outcome | None:
+        """Return the outcome of the last request, or of the first of many; None before its end."""
+        sending = self.now()
+        return sending.outcomes()[0] if sending is not None and sending.finished else None
+
+
+def follow(sending: Sending, show: Callable[[str], None], wanted: Callable[[], bool]) -> None:
+    """Call `show` for every change, every second, and at the end, as long as `wanted` returns True. Once the requests
+    take long, the text includes the reason.
+    """
+    second, looked, why = 0, 0.0, ""
+    while not sending.wait(_FRAME_SECONDS):
+        if not wanted():
+            return
+        waited = sending.waited
+        changed = sending.take_changes()
+        if waited >= STUCK_SECONDS and waited >= looked + _AGAIN_SECONDS:
+            looked, why = waited, sending.why()
+            changed = True
+        if changed or int(waited) > second:
+            second = int(waited)
+            show(why)
+    if wanted():
+        show("")
