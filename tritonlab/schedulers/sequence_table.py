@@ -65,8 +65,8 @@ class SequenceTable:
         self.config = config
         self._model = model
         self._slots: dict[int, list[Slot]] = {}
-        #: free slots: low numbers first over all instances, which keeps direct batches dense. A heap compares as Triton's
-        #: does, so that of equal numbers that of the same instance comes (measured).
+        #: free slots: low numbers first over all instances, which keeps direct batches dense. A heap compares as
+        #: Triton's does, so that of equal numbers that of the same instance comes (measured).
         self._free: list[Slot] = []
         self._by_id: dict[Id, Slot] = {}
         self.backlog = SequenceBacklog()
