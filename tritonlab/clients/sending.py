@@ -15,11 +15,11 @@ from ..core.metrics.infer_stats import ExecuteTimes
 from ..core.observe.instrument import Instrument
 from ..core.status import TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
+from ..server.api.response_iterator import ResponseIterator
 from .outcome import Arrival, Outcome, PhaseTimes
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
-from ..server.api.response_iterator import ResponseIterator
 
 #: how long the times of an `execute` call that has answered already are waited for
 _SETTLE_SECONDS = 0.2

@@ -1,3 +1,6 @@
+"""The set of files and what stands in the programs; that they run, on both sides, is in
+`tests/conformance/test_deploy_programs.py`."""
+
 from __future__ import annotations
 
 import ast

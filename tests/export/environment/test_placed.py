@@ -56,10 +56,10 @@ def prefix_of(path: Path, version: str = "3.10", numpy: str = "1.26.4") -> Path:
 def test_a_lock_is_for_the_python_of_the_image(model: Path, monkeypatch: pytest.MonkeyPatch, has_it: bool) -> None:
     """Its Dockerfile installs it there, whatever Python the notebook has, or this machine has besides."""
     other = own_python()._replace(version="3.10", full_version="3.10.13")
-    asked = []
+    commands = []
 
     def run_command(command: list[str], **more: object) -> str:
-        asked.append(command)
+        commands.append(command)
         if any("scipy==" in word for word in command):
             raise CommandFailed("ERROR: No matching distribution found for scipy==1.17.1")
         rows = [{"metadata": {"name": name, "version": v}} for name, v in (("numpy", "1.26.4"), ("scipy", "1.15.3"))]
@@ -71,7 +71,7 @@ def test_a_lock_is_for_the_python_of_the_image(model: Path, monkeypatch: pytest.
     found = StubImports((Distribution("numpy", "2.4.6", 1, "numpy"), scipy), {})
     file = model.parent.parent / "requirements.lock"
     report = place_environment({model: found}, EnvironmentOptions(), lock=file)
-    assert report.python == "3.10" and ("--python-version" in asked[0]) is not has_it
+    assert report.python == "3.10" and ("--python-version" in commands[0]) is not has_it
     text = file.read_text()
     assert text.startswith("# For Triton 2.51, Python 3.10.") and "scipy==1.15.3  # import scipy; 1.17.1 does" in text
     assert report.warnings == [

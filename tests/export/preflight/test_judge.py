@@ -1,4 +1,5 @@
-"""The rows of pre-flight, each on a model directory that shows it; nothing is loaded."""
+"""The rows of pre-flight, each on a model directory that shows it; then served models that run in the notebook and
+nowhere else, each with its one sentence, and models that draw none."""
 
 from __future__ import annotations
 

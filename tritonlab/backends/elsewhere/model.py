@@ -15,10 +15,9 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonlab_backend import BackendError
+from tritonlab_backend import BackendError, choice_settings
 from tritonlab_recordings import NUMPY, RawTensor, Recordings, Response, key_of
 
-_PARAMETER = "TRITONLAB_BACKEND"
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _START, _END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 #: Seconds that a server may take to say what its model is like.
@@ -53,13 +52,13 @@ class TritonPythonModel:
     @staticmethod
     def auto_complete_config(auto_complete_model_config: Any) -> Any:
         config = auto_complete_model_config.as_dict()
-        found = _config_elsewhere(config["name"], _settings(config))
+        found = _config_elsewhere(config["name"], choice_settings(config))
         _complete(config, found)
         return auto_complete_model_config
 
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
-        settings = _settings(config)
+        settings = choice_settings(config)
         self._name, self._settings = config["name"], settings
         self._decoupled = pb_utils.using_decoupled_model_transaction_policy(config)
         self._recordings = Recordings(settings["directory"], self._name) if "directory" in settings else None
@@ -367,11 +366,6 @@ class _Refused(Exception):
 
 
 # -- the configuration
-
-
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(config["parameters"][_PARAMETER]["string_value"])
-    return found
 
 
 def _config_elsewhere(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:

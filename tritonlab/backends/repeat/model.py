@@ -4,14 +4,13 @@ texts are those of the public sources of repeat_backend (0c21b88) and not proved
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from tritonlab_backend import BackendError, bracketed
+from tritonlab_backend import BackendError, Senders, bracketed
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -21,7 +20,7 @@ class TritonPythonModel:
 
     def initialize(self, args: Mapping[str, str]) -> None:
         _check(json.loads(args["model_config"]))
-        self._threads: list[threading.Thread] = []
+        self._senders = Senders()
 
     def execute(self, requests: Sequence[Any]) -> None:
         wait = 0
@@ -37,14 +36,11 @@ class TritonPythonModel:
                 error = pb_utils.TritonError(text, pb_utils.TritonError.INVALID_ARG)
                 sender.send(pb_utils.InferenceResponse([], error), _FINAL)
                 continue
-            thread = threading.Thread(target=_send_each, args=(sender, elements, delays), daemon=True)
-            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
-            thread.start()
+            self._senders.start(_send_each, sender, elements, delays)
         time.sleep(wait / 1000)
 
     def finalize(self) -> None:
-        for thread in self._threads:
-            thread.join()
+        self._senders.join()
 
 
 def _send_each(sender: Any, elements: Any, delays: Any) -> None:

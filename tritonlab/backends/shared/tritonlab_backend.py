@@ -1,12 +1,13 @@
-"""What the models of Triton's compiled backends have in common: load errors, settings, and requests that run as one
-batch."""
+"""What the models of the backends here have in common: load errors, settings, requests that run as one batch, and
+responses that are sent one by one."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ class BackendError(Exception):
 def server_settings() -> dict[str, str]:
     """Return the settings of `--backend-config` for this backend, those for all of them included."""
     found: dict[str, str] = json.loads(os.environ.get("TRITONLAB_BACKEND_CONFIG", "{}"))
+    return found
+
+
+def choice_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the choice to answer for another backend."""
+    found: dict[str, Any] = json.loads(config["parameters"]["TRITONLAB_BACKEND"]["string_value"])
     return found
 
 
@@ -127,6 +134,22 @@ class Batch:
     def failed(self, text: str, code: Any) -> list[Any]:
         """Return the same error for each request."""
         return [pb_utils.InferenceResponse([], pb_utils.TritonError(text, code)) for _ in self._requests]
+
+
+class Senders:
+    """The threads of an instance that send responses."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+
+    def start(self, send: Callable[..., None], *arguments: Any) -> None:
+        thread = threading.Thread(target=send, args=arguments, daemon=True)
+        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+        thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
 
 
 def _too_small(name: str, needed: int, size: int) -> Any:

@@ -4,14 +4,13 @@ those of the public sources of square_backend (035d100) and not proved against a
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from tritonlab_backend import BackendError
+from tritonlab_backend import BackendError, Senders, bracketed
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -27,19 +26,15 @@ class TritonPythonModel:
         self._output_delay = _number(config, "CUSTOM_OUTPUT_DELAY_NS") / 1e9
         self._fails = _number(config, "CUSTOM_FAIL_COUNT")
         self._empty = _number(config, "CUSTOM_EMPTY_COUNT")
-        self._threads: list[threading.Thread] = []
+        self._senders = Senders()
 
     def execute(self, requests: Sequence[Any]) -> None:
         for request in requests:
             array = request.inputs()[0].as_numpy()
-            arguments = (request.get_response_sender(), int(array.reshape(-1)[0]), array.ndim)
-            thread = threading.Thread(target=self._send, args=arguments, daemon=True)
-            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
-            thread.start()
+            self._senders.start(self._send, request.get_response_sender(), int(array.reshape(-1)[0]), array.ndim)
 
     def finalize(self) -> None:
-        for thread in self._threads:
-            thread.join()
+        self._senders.join()
 
     def _send(self, sender: Any, number: int, rank: int) -> None:
         for index in range(number):
@@ -71,6 +66,6 @@ def _check(config: Mapping[str, Any]) -> None:
             raise BackendError(f"expected first {role} tensor name to be {name}, got {tensor['name']}")
         dims = [int(dim) for dim in tensor["dims"]]
         if dims != [1]:
-            raise BackendError(f"expected {name} shape to be [1], got [{','.join(map(str, dims))}]")
+            raise BackendError(f"expected {name} shape to be [1], got {bracketed(dims)}")
         if tensor["data_type"] != "TYPE_INT32":
             raise BackendError(f"expected {name} datatype to be INT32, got {tensor['data_type']}")

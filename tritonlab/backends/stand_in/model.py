@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from tritonlab_backend import BackendError, dims_of
+from tritonlab_backend import BackendError, Senders, choice_settings, dims_of
 
-_PARAMETER = "TRITONLAB_BACKEND"
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
 
@@ -30,26 +28,23 @@ class TritonPythonModel:
                 f"a stand-in for '{config['name']}' needs the inputs and outputs in config.pbtxt: without the model's "
                 "own backend nothing can be read from its file"
             )
-        self._settings = json.loads(config["parameters"][_PARAMETER]["string_value"])
+        self._settings = choice_settings(config)
         self._inputs = {each["name"]: each for each in config["input"]}
         self._outputs = config["output"]
         self._batches = config["max_batch_size"] > 0
         self._decoupled = pb_utils.using_decoupled_model_transaction_policy(config)
         self._torch = _torch_for_bf16(config)
-        self._threads: list[threading.Thread] = []
+        self._senders = Senders()
 
     def execute(self, requests: Sequence[Any]) -> list[Any] | None:
         if not self._decoupled:
             return [self._response(request) for request in requests]
         for request in requests:
-            thread = threading.Thread(target=self._send, args=(request, request.get_response_sender()), daemon=True)
-            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
-            thread.start()
+            self._senders.start(self._send, request, request.get_response_sender())
         return None
 
     def finalize(self) -> None:
-        for thread in self._threads:
-            thread.join()
+        self._senders.join()
 
     def _send(self, request: Any, sender: Any) -> None:
         for _ in range(self._settings.get("responses", 1)):

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tritonlab_vllm
-
-_PARAMETER = "TRITONLAB_BACKEND"
+from tritonlab_backend import choice_settings
 
 
 class TritonPythonModel:
@@ -36,7 +35,7 @@ class TritonPythonModel:
 
 def _nvidias(config: Mapping[str, Any]) -> Any:
     """Import NVIDIA's model.py with the stand-in for vllm, and return its class."""
-    settings = json.loads(config["parameters"][_PARAMETER]["string_value"])
+    settings = choice_settings(config)
     tritonlab_vllm.install(settings)
     folder = Path(settings["directory"])
     if str(folder) not in sys.path:

@@ -75,6 +75,10 @@ class TritonFiles(NamedTuple):
     def server(self) -> Path:
         return self.root / "pytriton" / "tritonserver"
 
+    @property
+    def libraries(self) -> Path:
+        return self.root / "nvidia_pytriton.libs"
+
     def stub(self, python: str) -> Path:
         """Return the stub that was compiled for that Python, `3.11`."""
         return self.server / "python_backend_stubs" / python / STUB
