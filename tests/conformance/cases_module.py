@@ -283,6 +283,7 @@ result = x is a, x is t.as_numpy(), x.flags.c_contiguous, x.flags.writeable, x, 
         "1.4.5",
         "class B(np.ndarray): pass\na = np.zeros(2).view(B); t = T('x', a); result = t.as_numpy() is a",
     ),
+    ("tensor-masked", "1.4.5", "result = T('a', np.ma.array([1.0, 2.0], mask=[False, True]))"),
     ("tensor-matrix", "1.4.5", "result = T('a', np.matrix([[1, 2]])).as_numpy()"),
     (
         "tensor-fortran",

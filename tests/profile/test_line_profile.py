@@ -255,6 +255,12 @@ def test_a_watch_that_saw_nothing_says_what_to_do(lab: Lab) -> None:
     assert "nothing was executed" in found.text() and "idle.profile(seconds=3, concurrency=4)" in found.text()
 
 
+def test_a_watch_that_met_no_line_says_why() -> None:
+    found = LineProfile("short", [], {1: (170, 0.016)}, seconds=3.0)
+    assert "No line was seen: so short an execution" in found.text() and "No line was seen" in found.html()
+    assert "No line" not in LineProfile("short", [], {1: (170, 0.016)}, memory=True).text()
+
+
 def test_a_load_is_sent_meanwhile(lab: Lab) -> None:
     model: Any = lab.load("loaded", SLOW, config(*TENSORS))
     found = model.profile(seconds=0.4, concurrency=2)

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from .explained import Explained
 from .status import Code
 
+#: How long something may take, as one call or another has it.
+_LASTS = frozenset({"duration", "seconds", "budget_s"})
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 
@@ -62,8 +64,16 @@ def explains_unknown(called: Called) -> Called:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "did you mean 'add_sub'?" if one of `known` is near, else ""; the same in another case is nearest."""
+    """Return "did you mean 'add_sub'?" if one of `known` is near, else ""."""
+    near = nearest(word, known)
+    return f"did you mean {near!r}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return which of `known` is meant by `word`, "" if none is: the same in another case, another name of the same, or
+    one with nearly the same letters.
+    """
     names = list(known)
-    nearest = difflib.get_close_matches(word, names, n=1)
     same = [name for name in names if name.casefold() == word.casefold()]
-    return f"did you mean {(same or nearest)[0]!r}?" if same or nearest else ""
+    others = [name for name in names if _LASTS.issuperset((name, word))]
+    return (same or others or difflib.get_close_matches(word, names, n=1) or [""])[0]

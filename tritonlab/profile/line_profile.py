@@ -199,8 +199,12 @@ class LineProfile:
         return "\n".join([self.title(), *(line.rstrip() for line in displayed), *more])
 
     def _advice(self) -> list[str]:
-        if self.count or self.lines:
+        if self.lines or (self.count and self.memory):
             return []
+        if self.count:
+            longer = f"{self.model}.profile(seconds=30, concurrency=4)"
+            why = "so short an execution is seldom met by looking every 5 ms"
+            return [f"No line was seen: {why}; {longer} looks for longer, and Python 3.12 and later time each line."]
         return [f"Send requests meanwhile, or let it send some: {self.model}.profile(seconds=3, concurrency=4)"]
 
     def _columns(self) -> list[int]:

@@ -370,7 +370,8 @@ def test_a_finding_is_json_and_text() -> None:
         "outcome": "fails",
     }
     assert (found.outcome, found.passed) == ("fails", False)
-    assert "X is undefined: define it." in found._repr_html_()
+    assert "X is undefined: define it (/m/1/model.py:3).</td>" in found._repr_html_()
+    assert found._repr_html_().count("text-align:left") == 3
 
 
 CONFIG = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'

@@ -140,6 +140,10 @@ PARAMETER = "a parameter of the config is an object: config['parameters'][KEY]['
             "it has log_info, log_warn, log_error and log_verbose",
         ),
         (
+            "AttributeError: 'numpy.ndarray' object has no attribute 'c_contiguous'",
+            "Triton has no masked arrays: send array.filled(value)",
+        ),
+        (
             "NameError: name 'np' is not defined",
             "model.py does not see what other cells define: import or define np in the model's own cell",
         ),

@@ -135,6 +135,15 @@ def test_a_syntax_error_is_found_without_a_stub(workspace: Workspace) -> None:
         workspace.server.model("m").config()
 
 
+def test_the_line_of_a_syntax_error_is_that_of_the_new_text(workspace: Workspace) -> None:
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    with pytest.raises(ModelLoadError) as caught:
+        workspace.load("m", "%time\n" + IDENTITY)
+    assert caught.value.exception is not None
+    assert caught.value.exception.detail["text"] == "%time\n"
+    assert caught.value.message.endswith("SyntaxError: invalid syntax (model.py, line 1);\n")
+
+
 def test_a_helper_file_takes_effect_at_the_next_load(workspace: Workspace) -> None:
     source = replaced("return data * factor.FACTOR").replace("import triton", "import factor\nimport triton", 1)
     assert workspace.write_file("m", "factor.py", "FACTOR = 2\n") == "1/factor.py"

@@ -141,7 +141,7 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ),
         ("%%triton_model m --instanses 2\npass\n", "arguments: --instanses 2: did you mean '--instances'?"),
         ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
-        ("%triton load_test m --seconds 1", "UsageError: unrecognized arguments: --seconds 1\n"),
+        ("%triton load_test m --seconds 1", "unrecognized arguments: --seconds 1: did you mean '--duration'?"),
         ("%triton serve --htpp-port 1", "'--http-port'"),
         ("%triton logs 'x", 'UsageError: "\'x" cannot be read: No closing quotation'),
         ("%triton infer", "OptionError: name a model: %triton infer NAME INPUT0=expression"),

@@ -459,6 +459,9 @@ def test_an_interrupted_load_names_the_package_that_is_imported(
         ("tritonlab.load('m', batch=1)", "UnknownOption: load() has no option 'batch': it takes max_batch_size, "),
         ("tritonlab.serve(http_prot=1)", "UnknownOption: serve() has no option 'http_prot': did you mean 'http_port'?"),
         ("m.view(nope=1)", "UnknownOption: view() has no option 'nope': it takes kind"),
+        ("m.load_test(seconds=2)", "UnknownOption: load_test() has no option 'seconds': did you mean 'duration'?"),
+        ("m.tune(seconds=2)", "UnknownOption: tune() has no option 'seconds': did you mean 'budget_s'?"),
+        ("m.infer(inputs={}, timout=3)", "a request has no field 'timout': did you mean 'timeout'?"),
         ("m.what_if(instance=2)", "UnknownOption: what_if() has no option 'instance': did you mean 'instances'?"),
         ("tritonlab.Options(simulated_gpu=1)", "UnknownOption: Options() has no option 'simulated_gpu': did you mean "),
         (

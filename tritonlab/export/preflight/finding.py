@@ -8,6 +8,7 @@ from enum import Enum
 from html import escape
 from typing import Any
 
+from ...core.html_table import table
 from ...core.plain_facts import few_lines
 
 
@@ -84,14 +85,14 @@ class Preflight:
         return few_lines(str(self))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(each.row)}</td><td>{escape(each.outcome.value)}</td><td>{escape(str(each))}."
-            f"<br><code>{escape(each.source_line)}</code></td></tr>"
+        rows = [
+            [each.row, each.outcome.value, f"{each}" + f" ({each.source_line})" * bool(each.source_line) + "."]
             for each in self.findings
-        )
+        ]
+        findings = table([], rows, (), "text-align:left;white-space:normal;vertical-align:top") if rows else ""
         notes = "".join(f"<div>{escape(note)}.</div>" for note in self.notes)
         head = f"<b>{escape(self.model)}</b> on {escape(self.target)}: {escape(self._verdict())}"
-        return f"<div class='tl-preflight'><div>{head}</div><table>{rows}</table>{notes}</div>"
+        return f"<div class='tl-preflight'><div>{head}</div>{findings}{notes}</div>"
 
     def _verdict(self) -> str:
         if not self.findings:

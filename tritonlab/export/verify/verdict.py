@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ...core.html_table import cell
 from ...core.plain_facts import few_lines
 from .judgement import EQUAL, NOT_VERIFIED, WORDS, ModelJudgement
 
@@ -130,6 +131,10 @@ pre { white-space: pre-wrap; margin: 0; font-size: 12px; }
 """
 
 
+#: Inline, because JupyterLab puts all cells of tables on the right.
+_LEFT = "text-align:left"
+
+
 def page_of(verification: Verification, record: dict[str, Any]) -> str:
     """Return the page: one file that needs nothing else."""
     title = f"{verification.directory.name}: verified on Triton"
@@ -144,11 +149,12 @@ def page_of(verification: Verification, record: dict[str, Any]) -> str:
 
 def _body(verification: Verification) -> str:
     rows = "".join(
-        f"<tr class='{_tone(release)}'><td>{escape(release.release)}</td><td>{escape(release.verdict)}</td>"
-        f"<td>{escape(release.judge)}</td><td>{escape(release.hidden)}</td><td>{release.seconds:.0f} s</td></tr>"
+        f"<tr class='{_tone(release)}'>"
+        + _cells(release.release, release.verdict, release.judge, release.hidden, f"{release.seconds:.0f} s")
+        + "</tr>"
         for release in verification.releases
     )
-    head = "<tr><th>Triton</th><th>Verdict</th><th>Judge</th><th>Hidden from it</th><th>Time</th></tr>"
+    head = f"<tr>{_cells('Triton', 'Verdict', 'Judge', 'Hidden from it', 'Time', kind='th')}</tr>"
     open_ = "".join(f"<li>{escape(each)}</li>" for each in verification.not_verified)
     details = "".join(_details(release) for release in verification.releases if release.models)
     return f"<table>{head}{rows}</table>{details}" + (f"<h2>Not verified</h2><ul>{open_}</ul>" if open_ else "")
@@ -160,14 +166,18 @@ def _tone(release: ReleaseVerdict) -> str:
 
 def _details(release: ReleaseVerdict) -> str:
     rows = "".join(
-        f"<tr class='{'good' if model.passed else 'bad'}'><td>{escape(model.name)}</td>"
-        f"<td>{WORDS[model.symbol]}</td><td>{model.requests}</td><td>{model.load_seconds:.1f} s</td>"
-        f"<td>{_ms(model.latency_ms)}</td><td>{_ms(model.own_latency_ms)}</td>"
-        f"<td><pre>{escape(chr(10).join(map(str, model.findings)))}</pre></td></tr>"
+        f"<tr class='{'good' if model.passed else 'bad'}'>"
+        + _cells(model.name, WORDS[model.symbol], str(model.requests), f"{model.load_seconds:.1f} s")
+        + _cells(_ms(model.latency_ms), _ms(model.own_latency_ms))
+        + f"<td style='{_LEFT}'><pre>{escape(chr(10).join(map(str, model.findings)))}</pre></td></tr>"
         for model in release.models
     )
-    head = "<tr><th>Model</th><th>Verdict</th><th>Requests</th><th>Load</th><th>Median there</th><th>here</th>"
-    return f"<h2>Triton {escape(release.release)}</h2><table>{head}<th>Differences</th></tr>{rows}</table>"
+    head = _cells("Model", "Verdict", "Requests", "Load", "Median there", "here", "Differences", kind="th")
+    return f"<h2>Triton {escape(release.release)}</h2><table><tr>{head}</tr>{rows}</table>"
+
+
+def _cells(*texts: str, kind: str = "td") -> str:
+    return "".join(cell(text, kind=kind, look=_LEFT) for text in texts)
 
 
 def _ms(value: float | None) -> str:

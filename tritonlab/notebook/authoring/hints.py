@@ -319,6 +319,10 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "InferenceResponse(error=pb_utils.TritonError(text))",
     ),
     (
+        re.compile(r"AttributeError: 'numpy\.ndarray' object has no attribute 'c_contiguous'"),
+        "Triton has no masked arrays: send array.filled(value)",
+    ),
+    (
         re.compile(r"TritonModelException: NumPy dtype is not supported"),
         "text goes as objects: numpy.array([...], dtype=object); Triton has no complex numbers, dates and records",
     ),

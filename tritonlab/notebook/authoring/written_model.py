@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import warnings
@@ -233,8 +234,11 @@ def _check_syntax(text: str, path: str, *, model: str, version: int, sources: So
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the stub shows them, once
-            compile(text, path, "exec", dont_inherit=True)
+            # no file has this name: Python takes the line for the error from the file, where the last text still is
+            compile(text, os.path.join(os.devnull, os.path.basename(path)), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:  # ValueError: a NUL in the text
+        if isinstance(error, SyntaxError):
+            error.filename = path
         message = f"load failed for model '{model}': version {version} is at UNAVAILABLE state: Internal: "
         message += f"{type(error).__name__}: {error};\n"  # rule 2.5.1
         raise ModelLoadError(message, exception=located(_as_remote(error), sources.locate)) from None

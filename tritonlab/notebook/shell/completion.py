@@ -26,6 +26,7 @@ from ..views.record.record_view import KINDS
 from .commands import COMMANDS
 from .config_completion import config_words
 from .parsing import LineParser, line_parser, parse
+from .request_commands import VERBS
 
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
@@ -95,6 +96,12 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
         offered = iter(workspace().ports.flags())
     elif words[0] == "%triton" and words[1] == "infer" and len(words) > 3:
         offered = _inputs(workspace(), words[2])
+    elif words[0] == "%triton" and words[1] == "golden" and len(words) == 3:
+        offered = iter(VERBS)
+    elif words[0] == "%triton" and words[1] == "golden" and len(words) == 4:
+        offered = iter(workspace().names())
+    elif words[0] == "%triton" and words[1:3] == ["golden", "add"]:
+        offered = _inputs(workspace(), words[3])
     elif words[0] == "%triton" and len(words) > 2 and words[1] in COMMANDS:
         offered = _arguments(COMMANDS[words[1]].parser, words[2:], workspace)
     else:

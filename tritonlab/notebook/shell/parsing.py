@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import functools
 import re
 import shlex
@@ -15,7 +14,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 
 from ...core.explained import Explained
 from ...core.status import Code
-from ...core.unknown_option import did_you_mean
+from ...core.unknown_option import did_you_mean, nearest
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (?P<word>--?[\w-]+)")
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
@@ -94,15 +93,15 @@ def parse(parser: LineParser, line: str) -> argparse.Namespace:
 def unknown(what: str, word: str, known: Iterable[str]) -> LineError:
     """Return the error for a word that is not among `known`."""
     known = list(known)
-    nearest = did_you_mean(word, known)
-    advice = nearest or f"it has {', '.join(known)}"
-    return LineError(f"{what} {word!r}{':' if nearest else ';'} {advice}", advice)
+    meant = did_you_mean(word, known)
+    advice = meant or f"it has {', '.join(known)}"
+    return LineError(f"{what} {word!r}{':' if meant else ';'} {advice}", advice)
 
 
 def _nearest_option(word: str, parser: LineParser) -> str:
     options = {option.lstrip("-"): option for option in parser.options}  # the dashes would make any two alike
-    near = difflib.get_close_matches(word.lstrip("-"), options, n=1)
-    return f"did you mean {options[near[0]]!r}?" if near else ""
+    near = nearest(word.lstrip("-"), options)
+    return f"did you mean {options[near]!r}?" if near else ""
 
 
 def _advice(error: str, parser: LineParser) -> str:

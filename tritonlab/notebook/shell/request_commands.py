@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ...server.api.model import Model
     from ..views.playground.playground import Playground
 
+#: What `%triton golden` does.
+VERBS = ("add", "check", "update")
 _GOLDEN_USAGE = "%triton golden add NAME INPUT0=expression, … | check [NAME] | update [NAME]"
 #: Seconds that the replay after a load may keep the author waiting.
 _PATIENCE = 10.0

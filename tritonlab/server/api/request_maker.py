@@ -13,6 +13,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import ParameterValue
 from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError
+from ...core.unknown_option import did_you_mean
 from .request_check import OWN_FIELDS, check_fields
 
 
@@ -92,8 +93,9 @@ def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidA
         form = ", ".join(f"{name!r}: …" for name in sorted(given_inputs))
         return InvalidArgumentError(f"the inputs go into one dict: inputs={{{form}}}")
     name, known = min(names), ", ".join(RequestFields.__annotations__)
-    advice = f"write {OWN_FIELDS[name]}; " if name in OWN_FIELDS else ""
-    return InvalidArgumentError(f"a request has no field {name!r}: {advice}it has {known}")
+    meant = did_you_mean(name, RequestFields.__annotations__)
+    advice = f"write {OWN_FIELDS[name]}; it has {known}" if name in OWN_FIELDS else meant or f"it has {known}"
+    return InvalidArgumentError(f"a request has no field {name!r}: {advice}")
 
 
 def _cast(value: Any, datatype: DataType) -> str:

@@ -301,4 +301,6 @@ def _checked_arguments(name: Any, ndarray: Any) -> str:
     text = as_text(name)
     if text is None or not isinstance(ndarray, _ndarray):
         raise mismatch("__init__", "c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)", (name, ndarray))
+    if not isinstance(ndarray.data, memoryview):  # of a masked array, whose masked elements would be sent as others
+        ndarray.data.c_contiguous  # noqa: B018  # raises, as Triton does (rule 1.4.5)
     return text
