@@ -91,6 +91,8 @@ FILE_CASES = [
     ConfigCase("kind_model", ("5.3.3",), _python("instance_group { kind: KIND_MODEL }"), OK),
     ConfigCase("same_input_twice", ("5.3.3",), _input("dims: [1]") + _input("dims: [1]").removeprefix(_python("")), OK),
     ConfigCase("empty_policy", ("5.1.3",), _python("version_policy { }"), OK),
+    ConfigCase("agent", ("5.1.8",), _python('model_repository_agents { agents { name: "decrypt" } } max_batch_size: -1'), POLL,
+        "unable to find 'libtritonrepoagent_decrypt.so' for repo agent 'decrypt', searched: /opt/tritonserver/repoagents"),
     ConfigCase("no_versions", ("2.1.1", "5.11.6"), _python("version_policy { latest { num_versions: 0 } }"), MODEL,
         "at least one version must be available under the version policy of model '{m}'"),
     ConfigCase("absent_version", ("2.1.1", "5.11.6"), _python("version_policy { specific { versions: [7] } }"), MODEL,

@@ -16,6 +16,7 @@ from ..core.config.model_config_rules import identifier, polled
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
+from .repository_agents import run_agents
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,7 @@ class ModelRepositoryManager:
         contents = read_contents(directory)  # first: what changes while the model loads is a change for the next load
         config_file = self._config_file(directory)
         found = self._read_config(directory / config_file) if overriding is None else overriding
+        run_agents(found, directory)
         filled = polled(found, model_name=name, files=contents.first_files)
         return ModelFiles(
             name=name,
