@@ -7,15 +7,24 @@ import { missesTriton } from "./cells.js";
 
 const LINE = "%load_ext tritonlab";
 
-/** Offers to add the cell that loads tritonlab, above the first that failed for want of it. */
+/**
+ * Offers to add the cell that loads tritonlab, above the one that failed for want of it. The offer goes when a cell
+ * has loaded it, or when another cell makes a new one.
+ */
 export function offerLoadExt(tracker: INotebookTracker): void {
+  const offers = new WeakMap<NotebookPanel, string>();
   NotebookActions.executed.connect((_, { notebook, cell, error }) => {
     const panel = tracker.find((one) => one.content === notebook);
-    if (!panel || !error || !missesTriton(error.errorName ?? "", error.errorValue ?? "")) return;
-    Notification.warning("This kernel has not loaded tritonlab, which brings the magics of Triton models.", {
-      autoClose: 20_000,
-      actions: [{ label: `Add ${LINE}`, callback: () => void addAbove(panel, cell) }],
-    });
+    if (!panel) return;
+    const misses = error && missesTriton(error.errorName ?? "", error.errorValue ?? "");
+    const offer = offers.get(panel);
+    if (offer && (misses || (!error && cell.model.sharedModel.getSource().includes(LINE)))) Notification.dismiss(offer);
+    if (!misses) return;
+    const id = Notification.warning(
+      "This kernel has not loaded tritonlab, which brings the magics of Triton models.",
+      { autoClose: 20_000, actions: [{ label: `Add ${LINE}`, callback: () => void addAbove(panel, cell) }] },
+    );
+    offers.set(panel, id);
   });
 }
 

@@ -175,6 +175,15 @@ def test_the_cell_that_loads_tritonlab_is_added_and_both_are_run(lab: Any) -> No
     assert lab.errors == []
 
 
+def test_the_offer_goes_when_a_cell_has_loaded_tritonlab(lab: Any) -> None:
+    open_notebook(lab, "loaded", [ECHO, LOAD])
+    lab.wait_text(lab.run(0), "UsageError")
+    toast = lab.page.locator(".Toastify__toast", has_text="has not loaded tritonlab")
+    expect(toast).to_have_count(1)
+    lab.run(1)
+    expect(toast).to_have_count(0, timeout=10_000)  # by itself it goes after 20 s
+
+
 def test_without_tritonlab_in_the_kernel_a_toast_helps(lab: Any) -> None:
     open_notebook(lab, "without", [ECHO])
     lab.page.evaluate(KEEP_TOASTS)

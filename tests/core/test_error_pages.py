@@ -13,6 +13,7 @@ WITHOUT = (
     "there is no model\\.py",
     "this notebook has no source",
     "the load was stopped",
+    "^request \\d+ of model '",
     "invalid or unsupported gpu id \\d+\\..* are: (?:;|$)",
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core.explained import Explained
 from ..core.status import Code
+from ..core.text_table import text_table
 
 _TABLE = Path(__file__).with_name("releases.json")
 _COLUMNS = ("triton", "container", "wheel", "stubs", "python", "glibc", "libstdcxx", "numpy")
@@ -178,9 +179,7 @@ def table_facts() -> dict[str, Any]:
 
 def _lines(sources: bool) -> Iterator[str]:
     rows = [[*_COLUMNS], *([str(getattr(release, name)) for name in _COLUMNS] for release in releases())]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(_COLUMNS))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from text_table(rows)
     yield ""
     yield "since  lacking  what"
     for feature in features().values():

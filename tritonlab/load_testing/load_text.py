@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..core.short_number import duration_text, short_number
+from ..core.text_table import text_table
 from .load_plan import ARRIVALS, CONCURRENCY, REQUEST_RATE
 from .load_row import LoadRow
 
@@ -60,8 +61,7 @@ def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
     """Return the rows below their heads, as lines of text."""
     columns = heads(mode, rows)
     table = [columns, *(cells(mode, row, columns) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in table]
+    return text_table(table, numbers=range(len(columns)))
 
 
 def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:

@@ -18,6 +18,7 @@ from ..core.short_number import duration_text, short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line
 from ..core.svg_picture import BLUE, ORANGE, PURPLE, RED
+from ..core.text_table import text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,15 +189,10 @@ class LineProfile:
         if not rows:
             return "\n".join([self.title(), *self._advice()])
         heads = self.heads()
-        widths = [max(len(row[n]) for row in [heads, *rows]) for n in range(len(heads) - 1)]
-        displayed = [
-            "  ".join([*(t.rjust(w) if n < len(widths) - 1 else t.ljust(w) for n, (t, w) in enumerate(pairs)), row[-1]])
-            for row in [heads, *rows]
-            for pairs in [list(zip(row, widths, strict=False))]
-        ]
+        displayed = text_table([heads, *rows], numbers=range(len(heads) - 2))
         left = len(self.lines) - len(rows)
         more = [f"… {left} more lines: to_dict()"] if left > 0 else []
-        return "\n".join([self.title(), *(line.rstrip() for line in displayed), *more])
+        return "\n".join([self.title(), *displayed, *more])
 
     def _advice(self) -> list[str]:
         if self.lines or (self.count and self.memory):

@@ -15,6 +15,7 @@ from ..core.html_table import table
 from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
+from ..core.text_table import text_table
 from .ablation import PartGain
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .search import Calibration, Figure, SearchResult, Trial, p99_of, rate_of
@@ -139,13 +140,13 @@ class TuneResult:
         lines.append(f"  best{how}  {best.settings}" + (" (as it is now)" if best.settings == self.present else ""))
         if not best.keeps(self.p99_ms):
             lines.append(f"  no settings keep p99 within {self.p99_ms:g} ms; these come nearest")
-        lines += _table([_HEADS, *(self._cells(one) for one in self.confirmed)])
+        lines += _indented([_HEADS, *(self._cells(one) for one in self.confirmed)])
         if self.as_good:
             lines.append(f"  {self._equally_good_text()}")
         if len(self.now) > 1:
             lines.append(f"  {self._now()}")
         if self.gains:
-            lines += _table([_GAIN_HEADS, *map(self._gain_cells, self.gains)])
+            lines += _indented([_GAIN_HEADS, *map(self._gain_cells, self.gains)])
         lines += [f"  {line}" for line in self._times()]
         lines += [f"  {note}" for note in run.notes]
         if self.contradicted:
@@ -344,17 +345,8 @@ class TuneResult:
         return self.text()
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with columns: words on the left, numbers on the right."""
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if n < 2 else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"  {line}" for line in text_table(rows, numbers=range(2, len(rows[0])))]
 
 
 def _without(one: PartGain, live: Trial) -> MeasuredCandidate:

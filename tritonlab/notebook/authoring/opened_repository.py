@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...core.clock import SystemClock
 from ...core.plain_facts import by_number
 from ...core.status import ModelLoadError, NotFoundError, TritonError
+from ...core.text_table import text_table
 from ...export.left_out import never_ran
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import fingerprint, is_model_directory
@@ -396,8 +397,7 @@ def text_of(rows: Sequence[OpenedFacts]) -> str:
         return "no models"
     table = [("model", "kind", "state", "in cells")]
     table += [(row.name, row.kind or "unknown", row.state, "yes" if row.in_cells else "") for row in rows]
-    widths = [max(len(line[column]) for line in table) for column in range(4)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    lines = text_table(table)
     more = []
     for line, row in zip(lines[1:], rows, strict=True):
         more += [line, *(f"    {text}" for text in row.lines())]

@@ -12,6 +12,7 @@ from ....core.html_table import cell
 from ....core.plain_facts import few_lines
 from ....core.short_number import duration_text
 from ....core.stored_picture import date_line
+from ....core.text_table import text_table
 from ....server.observe.idle_memory import MemoryUse
 from ...authoring.workspace import Workspace
 from ..widget import LiveView, in_kernel
@@ -98,17 +99,9 @@ class StatusTable:
     def _models(self) -> str:
         if not self.rows:
             return "no models: run a %%triton_model cell"
-        table = [self.HEAD, *self.cells()]
-        widths = [max(len(line[column]) for line in table) for column in range(len(self.HEAD))]
-        lines = [
-            "  ".join(
-                text.rjust(width) if n in self.NUMBERS else text.ljust(width)
-                for n, (text, width) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in table
-        ]
+        lines = text_table([self.HEAD, *self.cells()], self.NUMBERS)
         reasons = [f"{row.name}: {row.reason}" for row in self.rows if row.reason]
-        return "\n".join([line.rstrip() for line in lines] + reasons)
+        return "\n".join(lines + reasons)
 
     def html(self) -> str:
         if not self.rows:
