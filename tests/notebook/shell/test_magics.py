@@ -143,6 +143,8 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
         ("%triton load_test m --seconds 1", "unrecognized arguments: --seconds 1: did you mean '--duration'?"),
         ("%triton serve --htpp-port 1", "'--http-port'"),
+        ("%triton unload m --timeout -1", "UsageError: argument --timeout: invalid seconds value: '-1'"),
+        ("%triton check m --seconds nan", "invalid seconds value: 'nan'"),
         ("%triton logs 'x", 'UsageError: "\'x" cannot be read: No closing quotation'),
         ("%triton infer", "OptionError: name a model: %triton infer NAME INPUT0=expression"),
     ],
@@ -271,6 +273,8 @@ def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
     assert notebook.run("%triton unload m --dependents").success
     assert f"{'m':<24}   1  UNAVAILABLE  unloaded" in notebook.run("%triton index").text
     assert "--overwrite" in notebook.run("%triton help export").text
+    page = notebook.run("%triton help unknown-model").result  # a notebook renders it
+    assert "**What to do:**" in page._repr_markdown_() and page._repr_html_() is None
     result = notebook.run("%triton help").text
     assert "%triton unload" in result and "%triton playground  open a form" in result
     assert max(map(len, result.splitlines())) < 100  # JupyterLab breaks longer ones within words

@@ -15,8 +15,8 @@ from ..views.record.record_view import KINDS
 from . import model_commands as models
 from . import request_commands as requests
 from . import server_commands as server
-from .parsing import LineParser, parse, unknown
-from .subcommand import Context, JsonFacts, Text
+from .parsing import LineParser, parse, seconds, unknown
+from .subcommand import Context, JsonFacts, MarkdownText, Text
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _help(context: Context, arguments: argparse.Namespace) -> Text:
         page = error_pages().get(word)
         if page is None:
             raise unknown("%triton has no command and no page about an error", word, [*COMMANDS, *error_pages()])
-        return Text(str(page), page._asdict())
+        return MarkdownText(str(page), page._asdict())
     descriptions = {name: command.parser.description for name, command in COMMANDS.items()}
     return Text("\n".join(summary()), {"commands": descriptions})
 
@@ -180,7 +180,11 @@ COMMANDS = {
         (("--dependents",), {"action": "store_true", "help": "of an ensemble, also the models loaded for it alone"}),
         (
             ("--timeout",),
-            {"type": float, "default": UNLOAD_SECONDS, "help": "seconds for requests and finalize, then it is killed"},
+            {
+                "type": seconds,
+                "default": UNLOAD_SECONDS,
+                "help": "seconds for requests and finalize, then it is killed",
+            },
         ),
     ),
     "kill": _command(
@@ -212,7 +216,7 @@ COMMANDS = {
         _name(),
         (("--concurrency", "-c"), {"metavar": "N,N", "help": "so many clients at once: 1,2,8"}),
         (("--request-rate", "-r"), {"metavar": "R,R", "help": "so many requests per second: 100,500"}),
-        (("--duration", "-d"), {"type": float, "help": "seconds that each is measured; else until it is stable"}),
+        (("--duration", "-d"), {"type": seconds, "help": "seconds that each is measured; else until it is stable"}),
         (("--batch", "-b"), {"type": int, "help": "rows of each request"}),
         (("--shape",), {"action": "append", "default": [], "metavar": "NAME:N,N", "help": "of an input of any size"}),
         (("--csv",), {"metavar": "FILE", "help": "also write perf_analyzer's columns to a file"}),
@@ -222,7 +226,7 @@ COMMANDS = {
         requests.check,
         "look for what goes wrong in company: batches, state, failures that spread, streams, sequences, leaks",
         _name(),
-        (("--seconds", "-s"), {"type": float, "default": 60.0, "help": "about how long it may take (60)"}),
+        (("--seconds", "-s"), {"type": seconds, "default": 60.0, "help": "about how long it may take (60)"}),
         (("--seed",), {"type": int, "default": 0, "help": "of the requests; the same seed makes the same ones"}),
         (("--relations",), {"metavar": "NAME,NAME", "help": "those to try: company,neighbours; all by default"}),
         (("--side-effects",), {"action": "store_true", "help": "also a model that talks to other models or services"}),
@@ -232,7 +236,7 @@ COMMANDS = {
         requests.profile,
         "show which lines of a model take the time, by batch size, or keep memory",
         _name(),
-        (("--seconds", "-s"), {"type": float, "default": 3.0, "help": "how long (3)"}),
+        (("--seconds", "-s"), {"type": seconds, "default": 3.0, "help": "how long (3)"}),
         (("--concurrency", "-c"), {"type": int, "default": 1, "help": "so many clients at once (1)"}),
         (("--batch", "-b"), {"type": int, "help": "rows of each request"}),
         (("--watch",), {"action": "store_true", "help": "send nothing, look at what others send"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 import re
 import shlex
 from collections.abc import Collection, Iterable
@@ -88,6 +89,14 @@ def parse(parser: LineParser, line: str) -> argparse.Namespace:
         advice = _advice(str(error), parser)
         raise LineError(f"{error}: {advice}" if advice else str(error), advice) from None
     return arguments
+
+
+def seconds(text: str) -> float:
+    """Return the value of an option that is a time in seconds."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(text)
+    return value
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> LineError:

@@ -105,6 +105,16 @@ class Text:
         return stored_html(f"<div class='tl-panel'><pre class='tl-lines'>{escape(self.text)}</pre></div>")
 
 
+class MarkdownText(Text):
+    """A text in Markdown, which a notebook renders."""
+
+    def _repr_html_(self) -> str | None:
+        return None
+
+    def _repr_markdown_(self) -> str:
+        return self.text
+
+
 class JsonFacts(dict[str, Any]):
     """What `--json` returns: a dict whose text is JSON, on one line."""
 
