@@ -37,7 +37,6 @@ def test_the_files_they_name_exist() -> None:
     missing = [name for name in sorted(named) if not any((root / name).exists() for root in roots)]
     assert missing == [
         "extension/src/views/NAME.ts",
-        "notebook/shell/NAME_command.py",
         "tests/a/test_b.py",
         "tritonlab/a/b.py",
     ]  # any file, and its test

@@ -52,7 +52,7 @@ ONLY_CONFIG = [
     )
     for case in group
     # What needs other files or models is decided elsewhere; a dropped completion is its caller's choice.
-    if case.outcome in (OK, POLL, FINAL) and case.id != "unknown_key_dropped"
+    if case.outcome in (OK, POLL, FINAL) and case.id not in ("agent", "unknown_key_dropped")
 ]
 
 

@@ -69,7 +69,7 @@ LOOP = "    def execute(self, requests):\n        for number, query in enumerate
         ("add.async_infer(inputs={'A': numpy.ones((1, 4)),\n    'i", ["in:0"]),
         ("%triton view add me", ["metrics", "memory"]),
         ("%triton golden ", ["add", "check", "update"]),
-        ("%triton golden check b", ["both"]),
+        ("%triton golden check bot", ["both"]),
         ("%triton golden add add A=[[1]], in", ["in:0="]),
         ("%triton view add ", ["timeline", "streams", "metrics", "graph", "memory"]),
     ],
