@@ -19,7 +19,7 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
 class Leadable(Protocol):
-    """A request whose response can be read by the waiting thread itself (`instances.execution.AnswerLead`)."""
+    """A request whose response the waiting thread itself can read (`instances.execution.execution.AnswerLead`)."""
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """Read the stub's responses on the caller's thread until `done()`. Returns False if another thread already
