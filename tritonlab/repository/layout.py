@@ -79,8 +79,12 @@ def version_numbers(directory: Path) -> list[int]:
 
 
 def _versions(entries: list[os.DirEntry[str]]) -> list[int]:
-    numbers = (entry for entry in entries if entry.name.isascii() and entry.name.isdecimal() and _is_directory(entry))
-    return sorted(int(entry.name) for entry in numbers if str(int(entry.name)) == entry.name)
+    numbers = []
+    for entry in entries:
+        name = entry.name
+        if name.isascii() and name.isdecimal() and str(int(name)) == name and _is_directory(entry):
+            numbers.append(int(name))
+    return sorted(numbers)
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

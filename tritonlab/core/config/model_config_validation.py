@@ -202,7 +202,7 @@ def _check_tensor(config: ModelConfig, tensor: Any, what: str) -> None:
     if not tensor.dims:
         raise ConfigError(f"{what} must specify 'dims' for {name}")
     wanted = "must be integer >= 1, or -1 to indicate a variable-size dimension for"
-    if any(dim < 1 and dim != -1 for dim in tensor.dims):
+    if 0 in tensor.dims or min(tensor.dims) < -1:
         raise ConfigError(f"{what} dimension {wanted} {name}")
     if not tensor.HasField("reshape"):
         return
@@ -211,7 +211,7 @@ def _check_tensor(config: ModelConfig, tensor: Any, what: str) -> None:
         raise ConfigError(
             f"{what} cannot have empty reshape for non-batching model as scalar tensors are not supported for {name}"
         )
-    if any(dim < 1 and dim != -1 for dim in shape):
+    if 0 in shape or min(shape, default=1) < -1:
         raise ConfigError(f"{what} reshape dimensions {wanted} {name}")
     _check_reshape(name, what, tensor.dims, shape)
 

@@ -34,11 +34,14 @@ class RequestRules:
         self.output_names = tuple(tensor.name for tensor in config.output)
         self._outputs = frozenset(self.output_names)
         #: the datatype that Python lists and scalars for each input are converted to
-        self.input_types = {tensor.name: DataType(tensor.data_type) for tensor in config.input}
-        self._rules = {tensor.name: InputRule(tensor) for tensor in config.input}
+        self.input_types: dict[str, DataType] = {}
+        self._rules: dict[str, InputRule] = {}
         # These count as the configuration does, in which a name may legally stand twice.
-        self._most = len(config.input)
-        self._least = len([tensor for tensor in config.input if not tensor.optional])
+        self._most, self._least = len(config.input), 0
+        for tensor in config.input:
+            self.input_types[tensor.name] = DataType(tensor.data_type)
+            self._rules[tensor.name] = InputRule(tensor)
+            self._least += not tensor.optional
         self._examination = RequestExamination(
             model_name, self.max_batch_size, self._rules, self.output_names, limits=(self._least, self._most)
         )

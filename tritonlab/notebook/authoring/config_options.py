@@ -74,24 +74,14 @@ class ConfigOptions:
         Raises ConfigTextError, and OptionError where an option and the text give the same field different values,
         because one of them would have to be dropped silently.
         """
-        config = written.message
         merged = ModelConfig()
-        merged.CopyFrom(config)
+        merged.CopyFrom(written.message)
         for option, name, part in self._parts():
             if name == "parameters":
                 _merge_parameters(merged, part, written.source)
                 continue
-            in_config = with_only(config, name)
-            line = written.line_of(name)
-            # only its line tells a scalar that is written with its default value from one that is not written
-            if in_config != part and (in_config != ModelConfig() or line):
-                raise OptionError(
-                    f"{option} and {written.place(line)} both set {name}: keep one of them\n"
-                    f"  the option means  {_one_line(part) or f'{name}: 0'}\n"
-                    f"  the config says   {_one_line(in_config) or f'{name}: 0'}",
-                    field=f"{option} and {written.place(line)}".rstrip(","),
-                    fix="keep one of them",
-                )
+            if written.text:
+                _check_agrees(option, name, part, written)
             merged.ClearField(name)
             merged.MergeFrom(part)
         return merged
@@ -146,6 +136,22 @@ class ConfigOptions:
         if self.dynamic_batching is not None and not isinstance(self.dynamic_batching, bool):
             part.dynamic_batching.max_queue_delay_microseconds = self.dynamic_batching
         return part
+
+
+def _check_agrees(option: str, name: str, part: ModelConfig, written: ConfigText) -> None:
+    """Refuse an option whose field `part` the text gives another value. Raises OptionError."""
+    in_config = with_only(written.message, name)
+    line = written.line_of(name)
+    # only its line tells a scalar that is written with its default value from one that is not written
+    if in_config != part and (in_config != ModelConfig() or line):
+        place = written.place(line)
+        raise OptionError(
+            f"{option} and {place} both set {name}: keep one of them\n"
+            f"  the option means  {_one_line(part) or f'{name}: 0'}\n"
+            f"  the config says   {_one_line(in_config) or f'{name}: 0'}",
+            field=f"{option} and {place}".rstrip(","),
+            fix="keep one of them",
+        )
 
 
 def _merge_parameters(merged: ModelConfig, part: ModelConfig, source: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...core.config.model_config import ModelConfig
-from ...core.config.model_config_rules import InstanceSpec, instance_args, instance_specs, is_decoupled
+from ...core.config.model_config_rules import InstanceSpec, instance_args, instance_specs
 from ...core.inference.output_reshape import OutputReshapes
 from ...core.inference.request_rules import RequestRules
 from ...core.metrics.infer_stats import InferStats
@@ -147,8 +147,8 @@ class ServingInstances:
                 kind=spec.kind,
                 device_id=spec.device_id,
                 args=instance_args(config, spec, model_directory=str(self._directory), version=version),
-                outputs=tuple(output.name for output in config.output),
-                decoupled=is_decoupled(config),
+                outputs=self._rules.output_names,
+                decoupled=self._rules.decoupled,
                 reshapes=OutputReshapes.from_config(config),
                 warmup=warmup if config.model_warmup else None,
                 passive=spec.passive,
