@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import kernels
 from tests.conformance.reference import ReferenceServer, missing
 from tests.serving import await_endings
 from tritonlab.ipc.zygotes.zygotes import Zygotes
@@ -19,6 +20,8 @@ from tritonlab.ipc.zygotes.zygotes import Zygotes
 # a job in the background of a shell ignores interrupts, and so would each process that a test starts and interrupts
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+kernels.use_sockets()
 
 # how long an example takes says nothing where others use the machine
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])

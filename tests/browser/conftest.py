@@ -27,6 +27,7 @@ import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect, sync_playwright
 
+from tests import kernels
 from tests.test_makefile import QUIET
 
 CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
@@ -116,15 +117,15 @@ def serving(
     """
     module, name = app
     environment = {**os.environ, "PYTHONPATH": python_path()}
-    folders = ("CONFIG", "DATA", "RUNTIME")
-    environment |= {f"JUPYTER_{kind}_DIR": str(base / kind.lower()) for kind in folders}
+    environment |= {f"JUPYTER_{kind}_DIR": str(base / kind.lower()) for kind in ("CONFIG", "DATA")}
+    environment["JUPYTER_RUNTIME_DIR"] = runtime = kernels.runtime_directory()
     environment |= {f"JUPYTERLAB_{kind}_DIR": str(base / kind.lower()) for kind in ("SETTINGS", "WORKSPACES")}
     environment["IPYTHONDIR"] = str(base / "ipython")
     notebooks, settings = base / "notebooks", base / "settings"
     notebooks.mkdir()
     command = [sys.executable, "-m", module, "--no-browser", "--allow-root", "--port=0"]
     command += ["--ip=127.0.0.1", "--IdentityProvider.token=", f"--{name}.expose_app_in_browser=True"]
-    command += [f"--ServerApp.root_dir={notebooks}", f"--ServerApp.base_url={prefix or '/'}"]
+    command += [kernels.OPTION, f"--ServerApp.root_dir={notebooks}", f"--ServerApp.base_url={prefix or '/'}"]
     (base / "app_settings").mkdir()
     (base / "app_settings" / "overrides.json").write_text(json.dumps(QUIET))
     command += [f"--{name}.app_settings_dir={base / 'app_settings'}"]
@@ -139,7 +140,7 @@ def serving(
     with open(base / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
     try:
-        port = _port_once_up(base / "runtime" / f"jpserver-{process.pid}.json", prefix, process, base / "server.log")
+        port = _port_once_up(Path(runtime, f"jpserver-{process.pid}.json"), prefix, process, base / "server.log")
         server = JupyterServer(f"http://127.0.0.1:{port}{prefix}", notebooks, settings)
         server.theme("light")
         yield server

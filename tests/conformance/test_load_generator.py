@@ -53,7 +53,8 @@ def test_every_column_of_the_csv_has_a_number(server: RemoteServer, tmp_path: Pa
     first, second = csv.DictReader(result.to_csv(tmp_path / "load.csv").read_text().splitlines())
     assert {first["Concurrency"], second["Concurrency"]} == {"1", "3"}
     assert all(float(number) >= 0 for number in [*first.values(), *second.values()])
-    assert all(float(first[name]) > 0 for name in ("Network+Server Send/Recv", "Server Compute Infer", "p99 latency"))
+    # the network's part is what the server's own times leave of the latency: 0 where a stray request is in one of both
+    assert all(float(first[name]) > 0 for name in ("Server Compute Infer", "p99 latency"))
 
 
 def test_an_open_loop_counts_from_when_requests_were_due(server: RemoteServer) -> None:

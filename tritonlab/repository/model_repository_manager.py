@@ -4,6 +4,7 @@ Nothing is loaded here.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,10 @@ from ..core.scratch_directory import ScratchDirectory
 from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
 from .repository_agents import run_agents
+
+#: The most levels of a path that is written for a load. Python's functions that make, read and remove directories call
+#: themselves once a level, and near their limit whatever is collected meanwhile fails, too. Triton 2.51 crashes there.
+_MOST_LEVELS = 400
 
 
 @dataclass(frozen=True)
@@ -335,10 +340,12 @@ def _write_files(directory: Path, files: dict[str, bytes]) -> None:
             )
         path += "/" * name.endswith("/")  # what is called a directory cannot be written
         try:
+            if path.count("/") > _MOST_LEVELS:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(content)
-        except (OSError, ValueError, RecursionError) as error:  # of as many directories as no path can have
+        except (OSError, ValueError) as error:
             cause = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigError(f"failed to open binary file for write {path}: {cause}") from None
 

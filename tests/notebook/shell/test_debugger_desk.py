@@ -14,8 +14,8 @@ from typing import Any
 import nbclient
 import nbformat
 import pytest
-from jupyter_client.manager import start_new_kernel
 
+from tests.kernels import start_kernel
 from tests.models import CALL_STOPS, STOPS
 from tests.serving import alive, eventually, stub_processes
 from tritonlab.notebook.shell import debugger_desk
@@ -105,7 +105,7 @@ class Kernel:
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")), "NO_COLOR": "1"}
-    manager, client = start_new_kernel(kernel_name="python3", env=environment)
+    manager, client = start_kernel(environment)
     found = Kernel(manager, client)
     found.run("%colors nocolor\n%load_ext tritonlab")
     found.run(STOPS)
@@ -178,7 +178,7 @@ def test_postmortem_looks_at_the_exception_in_the_cells_lines(kernel: Kernel) ->
 
 
 def test_a_restart_of_the_kernel_ends_a_paused_model(tmp_path: Path) -> None:
-    manager, client = start_new_kernel(kernel_name="python3", env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+    manager, client = start_kernel({**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
     own = Kernel(manager, client)
     try:
         own.run("%load_ext tritonlab")
