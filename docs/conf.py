@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -15,6 +16,10 @@ sys.path.insert(0, str(HERE / "_extensions"))
 from generated_reference import without_what_they_need  # noqa: E402
 
 import tritonlab  # noqa: E402  the path above comes first
+
+# A build makes some million nodes, keeps them to its end, and has the garbage collector walk through them again and
+# again: a fifth of its processor time. Without it, it takes 150 MB more.
+gc.disable()
 
 project = "tritonlab"
 author = "tritonlab contributors"

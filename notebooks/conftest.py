@@ -26,7 +26,7 @@ MOST_LINES = 40
 
 
 def unreadable(output: Any) -> str:
-    """Says what a program that gets the text of outputs could not read; "" if that is nothing."""
+    """Return what a program that gets the text of outputs could not read; "" if that is nothing."""
     data = output.get("data", {})
     text = data.get("text/plain", "" if "image/png" in data else None) if data else ""
     if text is None:
@@ -42,7 +42,7 @@ def unreadable(output: Any) -> str:
 
 
 class ReadableRun(NotebookRun):
-    """Runs a notebook, and fails it for an output that a program cannot read."""
+    """A run of a notebook, which fails for an output that a program cannot read."""
 
     def execute(self) -> NotebookResult:
         result = super().execute()

@@ -1,4 +1,4 @@
-"""Runs a notebook without a browser and prints what each cell did.
+"""A run of a notebook without a browser, which prints what each cell did.
 
 `python notebooks/run.py notebooks/00_quickstart.ipynb`
 
@@ -35,14 +35,14 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class PrintingClient(NotebookClient):
-    """Prints each cell and its output as soon as it is there."""
+    """A client that prints each cell and its output as soon as it is there."""
 
     async def async_execute_cell(self, cell: Any, cell_index: int, *arguments: Any, **settings: Any) -> Any:
         if cell.cell_type == "markdown":
             print("\n".join(line for line in cell.source.splitlines() if line.startswith("#")), flush=True)
             return await super().async_execute_cell(cell, cell_index, *arguments, **settings)
-        shown = cell.source.splitlines()
-        print("\n>>> " + "\n... ".join(shown[:6]) + (f"\n... ({len(shown) - 6} more lines)" if len(shown) > 6 else ""))
+        lines = cell.source.splitlines()
+        print("\n>>> " + "\n... ".join(lines[:6]) + (f"\n... ({len(lines) - 6} more lines)" if len(lines) > 6 else ""))
         try:
             return await super().async_execute_cell(cell, cell_index, *arguments, **settings)
         finally:
@@ -51,7 +51,7 @@ class PrintingClient(NotebookClient):
 
 
 def text_of(output: Any) -> str:
-    """One output as a terminal shows it."""
+    """Return an output as a terminal shows it."""
     if output.output_type == "stream":
         return str(output.text).rstrip("\n")
     if output.output_type == "error":
@@ -63,7 +63,7 @@ def text_of(output: Any) -> str:
 
 
 def kept(output: Any) -> Any:
-    """The output as it is committed, or None."""
+    """Return the output as it is committed, or None."""
     if output.output_type == "stream":
         return output if output.name == "stdout" else None
     data = output.get("data", {})
@@ -81,15 +81,15 @@ def kept(output: Any) -> Any:
 
 
 def undated(text: str) -> str:
-    """The text of a card without what is another in each run, and without the style sheet: JupyterLab, before it trusts
-    a notebook, and GitHub take it away, and SVG too."""
+    """Return the text of a card without what is another in each run, and without the style sheet: JupyterLab, before it
+    trusts a notebook, and GitHub take it away, and SVG too."""
     for words in (*_DATED, _STYLE):
         text = words.sub("", text)
     return text
 
 
 def write(notebook: Any, path: str) -> None:
-    """Writes the executed notebook with the outputs that are committed."""
+    """Write the executed notebook with the outputs that are committed."""
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":

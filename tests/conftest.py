@@ -37,7 +37,10 @@ APART = ("test_behind_a_proxy.py", "test_newcomers_day.py")
 #: These wait for the real server and for kernels most of their time, and keep a processor busy only beside others.
 WAITING = ("tests/conformance/", "notebooks/")
 #: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
-LONG = ("tests/test_", "tests/tuning/", "tests/stub/test_interpreters.py")
+LONG = (
+    *("tests/test_", "tests/tuning/", "tests/stub/test_interpreters.py", "tests/tritonserver/test_server.py"),
+    "tests/conformance/test_verify.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

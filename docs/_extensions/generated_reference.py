@@ -338,11 +338,17 @@ def class_named(name: str, module: str) -> type | None:
     """Return the class that a type hint of the module means, also of those imported for type checkers only."""
     found = getattr(sys.modules[module], name, None)
     if found is None:
-        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
-            if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
+        for node in imports_of(module):
+            if name in [alias.name for alias in node.names]:
                 package = sys.modules[module].__package__
                 found = getattr(importlib.import_module("." * node.level + (node.module or ""), package), name)
     return found if inspect.isclass(found) else None
+
+
+@functools.cache
+def imports_of(module: str) -> list[ast.ImportFrom]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
 
 
 def returned_page() -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from tritonlab.core.config.load_advice import load_advice
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError
 from tritonlab.testing import build_request
 
-torch = pytest.importorskip("torch")
+# looked for and not imported: every worker of a run would pay for it
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 #: What is scripted is read from a file.
 MODULES = """
@@ -116,6 +118,8 @@ class Numbered(torch.nn.Module):
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return the TorchScript file of a module, by its class."""
+    import torch
+
     place = tmp_path_factory.mktemp("modules")
     (place / "written.py").write_text(MODULES)
     scope: dict[str, Any] = {"__name__": "written"}
@@ -137,6 +141,8 @@ def torch_config(inputs: str, outputs: str, *rest: str) -> str:
 
 @rule("2.15.1")
 def test_values_are_those_of_torch(server: Server, repository: Path, scripted: Any) -> None:
+    import torch
+
     write(
         repository,
         "layers",
@@ -227,6 +233,8 @@ def test_all_types_ranks_and_variable_dimensions(
 
 def turn_all(server: Server, repository: Path, scripted: Any, found: list[Any], batches: bool) -> None:
     """Load a model that turns the axes of its inputs, as `turned` has them, and compare what it answers."""
+    import torch
+
     orders, inputs, outputs, arrays, expected = [], [], [], {}, {}
     for number, (datatype, shape, dims, order) in enumerate(found):
         # what has no dimension besides the batch has one of size 1 in the config
@@ -261,6 +269,8 @@ def turn_all(server: Server, repository: Path, scripted: Any, found: list[Any], 
 
 @rule("2.15.1")
 def test_files_that_are_missing_or_corrupt_are_load_errors(server: Server, repository: Path, scripted: Any) -> None:
+    import torch
+
     same = torch_config("x FP32 -1", "y FP32 -1")
     assert refused(server, repository, "missing", {}, same) == (
         "Unavailable: unable to find '<repository>/missing/1/model.pt' for model instance 'missing_0_0'"
@@ -325,6 +335,8 @@ def test_parameters(server: Server, repository: Path, scripted: Any) -> None:
 @rule("2.15.3")
 def test_threads_and_the_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripted: Any) -> None:
     """torch reads the request's array where it lies, and what the module returns is what is sent."""
+    import torch
+
     count = 'parameters { key: "INTRA_OP_THREAD_COUNT" value { string_value: "3" } }'
     model = write(tmp_path, "same", {"model.pt": scripted("Same")}, torch_config("x FP32 -1", "y FP32 -1", count))
     before = torch.get_num_threads()

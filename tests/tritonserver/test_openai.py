@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import openai
 import pytest
 import uvicorn
 
@@ -16,6 +15,9 @@ import tritonlab.tritonserver as tritonserver
 from tests.serving import eventually, write_model
 from tests.tritonserver.models import PARROT, PARROT_CONFIG
 from tests.tritonserver.openai_app import make_app
+
+if TYPE_CHECKING:  # every worker of a run would pay for the import
+    import openai
 
 PROMPT = "the quick brown fox"
 MESSAGES: list[Any] = [{"role": "system", "content": "Say it again."}, {"role": "user", "content": PROMPT}]
@@ -39,11 +41,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(address: str) -> Iterator[openai.OpenAI]:
+    import openai
+
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as found:
         yield found
 
 
 def test_models(client: openai.OpenAI) -> None:
+    import openai
+
     (model,) = client.models.list().data
     assert (model.id, client.models.retrieve("parrot").owned_by) == ("parrot", "Triton Inference Server")
     with pytest.raises(openai.NotFoundError):
@@ -72,6 +78,8 @@ def test_a_completion(client: openai.OpenAI) -> None:
 
 
 def test_many_chats_at_once(address: str) -> None:
+    import openai
+
     async def chat(client: openai.AsyncOpenAI, number: int) -> str:
         messages: Any = [{"role": "user", "content": f"number {number}"}]
         stream = await client.chat.completions.create(model="parrot", messages=messages, stream=True)
@@ -85,6 +93,8 @@ def test_many_chats_at_once(address: str) -> None:
 
 
 def test_what_goes_wrong(client: openai.OpenAI) -> None:
+    import openai
+
     with pytest.raises(openai.NotFoundError) as unknown:
         client.chat.completions.create(model="other", messages=MESSAGES)
     assert unknown.value.response.json() == {"detail": "Unknown model: other"}
