@@ -106,14 +106,14 @@ def _is_flat(buffer: _t.Any) -> bool:
         return True
     if not isinstance(buffer, (memoryview, np.ndarray)):
         return False
-    view = memoryview(buffer)
+    view = memoryview(_t.cast("_t.Any", buffer))
     return view.ndim == 1 and view.itemsize == 1 and view.c_contiguous
 
 
 def _unpacked(buffer: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
     """Unpack the elements one by one, up to `len(buffer)`: of other buffers, too, Triton takes that for the number of
     bytes (rule 1.6.4)."""
-    elements = []
+    elements: _t.List[bytes] = []
     offset = 0
     while offset < len(buffer):
         (length,) = struct.unpack_from("<I", buffer, offset)
