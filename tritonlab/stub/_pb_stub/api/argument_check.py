@@ -57,7 +57,7 @@ def as_text(value: Any) -> Optional[str]:
 
 
 def as_int(value: Any, low: int, high: int) -> Optional[int]:
-    """Return `value` as an integer between `low` and `high`, as bool, numpy's scalars and arrays that numpy converts are,
+    """Return `value` as an integer between `low` and `high`, as bool, numpy's scalars and arrays it converts are,
     too; None if it does not fit, as no float does (rule 0.7)."""
     kind = type(value)
     if isinstance(value, float) or not any(hasattr(kind, name) for name in _NUMBER):
