@@ -541,6 +541,77 @@ except Exception as e: result = type(e).__module__, type(e) is pb_utils.struct.e
     ),
     ("deserialize-text", "1.6.4", "result = kind(pb_utils.deserialize_bytes_tensor, 'a')"),
     (
+        "deserialize-odd",
+        "1.6.4",
+        """
+f, one = pb_utils.deserialize_bytes_tensor, b'\\1\\0\\0\\0a'
+a = np.array([1, 0x61626364], np.uint32)
+result = [attempt(f, x) for x in (
+    None, 5, 1.5, '', 'abcd', [], {}, [1, 2], [one], np.int32(0), np.array(5), a, memoryview(a), bytearray(one),
+    memoryview(one), np.frombuffer(one, np.uint8), np.zeros((2, 4), np.uint8), np.zeros((4, 4), np.uint8)[:, 1],
+    memoryview(one + b'bcdefgh')[::2], np.array([], object))]""",
+    ),
+    (
+        "config-readers-odd",
+        "1.16",
+        """
+f = pb_utils.get_input_config_by_name
+result = [attempt(f, c, 'x') for c in (None, [], 5, 'input', ['input'], {'input': None}, {'input': [{}]}, '{}')]
+result += [attempt(pb_utils.get_output_config_by_name, ['output'], 'x')]""",
+    ),
+    (
+        "datatype-without-hash",
+        "1.16",
+        """
+f = pb_utils.triton_to_numpy_type
+result = attempt(f, []), f(np.array(11)) is np.float32, f(11.0) is np.float32, f('x'), f(0), f(14)""",
+    ),
+    (
+        "policy-odd",
+        "1.17.6",
+        """
+f = lambda p, **k: attempt(config(**k).set_model_transaction_policy, p)
+result = [f(p) for p in ([], (), None, '', 'decoupled', ['decoupled'], ['x'], {'decoupled'}, True, {}, {1: 2})]
+result += [f({'decoupled': True}, model_transaction_policy=p) for p in (None, [], {})]""",
+    ),
+    (
+        "tensor-odd",
+        "1.17.6",
+        """
+def f(kind, d):
+    c = config()
+    return attempt(getattr(c, 'add_' + kind), d), c.as_dict()[kind]
+result = [f(k, {'name': n, 'data_type': t, 'dims': [3]}) for k, n in (('input', 'I'), ('output', 'O'), ('input', 'N'))
+          for t in (11, None, 'x')]
+result += [f('input', d) for d in ({'name': b'x', 1: 2}, {'name': 5}, {'name': 5, 'data_type': 'x'}, [], None, 5)]""",
+    ),
+    (
+        "numbers",
+        "0.7",
+        """
+values = (np.array(1), np.array([1, 2]), np.array([]), np.float32(1), np.bool_(True), np.array(1.5),
+          np.array('1'), np.array('x'), [1], None, '1', b'1', 1.0, 1j, np.array(-1))
+get = lambda v: built(flags=v, timeout=v, model_version=v).flags()
+result = [kind(get, v) if kind(get, v) != 'accepted' else get(v) for v in values]
+def again(v):
+    r = built(); r.set_flags(v); return r.flags()
+result += [kind(again, v) if kind(again, v) != 'accepted' else again(v) for v in values]
+result += [kind(pb_utils.PreferredMemory, pb_utils.TRITONSERVER_MEMORY_CPU, v) for v in values]""",
+    ),
+    (
+        "text-not-utf8",
+        "0.6",
+        """
+a = np.zeros(1)
+result = [attempt(lambda: f(t)) for t in (b'\\xff', b'a\\xc3', bytearray(b'b'), b'c') for f in (
+    lambda t: T(t, a).name(), lambda t: E(t).message(), lambda t: built(request_id=t).request_id(),
+    lambda t: built(requested_output_names=[t]).requested_output_names())]
+result += [kind(f, '\\ud800') for f in (
+    lambda t: T(t, a), E, lambda t: built(request_id=t), lambda t: built(model_name=t), L.log_info, L.log,
+    lambda t: built(requested_output_names=[t]), lambda t: built(correlation_id=t))]
+result += [kind(L.log_info, b'\\xff'), kind(L.log, bytearray(b'a\\xff')), kind(L.log_warn, None)]""",
+    ),
+    (
         "numpy-to-triton",
         "1.16",
         """

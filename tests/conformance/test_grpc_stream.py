@@ -126,6 +126,16 @@ def test_errors_and_empty_finals_have_the_version_that_was_requested(rpc: Rpc, c
     assert [summary(m, client)[3] for m in responses(D, -2, True)] == [version, "1", version]
 
 
+@rule("6.13.2", "6.13.3")
+@pytest.mark.parametrize("version", ["", "1"])
+def test_a_cut_element_is_the_error_of_a_response(rpc: Rpc, client: Client, version: str) -> None:
+    cut = message("one", [tensor("CODE", "BYTES", [1])], [b"\5\0\0\0ab"], id="q", version=version)
+    text = "incomplete string data for inference input 'CODE', expecting string of length 5 but only 2 bytes available"
+    found = [summary(reply, client) for reply in rpc.stream([cut])]
+    assert found == [(text, "q", "one", version, True, None)]
+    assert [summary(reply, client) for reply in rpc.stream([cut], STRICT)] == [("INVALID_ARGUMENT", text)]
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "unknown model": (message("nope", id="q"), "Request for unknown model: 'nope' is not found"),
     "bad version": (

@@ -92,17 +92,36 @@ def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.An
 
     Raises struct.error where a length or an element is cut off.
     """
-    try:
-        return _serialization.decode_bytes_tensor(encoded_tensor)
-    except ValueError:
-        # unpacks the cut-off element once more, for struct's own text (rule 1.6.4)
-        data = bytes(encoded_tensor)
-        offset = 0
-        while offset < len(data):
-            length = struct.unpack_from("<I", data, offset)[0]
-            struct.unpack_from("<%ds" % length, data, offset + 4)
-            offset += 4 + length
-        raise
+    if _is_flat(encoded_tensor):
+        try:
+            return _serialization.decode_bytes_tensor(encoded_tensor)
+        except ValueError:
+            pass  # struct has its own text for it
+    return _unpacked(encoded_tensor)
+
+
+def _is_flat(buffer: _t.Any) -> bool:
+    """Return whether `buffer` is bytes or a contiguous buffer as long as its number of bytes."""
+    if isinstance(buffer, (bytes, bytearray)):
+        return True
+    if not isinstance(buffer, (memoryview, np.ndarray)):
+        return False
+    view = memoryview(_t.cast("_t.Any", buffer))
+    return view.ndim == 1 and view.itemsize == 1 and view.c_contiguous
+
+
+def _unpacked(buffer: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
+    """Unpack the elements one by one, up to `len(buffer)`: of other buffers, too, Triton takes that for the number of
+    bytes (rule 1.6.4)."""
+    elements: _t.List[bytes] = []
+    offset = 0
+    while offset < len(buffer):
+        (length,) = struct.unpack_from("<I", buffer, offset)
+        elements += struct.unpack_from("<%ds" % length, buffer, offset + 4)
+        offset += 4 + length
+    array = np.empty(len(elements), dtype=np.object_)
+    array[:] = elements
+    return array
 
 
 def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
@@ -135,7 +154,8 @@ def get_output_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> 
 
 
 def _entry(model_config: _t.Dict[str, _t.Any], key: str, name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
-    entries: _t.List[_t.Dict[str, _t.Any]] = model_config.get(key, [])
+    # `in` and `[]`, not get(): the errors for anything but a dict are Triton's then
+    entries: _t.List[_t.Dict[str, _t.Any]] = model_config[key] if key in model_config else []  # noqa: SIM401
     return next((entry for entry in entries if entry["name"] == name), None)
 
 
@@ -149,7 +169,8 @@ def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any])
 
 def triton_to_numpy_type(data_type: int) -> _t.Any:
     """Return the numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
-    return _NUMPY_OF_DATATYPE.get(data_type)
+    # compares, as `data_type` may be an array or another thing without a hash
+    return next((numpy_type for number, numpy_type in _NUMPY_OF_DATATYPE.items() if data_type == number), None)
 
 
 def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
@@ -164,6 +185,12 @@ def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
 def triton_string_to_numpy(triton_type_string: str) -> _t.Any:
     """Return the numpy type of a config's `data_type`, such as "TYPE_FP32". Raises KeyError for another word."""
     return TRITON_STRING_TO_NUMPY[triton_type_string]
+
+
+def _text(value: _t.Any) -> str:
+    """Return `value`, which becomes part of an error's text. Raises the TypeError of a concatenation unless it is a
+    str (rule 1.17.6)."""
+    return "" + value  # type: ignore[no-any-return]
 
 
 class ModelConfig:
@@ -226,7 +253,7 @@ class ModelConfig:
 
     def set_model_transaction_policy(self, transaction_policy_dict: _t.Dict[str, _t.Any]) -> None:
         """Set `{"decoupled": bool}`. Raises ValueError for another key, or if the configuration says otherwise."""
-        for key in transaction_policy_dict:
+        for key in transaction_policy_dict.keys():  # noqa: SIM118  # anything but a dict is refused here (rule 1.17.6)
             if key != "decoupled":
                 raise ValueError(
                     "model transaction property in auto-complete-config function for model '%s' contains property "
@@ -236,7 +263,7 @@ class ModelConfig:
         if "decoupled" not in transaction_policy_dict:
             return
         wanted = transaction_policy_dict["decoupled"]
-        if policy.get("decoupled", wanted) != wanted:
+        if "decoupled" in policy and policy["decoupled"] != wanted:
             raise ValueError(
                 "trying to change decoupled property in auto-complete-config for model '%s', which is already set "
                 "to '%s'." % (self._name, policy["decoupled"])
@@ -253,7 +280,13 @@ class ModelConfig:
                 # reads the name before it is known to be there, as Triton does (rule 1.17.3)
                 raise ValueError(
                     "%s '%s' in auto-complete-config function for model '%s' contains property other than %s and '%s'."
-                    % (kind, tensor["name"], self._name, ", ".join("'%s'" % a for a in allowed[:-1]), allowed[-1])
+                    % (
+                        kind,
+                        _text(tensor["name"]),
+                        self._name,
+                        ", ".join("'%s'" % a for a in allowed[:-1]),
+                        allowed[-1],
+                    )
                 )
         if "name" not in tensor:
             raise ValueError(
@@ -263,7 +296,7 @@ class ModelConfig:
             if key not in tensor:
                 raise ValueError(
                     "%s '%s' in auto-complete-config function for model '%s' is missing '%s' property."
-                    % (kind, tensor["name"], self._name, key)
+                    % (kind, _text(tensor["name"]), self._name, key)
                 )
 
     def _merge(self, kind: str, tensor: _t.Dict[str, _t.Any]) -> _t.Optional[_t.Dict[str, _t.Any]]:
@@ -277,7 +310,7 @@ class ModelConfig:
         if old_type not in ("TYPE_INVALID", tensor["data_type"]):
             raise ValueError(
                 "unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s"
-                % (self._name, old_type, kind, tensor["name"], tensor["data_type"])
+                % (self._name, old_type, kind, _text(tensor["name"]), _text(tensor["data_type"]))
             )
         if old_dims and old_dims != tensor["dims"]:
             raise ValueError(

@@ -22,10 +22,15 @@ def test_the_text_names_the_signature_and_the_arguments() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("é", "é"), (b"a", "a"), (np.str_("a"), "a"), ("\ud800", None), (b"\xff", None), (1, None), (None, None)],
+    [("é", "é"), (b"a", "a"), (bytearray(b"a"), "a"), (np.str_("a"), "a"), ("\ud800", None), (1, None), (None, None)],
 )
 def test_texts(value: Any, text: str | None) -> None:
     assert as_text(value) == text
+
+
+def test_bytes_that_are_not_utf8_raise_what_reading_them_raises_on_triton() -> None:
+    with pytest.raises(UnicodeDecodeError, match="invalid start byte"):
+        as_text(b"\xff")
 
 
 @pytest.mark.parametrize(

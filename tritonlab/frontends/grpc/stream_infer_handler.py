@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.request_examination import CutElementError
 from ...core.status import TritonError
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.request_memory import NoRoomError
@@ -48,6 +49,15 @@ class ModelStreamInferCall(StreamCall):
             if self.is_over:
                 request.cancel()
             self._service.exchange.submit(received.found, request)
+        except CutElementError as error:
+            # Triton finds it when the request runs: an error of the model's response (rule 6.13.2)
+            if self._strict:
+                self.end(STATUS[error.code], error.message)
+                self._requests.pop(received.request)
+                self.cancelled()
+                return
+            self.write(stream_error(str(error), failed(parsed.model_name, parsed.model_version, parsed.id, True)))
+            self._forget(received.request)
         except (TritonError, NoRoomError) as error:
             # in the stream even where `triton_grpc_error` is set (measured)
             self.write(stream_error(str(error), refused(parsed.id)))

@@ -7,6 +7,7 @@ measured on Triton; the texts have the form of Triton's, but not every detail of
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Dict, Optional, Sequence
 
 _FORM = "%s(): incompatible %s arguments. The following argument types are supported:\n    1. %s\n\nInvoked with: %s"
@@ -14,6 +15,9 @@ _FORM = "%s(): incompatible %s arguments. The following argument types are suppo
 UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 INT64_MAX = (1 << 63) - 1
+
+#: What makes a type a number for the binding; text has none of them.
+_NUMBER = ("__index__", "__int__", "__float__")
 
 #: Triton's text where a function converts a value itself; an argument of the wrong type is a TypeError.
 CAST_ERROR = (
@@ -39,23 +43,33 @@ def no_constructor(name: str) -> TypeError:
 
 
 def as_text(value: Any) -> Optional[str]:
-    """Return `value` as a string argument, which may also be UTF-8 bytes; None if it does not fit."""
-    try:
-        if isinstance(value, str):
+    """Return `value` as a string argument, which may also be UTF-8 bytes; None if it does not fit.
+
+    Raises UnicodeDecodeError for other bytes. Triton takes them, and raises that where the text is read (rule 0.6).
+    """
+    if isinstance(value, str):
+        try:
             value.encode("utf-8")
-            return str(value)
-        return value.decode("utf-8") if isinstance(value, bytes) else None
-    except UnicodeError:
-        return None
+        except UnicodeEncodeError:
+            return None
+        return str(value)
+    return value.decode("utf-8") if isinstance(value, (bytes, bytearray)) else None
 
 
 def as_int(value: Any, low: int, high: int) -> Optional[int]:
-    """Return `value` as an integer between `low` and `high`, as bool and numpy integers are, too; None if it does not
-    fit, as no float does."""
-    if isinstance(value, float) or not hasattr(type(value), "__index__"):
+    """Return `value` as an integer between `low` and `high`, as bool, numpy's scalars and arrays it converts are,
+    too; None if it does not fit, as no float does (rule 0.7)."""
+    kind = type(value)
+    if isinstance(value, float) or not any(hasattr(kind, name) for name in _NUMBER):
         return None
-    number = value.__index__()
-    return int(number) if low <= number <= high else None
+    try:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if low <= number <= high else None
 
 
 def as_float(value: Any) -> Optional[float]:

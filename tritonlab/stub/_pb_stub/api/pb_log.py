@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Optional
 
 from ..wire.serialization import bounded
 from . import bridge
@@ -60,8 +60,17 @@ class Logger(NativeObject):
         _log("log_verbose", message, 3)
 
 
+def _readable(message: Any) -> Optional[str]:
+    """Return the text, with escapes for bytes that are not UTF-8, which Triton writes as they are; None if it does not
+    fit."""
+    try:
+        return as_text(message)
+    except UnicodeDecodeError:
+        return bytes(message).decode("utf-8", "backslashreplace")
+
+
 def _log(function: str, message: Any, level: int) -> None:
-    text = message if type(message) is str else as_text(message)
+    text = message if type(message) is str and message.isascii() else _readable(message)
     if text is None:
         raise mismatch(function, "(message: str) -> None", (message,))
     caller = sys._getframe(2)  # the author's frame, above the method of Logger

@@ -195,7 +195,7 @@ class Tensor(NativeObject):
         TritonModelException for an empty name, for an object without DLPack, and for another layout, device or element
         type.
         """
-        text = name if type(name) is str else as_text(name)
+        text = name if type(name) is str and name.isascii() else as_text(name)
         if text is None:
             raise mismatch("from_dlpack", "(self: str, arg0: object) -> c_python_backend_utils.Tensor", (name, obj))
         if not text:

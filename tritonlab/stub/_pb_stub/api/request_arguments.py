@@ -102,7 +102,7 @@ def checked_arguments(values: Dict[str, Any]) -> RequestArguments:
 
 
 def _text(value: Any) -> Optional[str]:
-    return value if type(value) is str else as_text(value)
+    return value if type(value) is str and value.isascii() else as_text(value)
 
 
 def _tensors(inputs: Any) -> Optional[List[Tensor]]:
@@ -125,7 +125,10 @@ def _names(names: Any) -> Optional[Iterable[str]]:
 
 def _checked_correlation_id(value: Any) -> Union[int, str]:
     if isinstance(value, str):
-        return value
+        text = _text(value)
+        if text is None:
+            raise RuntimeError(CAST_ERROR)
+        return text
     if not isinstance(value, int):
         raise TritonModelException("Correlation ID must be integer or string")
     if not 0 <= value <= UINT64_MAX:
