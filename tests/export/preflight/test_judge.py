@@ -524,13 +524,13 @@ def test_a_file_beside_the_model_goes_with_its_repository_and_not_with_the_model
     write_model(repository, "spelled", spelled, CONFIG)
     (repository / "shared.txt").write_text("1")
     with Server(repository, warm=0) as server:
-        whole = preflight(server.model("beside"), "2.51")
+        whole = preflight(server.model("beside"), "24.12")
         assert rows(whole) == [("P3", Prediction.ATTENTION)] and whole.outcome == "equal"
         assert whole.findings[0].sentence == (
             f"it opens {repository}/beside/../shared.txt, beside the model directory, which is there if the whole "
             "repository is"
         ).replace("/beside/..", "")
-        assert preflight(server.model("spelled"), "2.51").outcome == "does not load"
+        assert preflight(server.model("spelled"), "24.12").outcome == "does not load"
         alone = export(server.model("beside"), tmp_path / "alone")
         (warning,) = alone.plan.warnings
         assert "which is not exported with the model: copy shared.txt into the repository there" in warning
@@ -548,7 +548,7 @@ def test_a_file_that_the_working_directory_finds_is_not_beside_the_model(
     (tmp_path / "shared.txt").write_text("1")
     with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
         server.load("relative")
-        assert rows(preflight(server.model("relative"), "2.51")) == [("P3", Prediction.LOAD)]
+        assert rows(preflight(server.model("relative"), "24.12")) == [("P3", Prediction.LOAD)]
 
 
 MADE = {
@@ -566,7 +566,7 @@ def test_what_the_model_makes_itself_is_not_missing(tmp_path: Path, name: str) -
     head, initialize = (text.format(made=made) for text in MADE[name])
     write_model(tmp_path / "models", "m", source(head, initialize), CONFIG)
     with Server(tmp_path / "models", warm=0) as server:
-        assert made.exists() and preflight(server.model("m"), "2.51").findings == ()
+        assert made.exists() and preflight(server.model("m"), "24.12").findings == ()
 
 
 def test_a_directory_that_was_there_before_does_not_bring_its_files(tmp_path: Path) -> None:
@@ -575,7 +575,7 @@ def test_a_directory_that_was_there_before_does_not_bring_its_files(tmp_path: Pa
     text = f"os.makedirs('{tmp_path}/there', exist_ok=True); open('{tmp_path}/there/weights.bin').close()"
     write_model(tmp_path / "models", "m", source(initialize=text), CONFIG)
     with Server(tmp_path / "models", warm=0) as server:
-        assert rows(preflight(server.model("m"), "2.51")) == [("P3", Prediction.LOAD)]
+        assert rows(preflight(server.model("m"), "24.12")) == [("P3", Prediction.LOAD)]
 
 
 def test_the_models_that_it_calls_are_named(tmp_path: Path) -> None:
