@@ -190,12 +190,15 @@ class ModelRepositoryManager:
 
     def namespaces(self, name: str) -> list[str]:
         """Return the namespaces that have a model of this name; none without namespacing."""
-        found = map(self._namespace, self.repositories) if self.namespacing else ()
+        if not self.namespacing:
+            return []
+        found = map(self._namespace, self.repositories)
         return [namespace for namespace in found if self.holds(identifier(name, namespace))]
 
     def identifiers(self, name: str) -> list[str]:
         """Return the identifiers that a load by this name is about: the model of every repository that has one."""
-        return [identifier(name, namespace) for namespace in self.namespaces(name)] or [name]
+        found = self.namespaces(name)
+        return [identifier(name, namespace) for namespace in found] if found else [name]
 
     def holds(self, identifier: str) -> bool:
         """Return whether there is exactly one such model."""

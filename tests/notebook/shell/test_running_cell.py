@@ -15,6 +15,7 @@ import tritonlab
 from tests.models import cell, executes
 from tritonlab import runtime
 from tritonlab.core.observe.instrument import Instruments
+from tritonlab.ipc.processes.interpreter import STUB
 from tritonlab.ipc.processes.stub_log import UNCHECKED, LogRecord
 from tritonlab.notebook.shell.running_cell import MOST, PrintedLines, RunningCell
 
@@ -266,6 +267,7 @@ def test_only_lines_about_requests_are_printed(printed: Any, capsys: pytest.Capt
     printed.say(of("m", "of a load", serials=()))
     printed.say(of("m", "raised", stream="server", level="ERROR"))
     printed.say(of("m", "warned", stream="stderr", level="WARNING"))
+    printed.say(of("m", f'  File "{STUB.parent}/_pb_stub/process/main_loop.py", line 80 in run', stream="stderr"))
     printed.say(of("m", "bad", stream="log", level="ERROR"))
     printed.say(of("m", f"{UNCHECKED}odd", stream="server", level="WARNING"))
     found = capsys.readouterr()

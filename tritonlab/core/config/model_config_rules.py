@@ -233,12 +233,16 @@ def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
         devices = group.gpus if group.kind == _Group.KIND_GPU else (0,)
         for number in range(group.count):
             name = f"{group.name}_{number}"
-            specs += [
-                InstanceSpec(
-                    name, kind, device_id=dev, group=group.name, passive=group.passive, rate_limiter=group.rate_limiter
+            for device in devices:
+                spec = InstanceSpec(
+                    name,
+                    kind,
+                    device_id=device,
+                    group=group.name,
+                    passive=group.passive,
+                    rate_limiter=group.rate_limiter,
                 )
-                for dev in devices
-            ]
+                specs.append(spec)
     return specs
 
 

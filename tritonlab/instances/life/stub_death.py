@@ -67,14 +67,19 @@ class CrashReport:
         return frames[::-1]
 
 
+def is_stub_frame(line: str) -> bool:
+    """Return whether a line of faulthandler is a frame of the stub, not of the author's code or what that called."""
+    found = _FRAME.fullmatch(line)
+    return found is not None and found["file"].startswith(f"{STUB.parent}/")
+
+
 def blocked_stacks(lines: Iterable[str]) -> str:
     """Return the author's part of what faulthandler wrote about all threads, innermost call first."""
     threads: list[list[str]] = []
     for line in lines:
-        found = _FRAME.fullmatch(line)
         if line.startswith(("Current thread ", "Thread ")):
             threads.append([line])
-        elif found is not None and threads and not found["file"].startswith(f"{STUB.parent}/"):
+        elif threads and _FRAME.fullmatch(line) is not None and not is_stub_frame(line):
             threads[-1].append(line)
     # without our frames, a thread of ours has only its start left
     blocked = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]

@@ -59,9 +59,12 @@ class LogRecord:
     unheard: bool = False
 
     @staticmethod
-    def from_server(level: str, text: str, model: str = "", version: int = -1) -> LogRecord:
+    def from_server(
+        level: str, text: str, model: str = "", version: int = -1, *, instance: str = "", pid: int = 0
+    ) -> LogRecord:
         """Return a record of what the server itself says now."""
-        return LogRecord(time.time_ns(), model, version, instance="", stream="server", level=level, text=text)
+        now = time.time_ns()
+        return LogRecord(now, model, version, instance=instance, stream="server", level=level, text=text, pid=pid)
 
     def is_of_request(self, request: str) -> bool:
         """Return whether the line is about the request of that id, or of that serial number."""

@@ -253,14 +253,13 @@ class Workspace:
         """Return the warnings about the version that serves of what Triton does not notice, each once: its outputs,
         and the devices that its instances use.
         """
+        found = [record for record in self.server.logs(name) if record.unchecked]
+        if not found:
+            return []
         report = self.report(name)
         since = report.ready_at * 1e9 if report is not None else 0.0
-        found = [
-            record.text
-            for record in self.server.logs(name)
-            if record.unchecked and (self.is_current(record) if record.pid else record.time_ns >= since)
-        ]
-        return list(dict.fromkeys(found))
+        current = [each for each in found if (self.is_current(each) if each.pid else each.time_ns >= since)]
+        return list(dict.fromkeys(record.text for record in current))
 
     def unload(
         self,

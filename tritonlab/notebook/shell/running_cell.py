@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instrument, Instruments
+from ...instances.life.stub_death import is_stub_frame
 from .cell_places import Places
 from .logs import LogLine
 
@@ -98,7 +99,7 @@ class PrintedLines(Instrument):
         self._quiet = 0  # how many want nothing to be shown
 
     def log(self, record: LogRecord) -> None:
-        if not record.serials or record.level == "VERBOSE" or record.in_error:
+        if not record.serials or record.level == "VERBOSE" or record.in_error or is_stub_frame(record.text):
             return
         with self._lock:
             if not self._cells or self._quiet:

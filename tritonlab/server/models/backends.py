@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,17 +167,7 @@ class Backends:
     def _interpreter(self, config: ModelConfig, directory: Path, version: int, home: Path | None) -> Interpreter:
         def say(level: str, text: str) -> None:
             if self._log is not None:
-                self._log.add(
-                    LogRecord(
-                        time_ns=time.time_ns(),
-                        model=config.name,
-                        version=version,
-                        instance="",
-                        stream="server",
-                        level=level,
-                        text=text,
-                    )
-                )
+                self._log.add(LogRecord.from_server(level, text, config.name, version))
 
         environment = None
         if ENVIRONMENT in config.parameters:

@@ -257,11 +257,7 @@ class ModelControl:
 
     def _say(self, model: str, text: str) -> None:
         """Add an error to the server's log, in the model's name."""
-        self._services.instances.log.add(
-            LogRecord(
-                time_ns=time.time_ns(), model=model, version=-1, instance="", stream="server", level="ERROR", text=text
-            )
-        )
+        self._services.instances.log.add(LogRecord.from_server("ERROR", text, model))
 
     # -- unload
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import enum
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -509,8 +508,4 @@ def _first_instance(grouped: ModelConfig) -> str:
 
 def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:
     """Add a line to the server's log, in the version's name."""
-    log.add(
-        LogRecord(
-            time_ns=time.time_ns(), model=name, version=version, instance="", stream="server", level=level, text=text
-        )
-    )
+    log.add(LogRecord.from_server(level, text, name, version))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from ...core.clock import Clock
@@ -28,11 +27,7 @@ class Announcer:
 
     def say(self, level: str, text: str) -> None:
         """Add a line of the server's own to the log."""
-        self.log.add(
-            LogRecord(
-                time_ns=time.time_ns(), model="", version=-1, instance="", stream="server", level=level, text=text
-            )
-        )
+        self.log.add(LogRecord.from_server(level, text))
 
     def metric_made(
         self, name: str, kind: str, description: str, labels: Mapping[str, str], buckets: Sequence[float]
@@ -68,17 +63,7 @@ class Announcer:
         self._waits(version, "", text)
 
     def _waits(self, version: ModelVersion, instance: str, text: str) -> None:
-        self.log.add(
-            LogRecord(
-                time_ns=time.time_ns(),
-                model=version.name,
-                version=version.version,
-                instance=instance,
-                stream="server",
-                level="WARNING",
-                text=text,
-            )
-        )
+        self.log.add(LogRecord.from_server("WARNING", text, version.name, version.version, instance=instance))
         hook = self._instruments.requests_wait
         if hook is not None:
             hook(version.name, text, self._clock.now())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -63,16 +62,7 @@ class OutputCheck(Instrument):
                 return self._enough(key)
             check = self._looked_at[key] = VersionCheck(config)
         for warning in check.warnings(request, response):
-            text = f"{UNCHECKED}{warning}."
-            record = LogRecord(
-                time_ns=time.time_ns(),
-                model=key[0],
-                version=key[1],
-                instance="",
-                stream="server",
-                level="WARNING",
-                text=text,
-            )
+            record = LogRecord.from_server("WARNING", f"{UNCHECKED}{warning}.", *key)
             self._log.add(replace(record, request_ids=(request.request_id,), serials=(request.serial,)))
         if check.seen >= ENOUGH:
             self._enough(key)

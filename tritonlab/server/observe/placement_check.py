@@ -8,7 +8,6 @@ first executions. Then the check takes itself off; where there is no GPU it neve
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -85,18 +84,7 @@ class PlacementCheck(Instrument):
             self._checked.add(pid)
         if new:
             text = f"{MISPLACED}{warning}"
-            self._log.add(
-                LogRecord(
-                    time_ns=time.time_ns(),
-                    model=model,
-                    version=version,
-                    instance=instance,
-                    stream="server",
-                    level="WARNING",
-                    text=text,
-                    pid=pid,
-                )
-            )
+            self._log.add(LogRecord.from_server("WARNING", text, model, version, instance=instance, pid=pid))
 
 
 class _Executions(Instrument):

@@ -98,7 +98,9 @@ class ModelStates(Instrument):
     def poke(self, model: str) -> None:
         """Record that something about the model may have changed. Does not block."""
         with self._changed:
-            self._due |= {look for look, name in self._followers.items() if name in ("", model)}
+            for look, name in self._followers.items():
+                if name in ("", model):
+                    self._due.add(look)
             if self._due and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="model states", daemon=True)
                 self._thread.start()
