@@ -121,7 +121,7 @@ def test_curl_fails_with_the_text_of_an_error(datatype: type, tmp_path: Path) ->
     with HTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         address = Address(http=f"127.0.0.1:{server.server_port}")
-        asked = request(np.zeros((1, 3), np.float32))
-        text = copy_as("curl", asked, config if datatype is np.float16 else CONFIG, address=address).text
+        wrong = request(np.zeros((1, 3), np.float32))
+        text = copy_as("curl", wrong, config if datatype is np.float16 else CONFIG, address=address).text
         ended = subprocess.run(["sh", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert ended.returncode != 0 and "it is negative" in ended.stdout + ended.stderr, ended

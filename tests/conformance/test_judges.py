@@ -211,24 +211,6 @@ def test_the_last_requests_are_replayed(tmp_path: Path, program: Path, monkeypat
     assert report.to_dict()["verification"]["passed"] and verification.not_verified == ()
 
 
-def test_a_file_beside_the_models_is_there_if_it_was_exported(
-    tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    head = "import os\nopen(os.path.join(os.path.dirname(__file__), '..', '..', 'shared.txt')).close()"
-    write_model(tmp_path / "source", "beside", MODEL.format(head=head, body="value * 2"), CONFIG)
-    (tmp_path / "source" / "shared.txt").write_text("1")
-    with Server(tmp_path / "source", warm=0) as server:
-        report = tritonlab.export(server.model("beside"), tmp_path / "models")
-    assert report.preflight is not None and report.preflight.outcome == "does not load"
-    case = GoldenCase("beside", "ok", {"IN": VALUE}, {})
-    (alone,) = verify(tmp_path / "models", triton="path", requests=[case]).releases[0].models
-    assert alone.symbol == "X" and "<repository>/shared.txt lies beside the model directory" in str(alone.findings[0])
-    shutil.copy(tmp_path / "source" / "shared.txt", tmp_path / "models")
-    assert verify(tmp_path / "models", triton="path", requests=[case]).passed
-
-
 @pytest.mark.skipif(find_python("3.12") is None, reason="this machine has no Python 3.12")
 def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
     tmp_path: Path, wheel: object, monkeypatch: pytest.MonkeyPatch
