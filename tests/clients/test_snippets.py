@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,7 +78,7 @@ def test_the_header_s_file_is_named_and_its_token_is_not_written() -> None:
     texts = {kind: copy_as(kind, sent, CONFIG, answer, address).text for kind in KINDS}
     for kind in ("tritonclient HTTP", "tritonclient gRPC"):
         assert "with open('/the file') as file:" in texts[kind] and ", headers=headers)" in texts[kind]
-    assert "curl -sS -H '@/the file' http" in texts["curl"]
+    assert "curl -sS --fail-with-body -H '@/the file' http" in texts["curl"]
     assert "HEADER_FILE = pathlib.Path('/the file')" in texts["pytest"] and ", headers=headers)" in texts["pytest"]
     for kind in KINDS:
         assert "eader" not in copy_as(kind, sent, CONFIG, answer, Address("h:1", "g:2")).text
@@ -98,3 +102,26 @@ def test_a_test_needs_an_answer() -> None:
     failed = InferenceResponse(error=InternalError("no"))
     with pytest.raises(NotSendable, match="this request failed"):
         copy_as("pytest", request(np.float32([[1]])), CONFIG, [failed])
+
+
+@pytest.mark.parametrize("datatype", [np.float32, np.float16], ids=["printed", "saved"])
+def test_curl_fails_with_the_text_of_an_error(datatype: type, tmp_path: Path) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = b'{"error":"it is negative"}'
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None: ...
+
+    config = {**CONFIG, "output": [{"name": "OUT", "data_type": "TYPE_FP16", "dims": [-1]}]}
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        address = Address(http=f"127.0.0.1:{server.server_port}")
+        wrong = request(np.zeros((1, 3), np.float32))
+        text = copy_as("curl", wrong, config if datatype is np.float16 else CONFIG, address=address).text
+        ended = subprocess.run(["sh", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert ended.returncode != 0 and "it is negative" in ended.stdout + ended.stderr, ended

@@ -414,19 +414,22 @@ def _curl(example: Example) -> Snippet:
     binary = any(example.outputs.get(name) in NOT_IN_JSON for name in names)
     document = request_document(request, binary)
     saving = f" -D {request.model_name}.head -o {request.model_name}.answer" if binary else ""
-    command = f"curl -sS{header} {shlex.quote(url)}{saving}"
+    # curl has it since 7.76 (March 2021); an older one says that it does not know it, with status 2
+    command = f"curl -sS --fail-with-body{header} {shlex.quote(url)}{saving}"
+    # the text of an error goes where the answer would: 22 is curl's status for it
+    shown = f" || {{ [ $? = 22 ] && cat {request.model_name}.answer >&2; false; }}" if binary else ""
     name = f"{request.model_name}.sh"
     values = {name: json_value(tensor) if is_read(tensor) else None for name, tensor in request.inputs.items()}
     if None not in values.values():
         for entry in document["inputs"]:
             entry["data"] = values[entry["name"]]
-        return Snippet(name, f"{command} -d {shlex.quote(json.dumps(document, ensure_ascii=False))}\n")
+        return Snippet(name, f"{command} -d {shlex.quote(json.dumps(document, ensure_ascii=False))}{shown}\n")
     for entry in document["inputs"]:
         entry["parameters"] = {"binary_data_size": request.inputs[entry["name"]].byte_size}
     head = json.dumps(document).encode()
     body = head + b"".join(tensor.data.tobytes() for tensor in request.inputs.values())
     length = f"-H 'Inference-Header-Content-Length: {len(head)}' -H 'Content-Type: application/octet-stream'"
-    return Snippet(name, f"base64 -d <<'END' | {command} {length} --data-binary @-\n{base64_lines(body)}\nEND\n")
+    return Snippet(name, f"base64 -d <<'END' | {command} {length} --data-binary @-{shown}\n{base64_lines(body)}\nEND\n")
 
 
 def _perf_input(example: Example) -> Snippet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,9 +67,11 @@ class ModelBuild:
         """Return the bytes of the files that `write` copies."""
         return self.subject.tree.size(besides=self._not_copied)
 
-    def judged(self, environment: PlacedEnvironment | None) -> Preflight:
-        """Return what will not work at the target, with the environment that is exported with the model."""
-        return judge(self.subject if environment is None else environment.subject_with(self.subject), self.target)
+    def judged(self, environment: PlacedEnvironment | None, repositories: Sequence[Path]) -> Preflight:
+        """Return what will not work at the target, with the environment that is exported with the model.
+        `repositories`: the directories in which all is that will lie beside it."""
+        subject = self.subject if environment is None else environment.subject_with(self.subject)
+        return judge(replace(subject, repositories=tuple(repositories)), self.target)
 
     def write(self, new: Path, copied: Callable[[str, int], object]) -> tuple[str, ...]:
         """Write the model to `new` and return warnings. What a repository keeps is not changed."""

@@ -183,7 +183,7 @@ class _Work:
         places = {scratch / MODELS / build.model.name: build for build in self._builds}
         found = [build.write(place, self._copied) for place, build in places.items()]
         environment = self._furnish(places, files)
-        preflights = [build.judged(environment) for build in self._builds]
+        preflights = [build.judged(environment, (repository, scratch / MODELS)) for build in self._builds]
         plans = []
         for place, warnings, preflight in zip(places, found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)

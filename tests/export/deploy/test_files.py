@@ -91,7 +91,7 @@ def test_texts_in_a_request_are_left_alone() -> None:
     files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [Recorded(request, answer.responses)])]))
     client, shell = str(files["client.py"]), str(files["client.sh"])
     assert repr(text) in client and client.count("os.environ") == 1
-    assert 'curl -sS "$server"/v2/models/m/infer ' in shell and shell.count("$server") == 1
+    assert 'curl -sS --fail-with-body "$server"/v2/models/m/infer ' in shell and shell.count("$server") == 1
 
 
 def test_without_recorded_requests_there_is_no_program() -> None:

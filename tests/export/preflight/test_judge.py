@@ -84,6 +84,30 @@ def test_an_import_that_the_model_can_do_without_does_not_stop_it(
     assert (found.row, found.outcome) == ("P2", outcome)
 
 
+LAZY = "class TritonPythonModel:\n    def {}(self, x):\n        {}\n    def helper(self):\n        import torch\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "outcome"),
+    [
+        ("execute", "import torch", Prediction.FAILS),
+        ("initialize", "import torch", Prediction.LOAD),
+        ("execute", "self.helper()", Prediction.FAILS),
+        ("initialize", "self.helper()", Prediction.LOAD),
+    ],
+)
+def test_a_lazy_import_fails_where_it_runs(directory: Path, method: str, body: str, outcome: Prediction) -> None:
+    text = LAZY.format(method, body)
+    for name, row in {"torch": "P2", "torch_here": "P4"}.items():
+        file = directory.parent / ("site-packages" if row == "P2" else "here") / name / "__init__.py"
+        seen = replace(subject(directory, text.replace("torch", name), python="3.10.1"), modules={name: str(file)})
+        assert rows(judge(seen, "2.51")) == [(row, outcome)]
+        at_the_top = replace(
+            subject(directory, f"import {name}\n{text}".replace("torch ", f"{name} ")), modules=seen.modules
+        )
+        assert rows(judge(at_the_top, "2.51")) == [(row, Prediction.LOAD)]
+
+
 #: What comes between the import of pb_utils and the end of a file, and the names that are missing in it.
 NAMES = {
     "def f():\n    x: Unknown = 1\n    return x\nclass A:\n    def g(self):\n        self.x: Other = 1": [],
@@ -488,6 +512,70 @@ def test_what_is_read_while_requests_are_sent_again_is_found(server: Server, her
             model(IN=np.zeros(1, np.float32))
 
     assert [each.row for each in preflight(model, "24.12", replay=replay).findings] == ["P1"]
+
+
+BESIDE = "open(os.path.join(args['model_repository'], '..', 'shared.txt')).close()"
+
+
+def test_a_file_beside_the_model_goes_with_its_repository_and_not_with_the_model(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    write_model(repository, "beside", source(initialize=BESIDE), CONFIG)
+    spelled = source(initialize=f"open('{repository}/shared.txt').close()")
+    write_model(repository, "spelled", spelled, CONFIG)
+    (repository / "shared.txt").write_text("1")
+    with Server(repository, warm=0) as server:
+        whole = preflight(server.model("beside"), "24.12")
+        assert rows(whole) == [("P3", Prediction.ATTENTION)] and whole.outcome == "equal"
+        assert whole.findings[0].sentence == (
+            f"it opens {repository}/beside/../shared.txt, beside the model directory, which is there if the whole "
+            "repository is"
+        ).replace("/beside/..", "")
+        assert preflight(server.model("spelled"), "24.12").outcome == "does not load"
+        alone = export(server.model("beside"), tmp_path / "alone")
+        (warning,) = alone.plan.warnings
+        assert "which is not exported with the model: copy shared.txt into the repository there" in warning
+        assert alone.preflight is not None and alone.preflight.outcome == "does not load"
+        (tmp_path / "alone" / "shared.txt").write_text("1")
+        again = export(server.model("beside"), tmp_path / "alone")
+        assert again.plan.warnings == () and again.preflight is not None and again.preflight.outcome == "equal"
+
+
+def test_a_file_that_the_working_directory_finds_is_not_beside_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_model(tmp_path, "relative", source(initialize="open('shared.txt').close()"), CONFIG)
+    (tmp_path / "shared.txt").write_text("1")
+    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+        server.load("relative")
+        assert rows(preflight(server.model("relative"), "24.12")) == [("P3", Prediction.LOAD)]
+
+
+MADE = {
+    "at import": ("os.makedirs('{made}', exist_ok=True)", "pass"),
+    "by name": ("CACHE = '{made}'\nif not os.path.exists(CACHE):\n    os.mkdir(CACHE)", "pass"),
+    "by a path": ("from pathlib import Path\nHERE = Path('{made}')", "HERE.mkdir(exist_ok=True)"),
+    "with a file": ("", "os.mkdir('{made}'); os.system('touch {made}/a'); open('{made}/a').close()"),
+    "a file": ("", "open('{made}', 'w').close(); open('{made}').close()"),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_the_model_makes_itself_is_not_missing(tmp_path: Path, name: str) -> None:
+    made = tmp_path / "made"
+    head, initialize = (text.format(made=made) for text in MADE[name])
+    write_model(tmp_path / "models", "m", source(head, initialize), CONFIG)
+    with Server(tmp_path / "models", warm=0) as server:
+        assert made.exists() and preflight(server.model("m"), "24.12").findings == ()
+
+
+def test_a_directory_that_was_there_before_does_not_bring_its_files(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "weights.bin").write_text("1")
+    text = f"os.makedirs('{tmp_path}/there', exist_ok=True); open('{tmp_path}/there/weights.bin').close()"
+    write_model(tmp_path / "models", "m", source(initialize=text), CONFIG)
+    with Server(tmp_path / "models", warm=0) as server:
+        assert rows(preflight(server.model("m"), "24.12")) == [("P3", Prediction.LOAD)]
 
 
 def test_the_models_that_it_calls_are_named(tmp_path: Path) -> None:

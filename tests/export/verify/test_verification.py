@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,26 @@ def test_a_target_is_verified_on_its_release(tmp_path: Path, monkeypatch: pytest
     (verdict,) = verify(tmp_path, triton="kserve").releases
     assert verdict.release == "2.34" and "no wheel has Triton 2.34" in verdict.verdict
     assert "no container 23.05" in verdict.verdict
+
+
+def test_what_lies_beside_the_models_is_copied_with_them(tmp_path: Path) -> None:
+    write_model(tmp_path, "m", SOURCE, "")
+    for folder in ("shared", ".git", "__pycache__"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "shared.txt").write_text("1")
+    work = verification._Work(tmp_path, ["m"], [], (), load_seconds=1, say=print, cancel=threading.Event())
+    assert [path.name for path in work._entries()] == ["m", "shared", "shared.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_advised"), [("m/1/../../shared.txt", True), ("shared.txt", True), ("m/1/gone.txt", False)]
+)
+def test_a_file_that_is_missing_beside_the_model_is_named(path: str, is_advised: bool) -> None:
+    problem = f"FileNotFoundError: [Errno 2] No such file or directory: '/mnt/models/{path}'"
+    there, here = ModelAnswers("m", problem), ModelAnswers("m", "the same")
+    (found,) = judge(here, there, [], release="2.51", places=("/x", "/mnt/models")).findings
+    advice = "<repository>/shared.txt lies beside the model directory and was not exported with it: copy it there"
+    assert (advice in found.text) is is_advised, found.text
 
 
 def test_a_backend_that_only_the_container_has_is_no_difference() -> None:

@@ -122,6 +122,7 @@ def _shell(model: DeployedModel, text: str) -> str:
     return (
         "#!/bin/sh\n"
         f"# A request to the model {model.name}. The server is at $TRITON_HTTP, or {_HTTP}.\n"
+        "# It ends with a status that is not 0 if the server answers with an error. curl 7.76 or newer.\n"
         f'server="http://${{TRITON_HTTP:-{_HTTP}}}"\n{before}"$server"{after}'
     )
 

@@ -13,7 +13,7 @@ from ...core.plain_facts import few_lines
 
 
 class Prediction(Enum):
-    """What comes of a finding at the target."""
+    """What comes of a finding at the target, the worst first."""
 
     #: the model does not load
     LOAD = "does not load"
@@ -62,10 +62,8 @@ class Preflight:
     @property
     def outcome(self) -> str:
         """The prediction: what is worst, or `equal`."""
-        for outcome in (Prediction.LOAD, Prediction.FAILS, Prediction.DIFFERS):
-            if any(finding.outcome is outcome for finding in self.findings):
-                return str(outcome.value)
-        return "equal"
+        found = worst(finding.outcome for finding in self.findings)
+        return "equal" if found is Prediction.ATTENTION else str(found.value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was found as JSON values."""
@@ -112,6 +110,11 @@ class Preflight:
             self,
             findings=tuple(replace(each, source_line=_cited(each.source_line, cite)) for each in self.findings),
         )
+
+
+def worst(outcomes: Iterable[Prediction]) -> Prediction:
+    """Return the worst of them; ATTENTION if there is none."""
+    return min(outcomes, key=list(Prediction).index, default=Prediction.ATTENTION)
 
 
 def _cited(source_line: str, cite: Callable[[str], str]) -> str:

@@ -111,6 +111,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
         modules=model.modules() if is_its_own else {},
         shm_bytes=shm,
         versions=versions,
+        repositories=(directory.parent,),
     )
 
 
@@ -118,7 +119,9 @@ def subject_in(directory: Path) -> Subject:
     """Return what can be seen of a model that is not loaded. Raises ConfigError."""
     config = read_config(directory / CONFIG_FILE)
     versions = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.isdecimal()))
-    return Subject(directory.name, _tree(directory, config, ()), config, versions=versions)
+    return Subject(
+        directory.name, _tree(directory, config, ()), config, versions=versions, repositories=(directory.parent,)
+    )
 
 
 def _tree(directory: Path, config: ModelConfig, include: Sequence[str]) -> ModelTree:

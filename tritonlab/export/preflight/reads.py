@@ -7,12 +7,15 @@ import ast
 import linecache
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
 
-from .finding import Finding, Prediction
+from ...ipc.link.stub_link import ReadFile
+from .finding import Finding, Prediction, worst
 from .guards import guarded
+from .moments import outcome_at
 from .subject import SourceFile, Subject, line_of
 
 #: Modules that the image brings, and ours.
@@ -42,60 +45,65 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
     """P2: what is imported and a stock image lacks, unless the model brings an environment."""
     if subject.environment_value:
         return
-    direct = dict(direct_imports(subject))
+    direct = direct_imports(subject)
     found: dict[str, Distribution | None] = {}
     for module in subject.third_party:
         if module.top in direct and module.is_packaged and not found.get(module.top):
             found[module.top] = module.distribution
     if not found:
         return
-    optional = optional_imports(subject)
-    names = sorted((name for name in direct if name in found), key=optional.__contains__)
+    names = sorted((name for name in direct if name in found), key=lambda name: not direct[name].needing)
     # no index has the local part of a version, as in 2.13.0+cpu
     pins = {
         name: f"{each.metadata['Name']}=={each.version.partition('+')[0]}" if each else name
         for name, each in found.items()
     }
     pinned = " ".join(dict.fromkeys(pins[name] for name in names))
-    can_do_without = set(names) <= optional
+    outcome = worst(direct[name].outcome(subject) for name in names)
     yield Finding(
         row="P2",
         sentence=f"it imports {_some(names)}, which Triton's image does not bring"
-        + (", and goes on without" if can_do_without else ""),
+        + (", and goes on without" if outcome is Prediction.ATTENTION else ""),
         remedy=f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
-        source_line=direct[names[0]],
-        outcome=Prediction.ATTENTION if can_do_without else Prediction.LOAD,
+        source_line=direct[names[0]].line,
+        outcome=outcome,
     )
 
 
 def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
     """P4: modules from the working directory, or from another one that only this machine has."""
-    direct = dict(direct_imports(subject))
+    direct = direct_imports(subject)
     for module in subject.third_party:
         if module.is_packaged or module.name != module.top or module.name in _BROUGHT | subject.own_modules:
             continue
         file = Path(module.file)
         name = f"{file.parent.name}/{file.name}" if file.name == "__init__.py" else file.name
+        found = direct.get(module.name)
         yield Finding(
             row="P4",
             sentence=f"it imports {module.name} from {module.file}, where a deployed server does not find it",
             remedy=f"put {name} beside model.py, with --file {module.file} or a "
             f"%%triton_file {subject.name} {name} cell",
-            source_line=direct.get(module.name, ""),
-            outcome=Prediction.LOAD,
+            source_line=found.line if found else "",
+            outcome=found.outcome(subject) if found and found.needing else Prediction.LOAD,
         )
 
 
 def files_and_variables(subject: Subject) -> Iterator[Finding]:
     """P3: files and environment variables that are read and that a deployed server lacks."""
-    recorded: dict[str, str] = {}
+    recorded: dict[str, ReadFile] = {}
     # files of the model may be links here, to where the repository is that it was opened from
     own = {os.path.realpath(subject.directory / file) for file in subject.tree.files}
+    written = [path for reads in subject.reads for path in reads.written]
     for reads in subject.reads:
         for file in reads.files:
             if os.path.exists(file.path) and os.path.realpath(file.path) not in own:
-                recorded.setdefault(file.path, f"{file.file}:{file.line}")
-    yield from _of_files(subject, recorded)
+                recorded.setdefault(file.path, file)
+    spelled = [each for each in _paths_in(subject) if not _is_in(each[2], written) and not _is_made(each[0], each[2])]
+    beside = {path: name for path, file in recorded.items() if (name := _name_beside(subject, file, spelled))}
+    yield from _of_files_beside(subject, recorded, beside)
+    elsewhere = {path: file for path, file in recorded.items() if path not in beside}
+    yield from _of_files(subject, elsewhere, spelled)
     variables: dict[str, str] = {}
     for reads in subject.reads:
         for variable in reads.variables:
@@ -107,7 +115,7 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
             sentence=f"it reads the environment variable {name}, which is set here and may not be there",
             remedy=f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
             source_line=line,
-            outcome=Prediction.LOAD if _needs_variable(line) else Prediction.DIFFERS,
+            outcome=outcome_at(subject, line) if _needs_variable(line) else Prediction.DIFFERS,
         )
 
 
@@ -117,21 +125,59 @@ def _needs_variable(line: str) -> bool:
     return "environ[" in linecache.getline(file, int(number))
 
 
-def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
+def _of_files_beside(
+    subject: Subject, recorded: Mapping[str, ReadFile], beside: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the files that lie beside the model in its repository: Triton serves with what lies there, and an export of
+    the model alone has nothing but the model."""
+    groups: dict[bool, list[str]] = {}
+    for path, name in beside.items():
+        groups.setdefault(any((place / name).exists() for place in subject.repositories), []).append(path)
+    for is_there, paths in groups.items():
+        first = recorded[paths[0]]
+        line = f"{first.file}:{first.line}"
+        yield Finding(
+            row="P3",
+            sentence=f"it opens {_some(paths, 'files of its repository')}, beside the model directory, which "
+            + ("is there if the whole repository is" if is_there else "is not exported with the model"),
+            remedy=(
+                "deploy the repository as it is, or `tritonlab.open(...).export(...)`, which takes what lies beside "
+                "the models"
+                if is_there
+                else f"copy {' and '.join(beside[path] for path in paths[:_NAMED])} into the repository there, or "
+                "bring it with --file (files=) and open it beside model.py"
+            ),
+            source_line=line,
+            outcome=Prediction.ATTENTION if is_there else outcome_at(subject, line),
+        )
+
+
+def _name_beside(subject: Subject, file: ReadFile, spelled: Iterable[_Spelled]) -> str:
+    """Return the path, relative to the model's repository, of a file in it that the model finds by its own place; empty
+    for others, such as one that it names by an absolute path, or by the working directory."""
+    folder, last = os.path.split(file.path)
+    name = os.path.relpath(os.path.join(os.path.realpath(folder), last), os.path.realpath(subject.directory.parent))
+    parameters = [value.string_value for value in subject.config.parameters.values() if value.string_value]
+    named = [*(path for _, _, path in spelled), *parameters]
+    return "" if file.is_relative or name.startswith(os.pardir) or _is_in(file.path, named) else name
+
+
+def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Iterable[_Spelled]) -> Iterator[Finding]:
     groups: dict[str, list[str]] = {}
     for path in recorded:
         groups.setdefault(os.path.dirname(path), []).append(path)
     for folder, paths in groups.items():
-        many = f"{len(paths)} files of {folder}" if len(paths) > _NAMED else " and ".join(paths)
+        lines = [f"{recorded[path].file}:{recorded[path].line}" for path in paths]
         yield Finding(
             row="P3",
-            sentence=f"it opens {many}, outside of its directory, which a deployed server does not have",
+            sentence=f"it opens {_some(paths, f'files of {folder}')}, outside of its directory, which a deployed "
+            "server does not have",
             remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
-            source_line=recorded[paths[0]],
-            outcome=Prediction.LOAD,
+            source_line=lines[0],
+            outcome=worst(outcome_at(subject, line) for line in lines),
         )
-    for source, node, path in _paths_in(subject):
+    for source, node, path in spelled:
         if path not in recorded and not any(path == folder or folder.startswith(path + "/") for folder in groups):
             yield Finding(
                 row="P3",
@@ -143,7 +189,46 @@ def _of_files(subject: Subject, recorded: dict[str, str]) -> Iterator[Finding]:
             )
 
 
-def _paths_in(subject: Subject) -> Iterator[tuple[SourceFile, ast.Constant, str]]:
+def _is_in(path: str, places: Iterable[str]) -> bool:
+    """Return whether a path is one of `places`, or in one that is a directory."""
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+
+
+def _is_made(source: SourceFile, path: str) -> bool:
+    """Return whether a source makes the directory of this path itself, by its path or by a name that it gives it."""
+    tree = source.tree
+    assert tree is not None
+    names: set[str] = set()
+
+    def has_it(part: ast.AST) -> bool:
+        each = [*ast.walk(part)]
+        return any(isinstance(node, ast.Constant) and _is_path(node, path) for node in each) or any(
+            isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in names for node in each
+        )
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and has_it(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names.update(filter(None, map(_last_name, targets)))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last_name(node.func) in _MAKING)
+    return any(has_it(call) for call in calls)
+
+
+_MAKING = {"mkdir", "makedirs"}
+
+
+def _is_path(node: ast.Constant, path: str) -> bool:
+    return isinstance(node.value, str) and node.value.rstrip("/") == path
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+_Spelled = tuple[SourceFile, ast.Constant, str]
+
+
+def _paths_in(subject: Subject) -> Iterator[_Spelled]:
     """Yield the absolute paths that the sources spell out and that lead out of the model on this machine."""
     seen: set[str] = set()
     own = os.path.realpath(subject.directory) + os.sep
@@ -160,32 +245,35 @@ def _paths_in(subject: Subject) -> Iterator[tuple[SourceFile, ast.Constant, str]
                 yield source, node, path
 
 
-def direct_imports(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Yield the top-level modules that the model's files import and neither Python nor the model has, with the line."""
-    seen: set[str] = set()
+@dataclass
+class _Import:
+    """A top-level module that the model's files import: the lines, those first that cannot do without it."""
+
+    needing: list[str] = field(default_factory=list)
+    doing_without: list[str] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        return [*self.needing, *self.doing_without][0]
+
+    def outcome(self, subject: Subject) -> Prediction:
+        """Return what comes of it that the module is missing."""
+        return worst(outcome_at(subject, line) for line in self.needing)
+
+
+def direct_imports(subject: Subject) -> dict[str, _Import]:
+    """Return the top-level modules that the model's files import and neither Python nor the model has."""
+    found: dict[str, _Import] = {}
     known = _BROUGHT | subject.own_modules | set(sys.stdlib_module_names)
-    for source in subject.sources:
-        for node in ast.walk(source.tree) if source.tree is not None else ():
-            for name in imported_by(node):
-                top = name.partition(".")[0]
-                if top not in known | seen:
-                    seen.add(top)
-                    yield top, line_of(source, node)
-
-
-def optional_imports(subject: Subject) -> set[str]:
-    """Return the top-level modules that the model's files import where they do without them if they are missing, and
-    nowhere else."""
-    guarded_ones: set[str] = set()
-    others: set[str] = set()
     for source in subject.sources:
         if source.tree is None:
             continue
         without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True)
         for node in ast.walk(source.tree):
-            tops = {name.partition(".")[0] for name in imported_by(node)}
-            (guarded_ones if node in without else others).update(tops)
-    return guarded_ones - others
+            for top in {name.partition(".")[0] for name in imported_by(node)} - known:
+                each = found.setdefault(top, _Import())
+                (each.doing_without if node in without else each.needing).append(line_of(source, node))
+    return found
 
 
 def imported_by(node: ast.AST) -> list[str]:
@@ -201,6 +289,9 @@ def imported_by(node: ast.AST) -> list[str]:
     return []
 
 
-def _some(names: list[str]) -> str:
+def _some(names: Sequence[str], all_of_them: str = "") -> str:
+    """Return names in words; where there are many, the first, or `<number> <all_of_them>`."""
     more = len(names) - _NAMED
+    if all_of_them:
+        return f"{len(names)} {all_of_them}" if more > 0 else " and ".join(names)
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

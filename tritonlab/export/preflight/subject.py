@@ -43,7 +43,7 @@ class Subject:
     """One model. `reads`: one for each instance that answered; none of an ensemble, nor of a model that is not loaded.
     `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
     took so far, 0 if that is not known. `exported`: the environment that is exported with it, in the place of one that
-    its config names."""
+    its config names. `repositories`: the directories with all that will lie beside it where it is deployed."""
 
     name: str
     tree: ModelTree
@@ -53,6 +53,7 @@ class Subject:
     shm_bytes: int = 0
     versions: tuple[str, ...] = field(default=("1",))
     exported: ExportedEnvironment | None = None
+    repositories: tuple[Path, ...] = ()
 
     @property
     def directory(self) -> Path:

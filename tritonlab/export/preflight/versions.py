@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from ..releases import Release
 from .finding import Finding, Prediction
 from .guards import guarded
+from .moments import outcome_of
 from .reads import imported_by
 from .subject import SourceFile, Subject, line_of, version_of
 
@@ -55,8 +56,6 @@ _NAMES_SINCE = {
     "warnings.deprecated",
 }
 _NAME_SINCE = {name: since for since, names in _NAMES_SINCE.items() for name in names.split()}
-#: Functions that run when the model is loaded.
-_AT_LOAD = ("__init__", "auto_complete_config", "initialize")
 
 
 def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]:
@@ -83,7 +82,7 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
             sentence=f"it uses numpy.{name}, which only numpy 2 has, and Triton {release} works with numpy 1 only",
             remedy=instead,
             source_line=line_of(source, node),
-            outcome=Prediction.FAILS,
+            outcome=outcome_of(subject, source, node),
         )
     if here and version_of(here) >= (2,):
         yield Finding(
@@ -159,10 +158,10 @@ def python_of_the_target(subject: Subject, release: Release) -> Iterator[Finding
         )
         return
     for source in subject.sources:
-        yield from _too_new(source, version_of(there), f"{whose} is of Python {there}")
+        yield from _too_new(subject, source, version_of(there), f"{whose} is of Python {there}")
 
 
-def _too_new(source: SourceFile, there: tuple[int, ...], reason: str) -> Iterator[Finding]:
+def _too_new(subject: Subject, source: SourceFile, there: tuple[int, ...], reason: str) -> Iterator[Finding]:
     remedy = "write it for that Python, or bring an environment of a newer one with a stub that was compiled for it"
     try:
         ast.parse(source.text, feature_version=there[:2] if len(there) == 2 else None)
@@ -191,11 +190,13 @@ def _too_new(source: SourceFile, there: tuple[int, ...], reason: str) -> Iterato
                 text = f"it imports {name}, which Python has no longer since {_version(gone)}, and {reason}"
             else:
                 continue
-            yield Finding("P6", text, remedy, line_of(source, node), _when(source, node))
-    yield from _names_too_new(source, there, remedy=remedy, reason=reason)
+            yield Finding("P6", text, remedy, line_of(source, node), outcome_of(subject, source, node))
+    yield from _names_too_new(subject, source, there, remedy=remedy, reason=reason)
 
 
-def _names_too_new(source: SourceFile, there: tuple[int, ...], *, remedy: str, reason: str) -> Iterator[Finding]:
+def _names_too_new(
+    subject: Subject, source: SourceFile, there: tuple[int, ...], *, remedy: str, reason: str
+) -> Iterator[Finding]:
     """Yield the names of the standard library that a Python lacks, each once."""
     seen = set()
     for name, node in _named_in(source, "AttributeError", "ImportError"):
@@ -203,7 +204,7 @@ def _names_too_new(source: SourceFile, there: tuple[int, ...], *, remedy: str, r
         if since > there and name not in seen:
             seen.add(name)
             text = f"it uses {name.removeprefix('builtins.')}, which Python has since {_version(since)}, and {reason}"
-            yield Finding("P6", text, remedy, line_of(source, node), _when(source, node))
+            yield Finding("P6", text, remedy, line_of(source, node), outcome_of(subject, source, node))
 
 
 def _of(table: Mapping[str, tuple[int, ...]], module: str) -> tuple[int, ...] | None:
@@ -212,11 +213,3 @@ def _of(table: Mapping[str, tuple[int, ...]], module: str) -> tuple[int, ...] | 
 
 def _version(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))
-
-
-def _when(source: SourceFile, node: ast.AST) -> Prediction:
-    """Return whether the model does not load, or fails, where a part of its source raises."""
-    assert source.tree is not None
-    functions = (each for each in ast.walk(source.tree) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    around = [each.name for each in functions for part in each.body if node in ast.walk(part)]
-    return Prediction.FAILS if around and not set(around).intersection(_AT_LOAD) else Prediction.LOAD

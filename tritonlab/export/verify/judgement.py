@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _STATUS_400_UNTIL = "2.41"
 _STATUS_400_FOR = {Code.INTERNAL, Code.NOT_FOUND, Code.UNSUPPORTED}
 
 
+#: A file that a model opens in the repository.
+_MISSING = re.compile(r"No such file or directory: '(<repository>/[^']*)'")
 #: The names of inputs that came, which Triton lists in the order of a hash table.
 _NAMES = re.compile(r"(Got input\(s\) )\[('[^\]]*')\]")
 
@@ -102,7 +105,8 @@ def judge(
         return ModelJudgement(ours.name, 0, (Difference(NOT_VERIFIED, "load", theirs.not_judged),))
     if theirs.problem:
         loads_here = "it does not load here either" if ours.problem else "it loads here"
-        text = f"{theirs.problem.replace(places[1], '<repository>').strip()}; {loads_here}"
+        problem = theirs.problem.replace(places[1], "<repository>").strip()
+        text = f"{problem}; {loads_here}{_missing_beside(ours.name, problem)}"
         return ModelJudgement(ours.name, 0, (Difference(NOT_LOADED, "load", text),), theirs.load_seconds)
     if ours.problem:
         text = f"loads there, and not here: {ours.problem.strip()}"
@@ -121,6 +125,18 @@ def judge(
         load_seconds=theirs.load_seconds,
         latency_ms=theirs.latency_ms,
         own_latency_ms=ours.latency_ms,
+    )
+
+
+def _missing_beside(name: str, problem: str) -> str:
+    """Return what to do about a file that is missing beside the model's directory; empty if that is not the problem."""
+    found = _MISSING.search(problem)
+    path = os.path.normpath(found[1]) if found else ""
+    if not path.startswith("<repository>/") or path.startswith(f"<repository>/{name}/"):
+        return ""
+    return (
+        f"; {path} lies beside the model directory and was not exported with it: copy it there, export the whole "
+        "repository, or bring it with --file (files=) and open it beside model.py"
     )
 
 

@@ -22,7 +22,7 @@ from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
-from ...repository.layout import CONFIG_FILE, model_names
+from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import LOCK
 from ..preflight import judge as preflight
@@ -148,6 +148,13 @@ class _Work:
         self.say, self.cancel = say, cancel
         self.place, self.hidden, self.is_hidden, self.restarts = "", "", False, 0
 
+    def _entries(self) -> Iterator[Path]:
+        """Yield the models, and what lies beside them and is deployed with them, but not what only tools have there."""
+        for entry in sorted(self.models.iterdir()):
+            is_tool = entry.is_dir() and (entry.name.startswith(".") or entry.name in LEFT_BEHIND)
+            if (entry.is_file() or entry.is_dir()) and not is_tool:
+                yield entry
+
     def run(self, who: Judge) -> dict[str, ModelAnswers]:
         """Start a server on a copy, and send it everything."""
         hiding = who.hiding()
@@ -158,9 +165,12 @@ class _Work:
                 scratch.path.chmod(0o755)
                 copy = scratch.path / "models"
                 copy.mkdir()
-                for name in self.names:
+                for entry in self._entries():
                     raise_if_cancelled(self.cancel)
-                    shutil.copytree(self.models / name, copy / name, symlinks=True)
+                    if entry.is_dir():
+                        shutil.copytree(entry, copy / entry.name, symlinks=True)
+                    else:
+                        shutil.copy2(entry, copy / entry.name)
                 self.place = hiding.place("models", copy) if not isinstance(who, OwnServer) else str(copy)
                 begin = lambda ports: who.start(copy, scratch.path, hiding, ports)  # noqa: B023, E731
                 with JudgeServer(begin, scratch.path, self.cancel) as server:

@@ -1,11 +1,11 @@
 """What the author's code reads outside of its model: files and environment variables, noted while the model is loaded,
 and while it executes only when that is requested.
 
-While recording, `open` and the class of `os.environ` are others. An audit hook would see more, what C code opens, but
-it cannot be removed, and the reading of every message is an event: 1.6 us each, measured (`marshal.loads` 0.28 us
-without a hook, 1.93 us with one that returns at once; Python 3.11, 2026-11-24), of the 60 us that a request takes. A
-read counts if the author's code makes it, or calls what does; what libraries read on their own account, at their
-import, does not.
+While recording, `open`, `os.mkdir` and the class of `os.environ` are others. An audit hook would see more, what C code
+opens, but it cannot be removed, and the reading of every message is an event: 1.6 us each, measured (`marshal.loads`
+0.28 us without a hook, 1.93 us with one that returns at once; Python 3.11, 2026-11-24), of the 60 us that a request
+takes. A read counts if the author's code makes it, or calls what does; what libraries read on their own account, at
+their import, does not.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ class ReadsRecord:
     def __init__(self) -> None:
         self.recording = False
         self._open = _RecordedOpen(self)
+        self._mkdir = _RecordedMkdir(self)
         self._model_directory = ""
         self._working_directory = ""
-        self._files: Dict[str, Place] = {}
+        self._files: Dict[str, Tuple[str, int, bool]] = {}
         self._variables: Dict[str, Place] = {}
-        #: files that the model has written, and variables that it has set, itself
+        #: variables that the model has set itself, then files that it has written and directories that it has made
         self._own: Set[str] = set()
+        self._written: Set[str] = set()
         self._environment_class: Any = None
 
     def begin(self, version_directory: str) -> None:
@@ -63,6 +65,8 @@ class ReadsRecord:
         for module in modules:
             if module.open is (self._open.real if on else self._open):  # otherwise a library has put another there
                 module.open = self._open if on else self._open.real
+        if os.mkdir is (self._mkdir.real if on else self._mkdir):
+            vars(os)["mkdir"] = self._mkdir if on else self._mkdir.real  # os.makedirs looks it up there
         if on:
             self._environment_class = type(os.environ)
         _set_class(os.environ, _recorded_class(self._environment_class, self) if on else self._environment_class)
@@ -72,7 +76,7 @@ class ReadsRecord:
         files = [ReadFile(path, *place) for path, place in list(self._files.items())]
         variables = [ReadVariable(name, *place) for name, place in list(self._variables.items())]
         version = "%d.%d.%d" % sys.version_info[:3]
-        return ReadsRecorded(version, self._working_directory, files, variables)
+        return ReadsRecorded(version, self._working_directory, files, variables, sorted(self._written.copy()))
 
     # -- files
 
@@ -80,15 +84,32 @@ class ReadsRecord:
         """Note a file that is opened by `frame`."""
         if isinstance(path, int):
             return
-        path = os.path.abspath(os.fsdecode(path))
+        given = os.fsdecode(path)
+        path = os.path.abspath(given)
         if set(mode) & set("wxa+"):
-            self._own.add(path)
+            self.note_written(path)
             return
-        if path in self._files or path in self._own or self._is_brought(path) or len(self._files) >= _MOST:
+        if path in self._files or self._is_written(path) or self._is_brought(path) or len(self._files) >= _MOST:
             return
         place = self._authors_place(frame)
         if place is not None:
-            self._files[path] = place
+            self._files[path] = (*place, not os.path.isabs(given))
+
+    def note_written(self, path: Any) -> None:
+        """Note a file that is opened for writing, or a directory that was made: what is in it is the model's own."""
+        if isinstance(path, int) or len(self._written) >= _MOST:
+            return
+        path = os.path.abspath(os.fsdecode(path))
+        if not self._is_written(path):
+            self._written.add(path)
+
+    def _is_written(self, path: str) -> bool:
+        """Return whether the model has written the file itself, or made a directory that it is in."""
+        while path not in self._written:
+            path, below = os.path.dirname(path), path
+            if path == below:
+                return False
+        return True
 
     def _is_brought(self, path: str) -> bool:
         """Return whether a deployed server has the file, too, or a package of the environment brings it."""
@@ -149,6 +170,20 @@ class _RecordedOpen:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
+
+
+class _RecordedMkdir:
+    """`os.mkdir` while recording."""
+
+    def __init__(self, record: ReadsRecord) -> None:
+        self.real = os.mkdir
+        self._record = record
+
+    def __call__(self, path: Any, *arguments: Any, **settings: Any) -> None:
+        self.real(path, *arguments, **settings)  # raises for a directory that is there, whose files are not the model's
+        if self._record.recording and settings.get("dir_fd") is None:
+            with contextlib.suppress(Exception):  # an error here would be the author's
+                self._record.note_written(path)
 
 
 def _recorded_class(kind: Any, record: ReadsRecord) -> Any:

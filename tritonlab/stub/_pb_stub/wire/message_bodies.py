@@ -6,7 +6,7 @@ the list of its fields.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 #: How warnings begin of outputs that Triton passes on without a word though they do not fit the config.
 UNCHECKED = "Triton checks no outputs: "
@@ -131,11 +131,13 @@ class NeededCall(NamedTuple):
 
 
 class ReadFile(NamedTuple):
-    """A file that was opened for reading, and the author's line that did it."""
+    """A file that was opened for reading, and the author's line that did it. `is_relative`: by a path relative to the
+    working directory."""
 
     path: str
     file: str
     line: int
+    is_relative: bool = False
 
 
 class ReadVariable(NamedTuple):
@@ -147,12 +149,14 @@ class ReadVariable(NamedTuple):
 
 
 class ReadsRecorded(NamedTuple):
-    """What the author's code has read outside of its model, and with which Python, in which directory."""
+    """What the author's code has read outside of its model, and with which Python, in which directory. `written`: the
+    files that it has written itself, and the directories that it has made."""
 
     python: str
     working_directory: str
     files: List[ReadFile]
     variables: List[ReadVariable]
+    written: Sequence[str] = ()
 
 
 class Profiled(NamedTuple):

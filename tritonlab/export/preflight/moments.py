@@ -1,0 +1,74 @@
+"""When the parts of a model's sources run: while it is loaded, or not before its requests."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from .finding import Prediction
+from .subject import SourceFile, Subject
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+#: Functions that run when the model is loaded.
+_AT_LOAD = {"__init__", "auto_complete_config", "initialize"}
+
+
+def outcome_of(subject: Subject, source: SourceFile, node: ast.AST) -> Prediction:
+    """Return what comes of it that a part of a source raises."""
+    assert source.tree is not None
+    around = [each for each in _functions(source.tree) if any(node in ast.walk(part) for part in each.body)]
+    return _outcome(subject, around)
+
+
+def outcome_at(subject: Subject, source_line: str) -> Prediction:
+    """Return what comes of it that `<file>:<line>` raises; the model does not load if that is in none of its files."""
+    file, _, number = source_line.rpartition(":")
+    for source in subject.sources:
+        if source.tree is not None and source.path == file:
+            return _outcome(subject, [each for each in _functions(source.tree) if _has_line(each, int(number))])
+    return Prediction.LOAD
+
+
+def _outcome(subject: Subject, around: list[_Function]) -> Prediction:
+    """`around`: the functions that a part is in, the outermost first."""
+    return Prediction.LOAD if not around or around[-1].name in _names_at_load(subject) else Prediction.FAILS
+
+
+def _functions(tree: ast.AST) -> Iterator[_Function]:
+    """Yield the functions of a source, each before those in it."""
+    return (node for node in ast.walk(tree) if isinstance(node, _Function))
+
+
+def _has_line(function: _Function, line: int) -> bool:
+    return function.body[0].lineno <= line <= (function.end_lineno or 0)
+
+
+def _names_at_load(subject: Subject) -> set[str]:
+    """Return the names of the functions that run, or may run, while the model is loaded: those that the modules and the
+    functions of a load mention, and what these mention in turn."""
+    trees = [source.tree for source in subject.sources if source.tree is not None]
+    bodies: dict[str, list[_Function]] = {}
+    for tree in trees:
+        for function in _functions(tree):
+            bodies.setdefault(function.name, []).append(function)
+    found: set[str] = set()
+    new = {*_AT_LOAD, *(name for tree in trees for name in _mentioned([tree]))}
+    while new:
+        found |= new
+        new = {name for each in new for name in _mentioned(bodies.get(each, ()))} - found
+    return found
+
+
+def _mentioned(roots: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names and attributes in the trees, but not those in the bodies of functions below their roots."""
+    waiting = [child for root in roots for child in ast.iter_child_nodes(root)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        if isinstance(node, _Function):
+            waiting += [*node.decorator_list, *node.args.defaults]
+        else:
+            waiting += ast.iter_child_nodes(node)
