@@ -60,23 +60,24 @@ def test_files_and_variables_are_recorded_while_loading_and_on_request_while_exe
 ) -> None:
     notebook, source = tmp_path / "notebook", str(tmp_path / "models" / "m" / "1" / "model.py")
 
-    def read() -> tuple[list[tuple[str, str, int]], list[tuple[str, str, int]]]:
+    def read() -> tuple[list[tuple[str, str, int, bool]], list[tuple[str, str, int]]]:
         (found,) = model.reads(record=True)
         return [tuple(each) for each in found.files], [tuple(each) for each in found.variables]
 
     row = np.zeros(1, np.float32)
     model(IN=row)
     loaded = (
-        [(str(notebook / "table.txt"), source, 6), (str(notebook / "data.npy"), source, 12)],
+        [(str(notebook / "table.txt"), source, 6, True), (str(notebook / "data.npy"), source, 12, False)],
         [("NOT_SECRET", str(notebook / "here.py"), 2), ("PLACE", source, 9)],
     )
     assert read() == loaded
     model(IN=row)
     files, variables = read()
-    assert files == [*loaded[0], (str(notebook / "late.txt"), source, 19)]
+    assert files == [*loaded[0], (str(notebook / "late.txt"), source, 19, False)]
     assert variables == [*loaded[1], ("LATE", source, 18)]
     (found,) = model.reads()
     assert found.working_directory == str(notebook)
+    assert found.written == [str(notebook / "log.txt")]
     assert "hush" not in str(found)
 
 
