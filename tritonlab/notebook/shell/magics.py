@@ -86,7 +86,7 @@ def config_arguments(magic: Any) -> Any:
             argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
             argument("--file", nargs="+", action="extend", metavar="PATH", help="files to lie beside model.py"),
             argument("--base", metavar="DIR", help="a model directory, whose files count where no cell writes them"),
-            argument("--version", type=int, metavar="N", help="the version directory to write (1)"),
+            argument("--version", type=int, metavar="N", help="the version directory to write (the last one, or 1)"),
             argument("--capture", action="store_true", help="write what other cells define in front of the model"),
             argument("--quiet", action="store_true", help="no card"),
         ]
