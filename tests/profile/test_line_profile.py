@@ -265,7 +265,8 @@ def test_a_load_is_sent_meanwhile(lab: Lab) -> None:
     model: Any = lab.load("loaded", SLOW, config(*TENSORS))
     found = model.profile(seconds=0.4, concurrency=2)
     assert found.requests > 10
-    assert found.slowest is line_with(found, "the slow line")
+    # in so short a time a busy machine may keep either of them waiting the longest
+    assert found.slowest in [line_with(found, "the slow line"), line_with(found, "half of that")]
 
 
 def test_a_model_that_is_not_loaded_has_no_lines(lab: Lab) -> None:
