@@ -82,4 +82,6 @@ def test_a_model_is_judged_by_its_load_its_documents_and_the_kept_answer() -> No
     assert verdict(good, ModelAnswers("m", answers={})) == ("D", False)  # the server died on the way
     other = ModelAnswers("m", answers={(ALONE, "one"): [answer(3)]})
     assert verdict(other, other) == ("D", False)  # both differ from the answer that is kept
+    failed = judge(good, ModelAnswers("m", problem="Internal: no\n;"), [case], release="2.51", places=PLACES)
+    assert failed.findings[0].text == "Internal: no; it loads here"
     assert verdict(good, ModelAnswers("m", answers=same, config={"max_batch_size": 4})) == ("D", False)

@@ -105,7 +105,8 @@ def judge(
         return ModelJudgement(ours.name, 0, (Difference(NOT_VERIFIED, "load", theirs.not_judged),))
     if theirs.problem:
         loads_here = "it does not load here either" if ours.problem else "it loads here"
-        problem = theirs.problem.replace(places[1], "<repository>").strip()
+        # Triton's text ends the error of each version with a semicolon
+        problem = theirs.problem.replace(places[1], "<repository>").strip("; \n")
         text = f"{problem}; {loads_here}{_missing_beside(ours.name, problem)}"
         return ModelJudgement(ours.name, 0, (Difference(NOT_LOADED, "load", text),), theirs.load_seconds)
     if ours.problem:
