@@ -1,8 +1,8 @@
 """Kernels of Jupyter that are reached by sockets in the file system.
 
 Jupyter gives a kernel numbers of ports that are free at that moment, and it listens there a second or more later; by
-then a process of another test may have been given one, and the kernel ends with "Address already in use". Among the
-two hundred kernels of a run one or two did.
+then a process of another test may have been given one, and the kernel ends with "Address already in use": seen in a
+run of five workers, where the browser then waited for it in vain.
 """
 
 from __future__ import annotations

@@ -232,17 +232,17 @@ def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
         kind = _Group.Kind.Name(group.kind).removeprefix("KIND_")
         devices = group.gpus if group.kind == _Group.KIND_GPU else (0,)
         for number in range(group.count):
-            name = f"{group.name}_{number}"
             for device in devices:
-                spec = InstanceSpec(
-                    name,
-                    kind,
-                    device_id=device,
-                    group=group.name,
-                    passive=group.passive,
-                    rate_limiter=group.rate_limiter,
+                specs.append(
+                    InstanceSpec(
+                        f"{group.name}_{number}",
+                        kind,
+                        device_id=device,
+                        group=group.name,
+                        passive=group.passive,
+                        rate_limiter=group.rate_limiter,
+                    )
                 )
-                specs.append(spec)
     return specs
 
 

@@ -39,6 +39,11 @@ _USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_
 #: Where a deployed server has files of its own.
 _EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver")
 _NAMED = 3
+#: Functions and methods that make a directory.
+_MAKING = {"mkdir", "makedirs"}
+
+#: A path in a source.
+_Spelled = tuple[SourceFile, ast.Constant, str]
 
 
 def third_party_imports(subject: Subject) -> Iterator[Finding]:
@@ -214,18 +219,12 @@ def _is_made(source: SourceFile, path: str) -> bool:
     return any(has_it(call) for call in calls)
 
 
-_MAKING = {"mkdir", "makedirs"}
-
-
 def _is_path(node: ast.Constant, path: str) -> bool:
     return isinstance(node.value, str) and node.value.rstrip("/") == path
 
 
 def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-
-
-_Spelled = tuple[SourceFile, ast.Constant, str]
 
 
 def _paths_in(subject: Subject) -> Iterator[_Spelled]:
