@@ -51,7 +51,7 @@ def what_if(served: tuple[ModelConfig, RecordedExecutions], applied: list[Settin
 def test_it_states_the_facts(served: tuple[ModelConfig, RecordedExecutions]) -> None:
     assert repr(what_if(served, [], max_batch_size=2)).splitlines() == [
         "What if m had 1 instance, batches up to 2, delay 0 µs (now 1 instance, batches up to 4, delay 0 µs)?",
-        "  p50 6 → 24.5 ms · p99 8 → 44.2 ms · 909 → 476 requests/s while busy · batches of 3.64 → 1.9",
+        "  p50 6 → 25 ms · p99 8 → 45 ms · 909 → 476 requests/s while busy · batches of 3.64 → 1.9",
         "  40 recorded requests replayed; execution times fitted to 11 executions of sizes 1, 3, 4; "
         "off by 0.0% on average",
     ]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from ..core.percentiles import percentiles
 from .call_log import BATCH, DONE, DUE, ERROR, FIRST, RECEIVE, RESPONSES, SEND, SENT, CallLog, Rows
 from .load_windows import LoadWindow, ServerTimes, server_times
 
@@ -29,10 +29,7 @@ class Percentiles:
         """Return the percentiles; None of nothing."""
         if not len(nanoseconds):
             return None
-        p50, p90, p95, p99 = (np.percentile(nanoseconds, [50, 90, 95, 99]) / 1e3).tolist()
-        return Percentiles(
-            avg=float(nanoseconds.mean()) / 1e3, p50=p50, p90=p90, p95=p95, p99=p99, max=float(nanoseconds.max()) / 1e3
-        )
+        return Percentiles(float(nanoseconds.mean()) / 1e3, *percentiles(nanoseconds / 1e3, 50, 90, 95, 99, 100))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from ..core.percentiles import percentiles
 from .call_log import BATCH, DONE, DUE, ERROR, Rows
 
 #: perf_analyzer's rule: so many windows in a row, the largest at most this share above the smallest.
@@ -38,7 +37,7 @@ def measure(rows: Rows, begin: int, end: int, percentile: float | None) -> LoadW
     waits = (good[:, DONE] - good[:, DUE]) / 1e3
     latency = None
     if len(waits):
-        latency = float(waits.mean() if percentile is None else np.percentile(waits, percentile))
+        latency = float(waits.mean()) if percentile is None else percentiles(waits, percentile)[0]
     rate = float(good[:, BATCH].sum()) / max((end - begin) / 1e9, 1e-9)
     return LoadWindow(begin, end, inferences_per_s=rate, latency_us=latency, failed=len(rows) - len(good))
 

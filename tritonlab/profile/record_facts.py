@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.percentiles import percentiles
 from ..core.short_number import short_number
 from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.why_apart import BatchPlace, FormedBatch, why_apart
@@ -159,8 +160,7 @@ def traffic(record: ModelRecord, now: int) -> Traffic:
         return Traffic()
     # if there are more requests, those looked at cover less than the window
     span = WINDOW_SECONDS if len(recent) < _REQUESTS else max((now - ends.min()) / 1e9, 1e-3)
-    p50, p99 = np.percentile(recent, [50, 99])
-    return Traffic(len(recent) / span, float(p50), float(p99))
+    return Traffic(len(recent) / span, *percentiles(recent, 50, 99))
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,5 @@ def _columns(table: Ring, row: int = 0) -> dict[str, Numbers]:
 
 def _spread(values: Numbers) -> tuple[float, float]:
     """Return the median and the 95th percentile."""
-    if not len(values):
-        return float("nan"), float("nan")
-    median, high = np.quantile(values, (0.5, 0.95))
-    return float(median), float(high)
+    median, high = percentiles(values, 50, 95)
+    return median, high

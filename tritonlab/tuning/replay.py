@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from ..core.inference.infer_request import InferenceRequest
+from ..core.percentiles import percentiles
 from ..core.status import UnavailableError
 from ..instances.execution.payload import Payload
 from ..schedulers.dynamic_batch import BatchConfig
@@ -179,12 +180,10 @@ class Numbers:
         if not len(latency):
             nan = float("nan")
             return Numbers(p50=nan, p99=nan, rate=nan, mean_size=nan, requests=0)
-        p50, p99 = np.quantile(latency, (0.5, 0.99))
+        p50, p99 = percentiles(latency, 50, 99)
         span = max(float(ends.max() - arrived.min()), 1.0)
         rate, busy = len(latency) / span * 1e9, Numbers.busy_time(arrived, arrived + latency)
-        return Numbers(
-            p50=float(p50), p99=float(p99), rate=rate, mean_size=float(sizes.mean()), requests=len(latency), busy=busy
-        )
+        return Numbers(p50=p50, p99=p99, rate=rate, mean_size=float(sizes.mean()), requests=len(latency), busy=busy)
 
     def to_dict(self) -> dict[str, float]:
         busy = {"busy_seconds": self.busy / 1e9, "requests_per_busy_second": self.busy_rate}

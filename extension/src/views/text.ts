@@ -1,9 +1,9 @@
 // Numbers and times as people read them.
 
-/** The value that a share of the sorted numbers does not exceed; NaN of none. */
+/** The value at a share of the sorted numbers, by the rule of `tritonlab/core/percentiles.py`; NaN of none. */
 export function quantile(sorted: ArrayLike<number>, share: number): number {
   if (!sorted.length) return NaN;
-  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+  return sorted[Math.floor(share * (sorted.length - 1) + 0.5)];
 }
 
 export interface Spread {

@@ -8,7 +8,7 @@ from tests.notebook.views.playground.test_result_view import response, text_of
 from tritonlab.clients.outcome import Arrival, Outcome, PhaseTimes
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import CancelledError, InvalidArgumentError
-from tritonlab.notebook.views.playground.many_view import Tally, many_html, percentile
+from tritonlab.notebook.views.playground.many_view import Tally, many_html
 
 
 def answered(start_ms: float, took_ms: float, batch_size: int = 1, rows: int = 1) -> Outcome:
@@ -44,18 +44,27 @@ def test_what_is_under_way_is_not_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "percent", "expected"),
-    [(100, 50, 50), (100, 95, 95), (100, 99, 99), (99, 99, None), (20, 95, 19), (19, 95, None), (1, 50, None)],
+    ("count", "shown"),
+    [(100, "51 ms 95 ms 99 ms"), (99, "50 ms 94 ms -"), (20, "11 ms 19 ms -"), (19, "10 ms - -"), (2, "2 ms - -")],
 )
-def test_percentiles(count: int, percent: int, expected: int | None) -> None:
-    assert percentile(list(range(count, 0, -1)), percent) == expected
+def test_percentiles_need_enough_requests(count: int, shown: str) -> None:
+    text = text_of(many_html([answered(0, n) for n in range(count, 0, -1)], finished=True))
+    assert re.search(rf"total [\d.]+ ms {re.escape(shown)} {count} ms", text)
+
+
+def test_the_means_of_the_phases_add_up_to_the_total() -> None:
+    html = many_html([answered(0, took) for took in (5, 10, 40)], finished=True)
+    means = dict(re.findall(r"<td>(\w+)</td><td[^>]*>([\d.]+ [mµ]s)", html))
+    times = {word: float(text[:-3]) * (1e3 if "m" in text else 1) for word, text in means.items()}
+    assert set(times) == {"total", "queue", "input", "execute", "output", "transport"}
+    assert times.pop("total") == pytest.approx(sum(times.values()), rel=0.01)
 
 
 def test_the_times_are_in_a_table_and_a_histogram() -> None:
     outcomes = [answered(0, n) for n in range(1, 101)]
     html = many_html(outcomes, finished=True)
     text = text_of(html)
-    assert "p50 p95 p99 max total 50 ms 95 ms 99 ms 100 ms queue 1 µs 1 µs 1 µs 1 µs" in text
+    assert "mean p50 p95 p99 max total 50.5 ms 51 ms 95 ms 99 ms 100 ms queue 1 µs 1 µs 1 µs 1 µs 1 µs" in text
     heights = [int(height) for height in re.findall(r"height:(\d+)%", html)]
     assert len(heights) == 24 and max(heights) == 100
     assert "aria-label='Latencies of 100 requests, from 1 ms to 100 ms" in html

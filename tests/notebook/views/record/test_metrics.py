@@ -51,7 +51,7 @@ def test_the_text_states_the_facts(recording: Recording) -> None:
     assert repr(Metrics(recording, "add")).splitlines() == [
         "Custom metrics: 2 label sets.",
         "  hits_total{part=a} 12 (3 a second over 4 s)",
-        "  took 5 observed, median 2, 95% below 3.8",
+        "  took 5 observed, median 2, 95% below 4",
         "  warning: took has no description",
     ]
     assert repr(Metrics(Recording(), "add")) == "Custom metrics: none has changed yet."

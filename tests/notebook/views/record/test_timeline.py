@@ -41,8 +41,8 @@ def test_the_text_states_the_facts(hooks: RecorderHooks) -> None:
         "Timeline of add: 4 requests in 3 batches, 1 failed (1.33 each) within 9 ms.",
         "  sizes    1: 2, 2: 1",
         "  closed   delay: 2, shape: 1",
-        "  queue    median 5 ms, 95% below 6.7 ms",
-        "  compute  median 2 ms, 95% below 3.8 ms",
+        "  queue    median 5 ms, 95% below 7 ms",
+        "  compute  median 2 ms, 95% below 4 ms",
         "  error    request 3: no",
     ]
     assert repr(Timeline(hooks.recording, "other")) == "Timeline of other: no request has been executed yet."

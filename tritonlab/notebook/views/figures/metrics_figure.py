@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....core.axes import days, name_time_axis
+from ....core.percentiles import percentiles
 from ....core.short_number import duration_text, mib_text, short_number
 from ....core.svg_picture import BLUE, LINE, Key, Scale, SvgPicture, fitted
 from ....profile.metric_record import Key as SeriesKey
@@ -54,7 +55,7 @@ def present(record: MetricRecord, key: SeriesKey, ring: Ring) -> tuple[str, str,
     if not len(rows):
         return "nothing yet", "", ""
     if kind == "histogram":
-        median, high = (value_text(name, kind, value) for value in np.quantile(rows[:, 1], (0.5, 0.95)).tolist())
+        median, high = (value_text(name, kind, value) for value in percentiles(rows[:, 1], 50, 95))
         return f"{ring.total:,} observed", f"median {median}, 95% below {high}", ""
     value = value_text(name, kind, rows[-1, 1])
     span = (rows[-1, 0] - rows[0, 0]) / 1e9

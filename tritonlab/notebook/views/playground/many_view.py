@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ....clients.outcome import Outcome
+from ....clients.outcome import Outcome, PhaseTimes
 from ....core.html_table import table
+from ....core.percentiles import percentiles
 from ....core.short_number import ns_text
 
 _BINS = 24
@@ -21,6 +22,8 @@ PARTS = (
     ("compute_infer", "execute", "#2ca56e"),
     ("compute_output", "output", "#b06fc9"),
 )
+#: What is in none of the phases, and its colour.
+TRANSPORT = ("transport", "#c9a13b")
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,6 @@ class Tally:
         return ", ".join(parts)
 
 
-def percentile(values: Sequence[int], percent: int) -> int | None:
-    """Return the smallest value that at least `percent` percent of all do not exceed; None for too few values."""
-    if len(values) < _NEEDED.get(percent, 1):
-        return None
-    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
-
-
 def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
     """Return the counts, and at the end the times."""
     tally = Tally.from_outcomes(outcomes)
@@ -104,14 +100,28 @@ def histogram_html(times: Sequence[int]) -> str:
     )
 
 
+def transport_ns(outcome: Outcome, split: PhaseTimes) -> int:
+    """Return the nanoseconds of a request that are in none of its phases. A decoupled model's `execute` may go on after
+    the last response: 0 then.
+    """
+    return max(0, outcome.total_ns - sum(getattr(split, key) for key, _, _ in PARTS))
+
+
 def _table(done: Sequence[Outcome]) -> str:
-    columns = [("total", [outcome.total_ns for outcome in done])]
-    splits = [outcome.split for outcome in done if outcome.split is not None]
-    columns += [(word, [getattr(split, key) for split in splits]) for key, word, _ in PARTS if splits]
-    rows = []
-    for word, values in columns:
-        latencies = [percentile(values, 50), percentile(values, 95), percentile(values, 99), max(values)]
-        rows.append([word, *(ns_text(ns) if ns is not None else "-" for ns in latencies)])
+    """Return the table of times. The means of the phases add up to the mean of the total; percentiles of different
+    requests do not.
+    """
+    rows = [_row("total", [outcome.total_ns for outcome in done])]
+    splits = [(outcome, outcome.split) for outcome in done if outcome.split is not None]
+    if splits:
+        rows += [_row(word, [getattr(split, key) for _, split in splits]) for key, word, _ in PARTS]
+        rows.append(_row(TRANSPORT[0], [transport_ns(outcome, split) for outcome, split in splits]))
     few = [f"p{percent} needs {needed}" for percent, needed in _NEEDED.items() if len(done) < needed]
     note = f"<div class='tl-dim'>of {len(done)} requests; {', '.join(few)}</div>" if few else ""
-    return table(("", "p50", "p95", "p99", "max"), rows, numbers=range(1, 5)) + note
+    return table(("", "mean", "p50", "p95", "p99", "max"), rows, numbers=range(1, 6)) + note
+
+
+def _row(word: str, values: Sequence[int]) -> list[str]:
+    found = zip(_NEEDED.values(), percentiles(values, *_NEEDED), strict=True)
+    some = [ns_text(ns) if len(values) >= needed else "-" for needed, ns in found]
+    return [word, ns_text(sum(values) / len(values)), *some, ns_text(max(values))]

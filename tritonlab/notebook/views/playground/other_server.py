@@ -17,7 +17,7 @@ from ....core.short_number import ns_text
 from ....core.status import TritonError
 from ...authoring.notebook_ports import Ports
 from .history import History
-from .many_view import PARTS
+from .many_view import PARTS, TRANSPORT, transport_ns
 from .result_view import outcomes_html
 from .tensor_text import line_text
 
@@ -134,7 +134,7 @@ def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
     rows += [_tensor_row(diff, one, other) for diff in comparison.tensors]
     rows.append(_row("total", _time(one.total_ns), _time(other.total_ns)))
     rows += [_row(word, _part(one, key), _part(other, key)) for key, word, _ in PARTS]
-    rows.append(_row("rest, transport", _rest(one), _rest(other)))
+    rows.append(_row(TRANSPORT[0], _rest(one), _rest(other)))
     heads = "".join(f"<th>{escape(name)}</th>" for name in ("", *names, "difference"))
     return (
         f"<div class='tl-note tl-{tone}-note' role='status'><b class='tl-{tone}'>{verdict}</b></div>"
@@ -174,6 +174,4 @@ def _part(outcome: Outcome, key: str) -> str:
 
 
 def _rest(outcome: Outcome) -> str:
-    if outcome.split is None:
-        return "-"
-    return _time(max(0, outcome.total_ns - sum(getattr(outcome.split, key) for key, _, _ in PARTS)))
+    return _time(transport_ns(outcome, outcome.split)) if outcome.split is not None else "-"

@@ -11,7 +11,7 @@ from ....core.inference.tensor import Tensor
 from ....core.short_number import duration_text
 from ....core.status import Code, ModelError, TritonError
 from ..card.log_lines import log_lines_html
-from .many_view import PARTS, many_html
+from .many_view import PARTS, TRANSPORT, many_html, transport_ns
 from .pictures import pictures_html
 from .sounds import rate_of, sounds_html
 from .tensor_text import curve_html, facts_text, json_texts, line_text, value_text
@@ -89,13 +89,12 @@ def _latency(outcome: Outcome) -> str:
     batch = f" in a batch of {outcome.batch_size}" if outcome.batch_size > 1 else ""
     if outcome.split is None:
         return f"<div>{total}{batch}</div>"
-    return f"<div>{total}{batch}</div>{_bar(outcome.split, outcome.total_ns)}"
+    return f"<div>{total}{batch}</div>{_bar(outcome, outcome.split)}"
 
 
-def _bar(split: PhaseTimes, total_ns: int) -> str:
+def _bar(outcome: Outcome, split: PhaseTimes) -> str:
     times = [(getattr(split, key), word, colour) for key, word, colour in PARTS]
-    rest = max(0, total_ns - sum(ns for ns, _, _ in times))
-    times.append((rest, "transport", "#c9a13b"))
+    times.append((transport_ns(outcome, split), *TRANSPORT))
     spans = "".join(f"<span style='flex:{ns} 0 0;background:{colour}'></span>" for ns, _, colour in times)
     keys = " ".join(
         f"<span><span class='tl-key' style='background:{colour}'></span>{word} "
