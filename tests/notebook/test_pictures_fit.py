@@ -24,10 +24,9 @@ from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.recording import Recording
 from tritonlab.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.testing import MS
-from tritonlab.tuning.ablation import PartGain
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.settings import Settings
-from tritonlab.tuning.tune_figures import front_figure, gain_figure
+from tritonlab.tuning.tune_figures import DrawnGain, front_figure, gain_figure
 from tritonlab.tuning.what_if import WhatIf
 
 LONG = "a_classifier_of_images_whose_name_is_longer_than_any_column"
@@ -89,9 +88,8 @@ def what_if() -> str:
 
 
 def gains() -> str:
-    better, worse = trial(10.0, 40_000, 4, instances=2), trial(10.0, 200, 4, instances=1)
-    parts = [PartGain(LONG, "1", "2", better, worse, worse), PartGain("delay", "0", "1", worse, better, better)]
-    return gain_figure(parts, better)
+    gains = [DrawnGain(f"{LONG} 1 → 2", 199.0, 199.0), DrawnGain("delay 0 → 1", -0.9, -0.1, is_noise=True)]
+    return gain_figure(gains, "throughput gained, %")
 
 
 def front() -> str:

@@ -306,7 +306,7 @@ def test_the_result_has_the_gain_of_each_setting() -> None:
     assert 60 < doubled["gain_percent"] < 110 and 60 < doubled["live_gain_percent"] < 110
     (line,) = (line for line in repr(result).splitlines() if line.startswith("  instances 1 -> 2"))
     assert f"{doubled['gain_percent']:+.0f}%" in line
-    svg, legend = read(gain_figure(result.run.gains, result.best))
+    svg, legend = read(gain_figure(result._drawn_gains(), result._gained))
     assert len(list(svg.iter("rect"))) == 2 * len(gains)
     assert legend == ["replayed", "measured"] and texts(svg)[-1] == "throughput gained, %"
     assert "gain of each setting" in result.html()
@@ -429,13 +429,13 @@ def test_a_prediction_that_a_measurement_contradicts_is_not_reported_as_a_fact()
     assert [one["contradicts_prediction"] for one in result.to_dict()["confirmed"]] == [False, True]
     result = result_of([slow])
     assert result.front == [] and "front" not in repr(result)
-    assert "by up to 10 times; its other predictions are not shown." in repr(result) and "The replay" in result.html()
+    assert "by up to 10 times; its predictions are not shown." in repr(result) and "The replay" in result.html()
 
 
 def test_a_replay_that_executed_nothing_is_wrong() -> None:
     nothing = replace(trial(10.0, 400), numbers=Numbers(*[float("nan")] * 4, 0))
     result = result_of([MeasuredCandidate(nothing, (trial(10.0, 400).numbers,))])
-    assert "wrong for 1 of 1 measurements, which it saw executing nothing; its other" in repr(result)
+    assert "wrong for 1 of 1 measurements, which it saw executing nothing; its pred" in repr(result)
 
 
 def test_a_load_under_which_all_requests_fail_does_not_end_the_run() -> None:
@@ -489,8 +489,11 @@ def test_a_replayed_gain_that_a_measurement_contradicts_is_not_reported_as_a_fac
     assert [one["contradicts_prediction"] for one in document] == [False, True, False]
     assert [one["within_noise"] for one in document] == [False, True, False]
     _, gains = stored(result.html())
-    bars = [bar for bar in read(gains)[0].iter("rect") if bar.get("fill") == "#8e5bd0"]
+    svg, _ = read(gains)
+    bars = [bar for bar in svg.iter("rect") if bar.get("fill") == "#8e5bd0"]
     assert len(bars) == 2  # of the gains that nothing contradicts
+    measured = [bar for bar in svg.iter("rect") if bar.get("fill") == "#1976d2" and bar.get("height") == "11"]
+    assert len(measured) == 1 and texts(svg).count("within noise") == 1  # as the table says
 
 
 def test_a_gain_that_was_replayed_only_is_hidden_where_the_replay_is_wrong() -> None:
@@ -500,7 +503,7 @@ def test_a_gain_that_was_replayed_only_is_hidden_where_the_replay_is_wrong() -> 
     measured = replace(replayed, live=replace(without, numbers=replace(without.numbers, rate=60.0)))
     result = result_of([slow], replayed, measured)
     assert result.gains == [measured] and "+650%" not in repr(result) + result.html()
-    assert "+50%" in repr(result) and "its other predictions are not shown" in repr(result)
+    assert "+50%" in repr(result) and "its predictions are not shown" in repr(result)
 
 
 def test_the_best_of_predictions_alone_is_called_that() -> None:
@@ -517,6 +520,35 @@ def confirmed(*rates: float, p99: float = 5 * MS, instances: int = 1) -> Measure
     settings, load = Settings(instances=instances), Load(concurrency=4)
     windows = tuple(Numbers(1 * MS, p99, rate, 1.0, 100) for rate in rates)
     return MeasuredCandidate(Trial(settings, load, windows[0]), windows)
+
+
+def test_no_column_has_predictions_that_are_called_wrong() -> None:
+    wrong = trial(15.0, 900, 8, instances=2)
+    slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
+    right = MeasuredCandidate(wrong, (wrong.numbers,) * 4)
+    for result, is_shown in ((result_of([slow]), False), (result_of([right]), True)):
+        for shown in (repr(result), result.html()):
+            assert ("predicted/s" in shown) is is_shown and ("its predictions are not shown" in shown) is not is_shown
+
+
+def test_each_column_has_one_unit() -> None:
+    best, late, slow = confirmed(400, 401), confirmed(400, 399, p99=19 * MS, instances=2), confirmed(99, instances=3)
+    rows = [line.split() for line in repr(result_of([best, late, slow])).splitlines() if " clients " in line]
+    assert [row[row.index("clients") + 1 :] for row in rows] == [
+        ["400", "best", "1", "5", "best", "400", "5"],
+        ["400", "within", "noise", "1", "19", "+280%", "400", "19"],
+        ["99", "-75%", "1", "5", "within", "noise", "99", "5"],
+    ]
+
+
+def test_windows_that_do_not_agree_are_named() -> None:
+    settings, load = Settings(max_batch_size=8), Load(concurrency=4)
+    windows = tuple(Numbers(1 * MS, p99 * MS, 100, 1.0, 100) for p99 in (151, 64, 739))
+    bistable = MeasuredCandidate(Trial(settings, load, windows[0]), windows)
+    result = result_of([bistable, confirmed(100, 90)], p99_ms=1000)
+    sentence = "Unstable under 4 clients: the present settings had a p99 of 64, 151, 739 ms in windows of one load."
+    assert sentence in repr(result) and sentence in result.html()
+    assert "Unstable" not in repr(result_of([confirmed(100, 90)]))
 
 
 def test_settings_within_noise_of_each_other_are_marked() -> None:

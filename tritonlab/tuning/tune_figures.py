@@ -4,8 +4,8 @@ best settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from ..core.svg_picture import (
     text_width,
 )
 from ..load_testing.latency_chart import LatencyChart
-from .ablation import PartGain
 from .search import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROW, _BAR = 34, 11
+_NOISE = "within noise"
 
 
 def front_figure(name: str, front: Sequence[Trial], measured: Sequence[Trial], p99_ms: float | None) -> str:
@@ -70,31 +70,45 @@ def front_keys(front: Sequence[Trial], measured: Sequence[Trial]) -> list[Key]:
     return [*found, Key("ring", BLUE, "others, measured")] if len(measured) > 1 else found
 
 
-def gain_figure(
-    part_gains: Sequence[PartGain], best: Trial, is_contradicted: Callable[[PartGain], bool] = lambda one: False
-) -> str:
-    """Return for each part a bar of the replayed gain, unless a measurement contradicts it, and one of the measured
-    gain, from a line that stands for none, as SVG text. `best`: the best settings as they were measured.
+class DrawnGain(NamedTuple):
+    """The gain of one part of the best settings, shares: replayed, None if a measurement contradicts it, and measured,
+    None if it was not; `is_noise`: the measured one may be noise, and has no bar.
     """
-    gains = [(None if is_contradicted(one) else one.gain, one.live_gain(best)) for one in part_gains]
-    known = [0.0, *(gain for pair in gains for gain in pair if gain is not None)]
-    names = [f"{one.part} {one.was} → {one.became}" for one in part_gains]
+
+    name: str
+    replayed: float | None
+    measured: float | None
+    is_noise: bool = False
+
+    @property
+    def bars(self) -> tuple[float | None, float | None]:
+        return self.replayed, None if self.is_noise else self.measured
+
+
+def gain_figure(gains: Sequence[DrawnGain], gained: str) -> str:
+    """Return for each part a bar of the replayed gain and one of the measured gain, from a line that stands for none,
+    as SVG text. `gained`: the title of the axis.
+    """
+    known = [0.0, *(gain for one in gains for gain in one.bars if gain is not None)]
+    names = [one.name for one in gains]
     picture = SvgPicture("gain of each setting: replayed above, measured below")
     picture.legend([Key("block", PURPLE, "replayed"), Key("block", BLUE, "measured")])
     left, top = column_width(names, most=330), picture.height
-    beside = max(text_width(_gain_text(gain)) for gain in known) + 8
+    words = [_NOISE for one in gains if one.is_noise]
+    beside = max(text_width(text) for text in [*map(_gain_text, known), *words]) + 8
     scale = Scale(min(known), max(max(known), min(known) + 0.01), left, picture.width - beside)
-    for number, (name, gain) in enumerate(zip(names, gains, strict=True)):
+    for number, one in enumerate(gains):
         y = top + number * _ROW
-        picture.name(y + 16, name, left)
-        for line, (share, tone) in enumerate(zip(gain, (PURPLE, BLUE), strict=True)):
+        picture.name(y + 16, one.name, left)
+        for line, (share, tone) in enumerate(zip(one.bars, (PURPLE, BLUE), strict=True)):
             if share is not None:
                 _draw_bar(picture, scale, gain=share, y=y + line * (_BAR + 2), tone=tone)
+        if one.is_noise:
+            picture.text(scale(0) + 5, y + _BAR + 12, _NOISE)
     picture.height = top + _ROW * len(names)
     picture.line(scale(0), top - 6, scale(0), picture.height)
-    gained = "throughput gained" if best.load.closed else "p99 shortened by"
     ticks = [Tick(value, _gain_text(value) if value else "0") for value in round_steps(scale.low, scale.high)]
-    picture.x_axis(scale, ticks, f"{gained}, %")
+    picture.x_axis(scale, ticks, gained)
     return picture.svg()
 
 
@@ -128,16 +142,19 @@ def plot_front(ax: Axes, name: str, front: Sequence[Trial], measured: Sequence[T
     ax.legend()
 
 
-def plot_gains(ax: Axes, gains: Sequence[tuple[str, float | None, float | None]], name: str, gained: str) -> None:
-    """Draw for each setting its replayed and its measured gain, shares, as bars; None for those without a bar."""
-    for number, (label, tone) in enumerate((("replayed", PURPLE), ("measured", BLUE)), start=1):
-        found = [(row, gain) for row, one in enumerate(gains) if (gain := one[number]) is not None]
-        rows, widths = [row + (number - 1.5) * 0.36 for row, _ in found], [gain * 100 for _, gain in found]
+def plot_gains(ax: Axes, gains: Sequence[DrawnGain], name: str, gained: str) -> None:
+    """Draw for each setting its replayed and its measured gain as bars."""
+    for number, (label, tone) in enumerate((("replayed", PURPLE), ("measured", BLUE))):
+        found = [(row, gain) for row, one in enumerate(gains) if (gain := one.bars[number]) is not None]
+        rows, widths = [row + (number - 0.5) * 0.36 for row, _ in found], [gain * 100 for _, gain in found]
         bars = ax.barh(rows, widths, height=0.34, color=tone, label=label)
         ax.bar_label(bars, fmt="%+.0f%%", padding=3)
+    for row, one in enumerate(gains):
+        if one.is_noise:
+            ax.annotate(_NOISE, (0, row + 0.18), (3, 0), textcoords="offset points", va="center")
     ax.axvline(0, color="gray", linewidth=0.8)
     ax.margins(x=0.2)
-    name_lanes(ax, [one[0] for one in gains])
-    ax.set_xlabel(f"{gained}, %")
+    name_lanes(ax, [one.name for one in gains])
+    ax.set_xlabel(gained)
     ax.set_title(f"Gain of each setting of {name}")
     ax.legend(loc="upper right", ncols=2)

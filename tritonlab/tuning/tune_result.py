@@ -20,7 +20,7 @@ from .ablation import PartGain
 from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .search import Calibration, Figure, SearchResult, Trial, p99_of, rate_of
 from .settings import AppliedSettings, Reload, Sentence, Settings
-from .tune_figures import front_figure, gain_figure, plot_front, plot_gains
+from .tune_figures import DrawnGain, front_figure, gain_figure, plot_front, plot_gains
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,10 @@ _FRONT = 8
 #: A replayed gain of less than this share is none.
 _NO_GAIN = 0.1
 _FIGURES: tuple[Figure, ...] = (rate_of, p99_of)
-_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99 ms")
+_HEADS = ("settings", "load", "requests/s", "than the best", "p50 ms", "p99 ms", "than the best")
+_PREDICTED = ("predicted/s", "predicted p99 ms")
+#: The p99 of the windows of one load is called unstable if the largest is so many times the smallest.
+_UNSTABLE = 2.0
 _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
 
@@ -140,7 +143,8 @@ class TuneResult:
         lines.append(f"  best{how}  {best.settings}" + (" (as it is now)" if best.settings == self.present else ""))
         if not best.keeps(self.p99_ms):
             lines.append(f"  no settings keep p99 within {self.p99_ms:g} ms; these come nearest")
-        lines += _indented([_HEADS, *(self._cells(one) for one in self.confirmed)])
+        lines += _indented([self._heads, *map(self._cells, self.confirmed)])
+        lines += [f"  {line}" for line in self._unstable()]
         if self.as_good:
             lines.append(f"  {self._equally_good_text()}")
         if len(self.now) > 1:
@@ -161,12 +165,23 @@ class TuneResult:
         ]
         return "now, measured: " + "; ".join(cells)
 
+    def _unstable(self) -> list[str]:
+        """Return a sentence for each measured load whose windows do not agree, under which no figure is certain."""
+        found = []
+        for one in self.run.measured:
+            times = sorted(window.p99 / 1e6 for window in one.windows if window.p99 > 0)
+            if times and times[-1] > _UNSTABLE * times[0]:
+                which = "the present settings" if one.live.settings == self.present else str(one.live.settings)
+                every = ", ".join(map(short_number, times))
+                found.append(f"Unstable under {one.live.load}: {which} had a p99 of {every} ms in windows of one load.")
+        return found
+
     def _contradiction(self) -> str:
         """Say by how much the replay was wrong."""
         wrong = self.contradicted
         pairs = [(figure(one.live.numbers), figure(one.predicted.numbers)) for one in wrong for figure in _FIGURES]
         off = max(max(live / predicted, predicted / live) if predicted > 0 else math.inf for live, predicted in pairs)
-        rest = "" if self.front else "; its other predictions are not shown"
+        rest = "" if self.front else "; its predictions are not shown"
         how = f"by up to {short_number(off)} times" if math.isfinite(off) else "which it saw executing nothing"
         return f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, {how}{rest}."
 
@@ -177,26 +192,25 @@ class TuneResult:
             f"{one.live.settings}{now}",
             str(one.live.load),
             f"{measured.rate:,.0f}",
+            self._compared(one, rate_of),
             short_number(measured.p50 / 1e6),
             short_number(measured.p99 / 1e6),
-            self._compared(one),
-            f"{foreseen.rate:,.0f}",
-            short_number(foreseen.p99 / 1e6),
+            self._compared(one, p99_of),
+            *([] if self._is_replay_wrong else [f"{foreseen.rate:,.0f}", short_number(foreseen.p99 / 1e6)]),
         )
 
-    def _compared(self, one: MeasuredCandidate) -> str:
+    @property
+    def _heads(self) -> tuple[str, ...]:
+        return _HEADS if self._is_replay_wrong else (*_HEADS, *_PREDICTED)
+
+    def _compared(self, one: MeasuredCandidate, figure: Figure) -> str:
+        """Return by how much a figure is more than that of the best."""
         best = self.confirmed[0]
         if one is best:
             return "best"
-        if not self.noise.differ(one, best):
+        if self.noise.are_tied(one, best, figure):
             return "within noise"
-        by_p99 = not one.live.is_ranked_by_rate(self.p99_ms)
-        is_p99_tied = one.live.keeps(self.p99_ms) is best.live.keeps(self.p99_ms) and self.noise.are_tied(
-            one, best, p99_of
-        )
-        if not by_p99 or is_p99_tied:
-            return f"{one.live.numbers.rate / best.live.numbers.rate - 1:+.0%}"
-        return f"p99 {one.live.numbers.p99 / best.live.numbers.p99 - 1:+.0%}"
+        return f"{figure(one.live.numbers) / figure(best.live.numbers) - 1:+.0%}"
 
     def _equally_good_text(self) -> str:
         windows = sum(len(one.windows) for one in self.run.measured)
@@ -262,17 +276,25 @@ class TuneResult:
         """
         if not self.gains:
             raise UnavailableError(f"there is nothing to plot: the gain of no setting of '{self.name}' is known")
-        best, ax = self._winner(), axes_of(ax)
-        gains = [
-            (
+        ax = axes_of(ax)
+        plot_gains(ax, self._drawn_gains(), self.name, self._gained)
+        return ax
+
+    def _drawn_gains(self) -> list[DrawnGain]:
+        best = self._winner()
+        return [
+            DrawnGain(
                 f"{one.part} {one.was} → {one.became}",
                 None if self._is_contradicted(one) else one.gain,
                 one.live_gain(best),
+                self._is_noise(one),
             )
             for one in self.gains
         ]
-        plot_gains(ax, gains, self.name, "throughput gained" if best.load.closed else "p99 shortened by")
-        return ax
+
+    @property
+    def _gained(self) -> str:
+        return f"{'throughput gained' if self._winner().load.closed else 'p99 shortened by'}, %"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""
@@ -319,18 +341,18 @@ class TuneResult:
 
     def html(self) -> str:
         lines = self.text().split("\n")
-        begins = ("  best", "  no ", "  now", "  execution", "  The replay", f"  {len(self.as_good) + 1} may")
-        notes_shown = [line.strip() for line in lines[1:] if line.startswith(begins)]
+        begins = ("best", "no ", "now", "execution", "The replay", "Unstable", f"{len(self.as_good) + 1} may")
+        notes_shown = [line.strip() for line in lines[1:] if line.strip().startswith(begins)]
         notes_shown += [note for note in self.run.notes if note not in notes_shown]
         notes = "".join(f"<div>{escape(line)}</div>" for line in notes_shown)
         gains = ""
         if self.gains:
             cells = [self._gain_cells(one) for one in self.gains]
             gains = table(_GAIN_HEADS, cells, numbers=range(2, len(_GAIN_HEADS)))
-            figure = gain_figure(self.gains, self.confirmed[0].live, self._is_contradicted)
+            figure = gain_figure(self._drawn_gains(), self._gained)
             gains += stored_picture(figure, self._when)
         parts = [
-            table(_HEADS, [self._cells(one) for one in self.confirmed], numbers=range(2, len(_HEADS))),
+            table(self._heads, [*map(self._cells, self.confirmed)], numbers=range(2, len(self._heads))),
             stored_picture(self.figure(), self._when, self.text()),
             gains,
             f"<pre class='tl-lines'>{escape(self.config)}</pre>" if self.best is not None else "",

@@ -104,7 +104,7 @@ def transport_ns(outcome: Outcome, split: PhaseTimes) -> int:
     """Return the nanoseconds of a request that are in none of its phases. A decoupled model's `execute` may go on after
     the last response: 0 then.
     """
-    return max(0, outcome.total_ns - sum(getattr(split, key) for key, _, _ in PARTS))
+    return max(0, outcome.total_ns - split.queue - split.compute_input - split.compute_infer - split.compute_output)
 
 
 def _table(done: Sequence[Outcome]) -> str:
