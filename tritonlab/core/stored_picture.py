@@ -21,9 +21,9 @@ _ROOT = re.compile(r"<svg role='img' aria-label='([^']*)' viewBox='(\S+) (\S+) (
 _TITLE = re.compile(r"<title>[^<]*</title>")
 
 
-def stored_picture(svg: str, when: float, alt: str = "") -> str:
-    """Return an `<img>` that shows what `svg`, one picture as inline SVG, does; empty for an empty text. `when`: wall
-    clock seconds; `alt`: the facts in the picture as words, else its label.
+def stored_picture(svg: str, when: float | None, alt: str = "", *, has_caption: bool = False) -> str:
+    """Return an `<img>` that shows the same as `svg`, one picture as inline SVG; empty for an empty text. `when`: wall
+    clock seconds, if known; `alt`: the facts in the picture as words, else its label, which is also the caption.
     """
     root = _ROOT.match(svg)
     if root is None:
@@ -39,9 +39,11 @@ def stored_picture(svg: str, when: float, alt: str = "") -> str:
         f"{_TITLE.sub('', svg[root.end() :])}"
     )
     data = base64.b64encode(image.encode()).decode()
+    title = f"title='{date_text(when)}' " if when is not None else ""
+    caption = f"<div class='tl-dim'>{label[:1].upper()}{label[1:]}:</div>" if has_caption else ""
     return (
-        f"<div><img class='tl-stored' width='{wide}' style='max-width:100%' alt='{escape(alt) or label}' "
-        f"title='{date_text(when)}' src='data:image/svg+xml;base64,{data}'></div>"
+        f"{caption}<div><img class='tl-stored' width='{wide}' style='max-width:100%' alt='{escape(alt) or label}' "
+        f"{title}src='data:image/svg+xml;base64,{data}'></div>"
     )
 
 

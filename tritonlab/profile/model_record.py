@@ -267,6 +267,13 @@ class ModelRecord:
         """Return the number that stands for the tensors' names and shapes."""
         return self.words.number("shapes", tuple([(name, tensor.shape) for name, tensor in tensors.items()]))
 
+    def last_time(self) -> float:
+        """Return the time of the last event; 0 if there is none. The caller holds the lock."""
+        ends = {"batches": "end", "rejected": "time", "responses": "time", "streams": "end"}
+        rows = [(self.tables[table].row(self.tables[table].total - 1), column) for table, column in ends.items()]
+        times = [row[column] for row, column in rows if row is not None]
+        return max([*times, *(mark.time for mark in list(self.marks)[-1:])], default=0)
+
     def marks_since(self, number: int) -> list[Mark]:
         return list(itertools.takewhile(lambda mark: mark.number >= number, reversed(self.marks)))[::-1]
 

@@ -182,6 +182,6 @@ def test_a_view_that_fails_says_so_and_the_others_go_on(
     assert "cannot be shown any more" in caplog.text
 
 
-def test_the_lines_of_a_stored_form_stay_lines_without_a_style() -> None:
-    page = RecordView.page(object.__new__(RecordView), "first line\nsecond <line>", "")
+def test_the_lines_of_a_stored_form_stay_lines_without_a_style(hooks: RecorderHooks) -> None:
+    page = Plain(hooks.recording, "add").page("first line\nsecond <line>", "")
     assert "first line<br>second &lt;line&gt;" in page

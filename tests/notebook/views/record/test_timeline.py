@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.profile.events import RecorderHooks, make_request
 from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
+from tritonlab.core.stored_picture import date_text
 from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.notebook.views.record.timeline import BatchLines, Timeline
 from tritonlab.profile.line_profile import LineProfile, ProfiledLine
@@ -46,6 +48,15 @@ def test_the_text_states_the_facts(hooks: RecorderHooks) -> None:
         "  error    request 3: no",
     ]
     assert repr(Timeline(hooks.recording, "other")) == "Timeline of other: no request has been executed yet."
+
+
+def test_the_stored_form_has_the_time_and_the_subject_of_its_picture(hooks: RecorderHooks) -> None:
+    hooks.recording.wall = 1_700_000_000_000_000_000 - 14_000_000  # the last execution ended at 14 ms
+    page = Timeline(hooks.recording, "add").html()
+    assert page.count(date_text(1_700_000_000)) == 2  # of the picture, and below
+    assert "<div class='tl-dim'>The last 3 executions of add:</div>" in page
+    hooks.recording.wall = 0  # a trace file of Triton has no time of day
+    assert " at " not in re.sub("<[^>]*>", " ", Timeline(hooks.recording, "add").html())
 
 
 def test_the_figure_has_what_happened_besides(hooks: RecorderHooks) -> None:

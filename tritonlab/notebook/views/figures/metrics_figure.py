@@ -85,7 +85,7 @@ def changed_series(record: MetricRecord) -> list[tuple[SeriesKey, Ring]]:
     return [(key, ring) for key, ring in sorted(record.series().items()) if len(ring)][:_SERIES]
 
 
-def metrics_figure(record: MetricRecord, wall: int) -> str:
+def metrics_figure(record: MetricRecord, wall: int, title: str) -> str:
     """Return a curve for each series as SVG text: values of gauges and counters, observations of histograms; empty if
     there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
     """
@@ -94,7 +94,7 @@ def metrics_figure(record: MetricRecord, wall: int) -> str:
         return ""
     rows = [ring.rows() for _, ring in series]
     begin, end = min(each[0, 0] for each in rows), max(each[-1, 0] for each in rows)
-    picture = SvgPicture("custom metrics")
+    picture = SvgPicture(title)
     is_observed = [kind_of(record, key) == "histogram" for key, _ in series]
     picture.legend(
         [Key("line", BLUE, "value")] * (not all(is_observed)) + [Key("dot", BLUE, "observation")] * any(is_observed)

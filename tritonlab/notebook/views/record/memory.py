@@ -89,7 +89,7 @@ class Memory(Metrics):
 
     def figure(self) -> str:
         """Return what was measured as SVG text."""
-        return metrics_figure(self.recording.metrics, self.recording.wall)
+        return metrics_figure(self.recording.metrics, self.recording.wall, f"{self.LABEL} of {self.name}")
 
     def html(self) -> str:
         text = self.text()

@@ -125,7 +125,7 @@ class Metrics(RecordView):
 
     def figure(self) -> str:
         """Return the custom metrics as SVG text."""
-        return metrics_figure(self.recording.metrics, self.recording.wall)
+        return metrics_figure(self.recording.metrics, self.recording.wall, f"{self.LABEL} of {self.name}")
 
     def plot(self, ax: Axes | None = None, names: str | Sequence[str] | None = None) -> Axes:
         """Draw the changes over the time of day with matplotlib and return the Axes: a line for each set of labels, in
@@ -145,6 +145,10 @@ class Metrics(RecordView):
         ax, chosen = axes_of(ax), [one for one in series if not wanted or one[0][0] in wanted]
         plot_metrics(ax, record, series=chosen, wall=self.recording.wall, title=f"{self.LABEL} of {self.name}")
         return ax
+
+    def last_time(self) -> float:
+        rings = [ring for ring in self.recording.metrics.series().values() if len(ring)]
+        return max((float(ring.rows(ring.total - 1)[0, 0]) for ring in rings), default=0)
 
     def _renew_record(self) -> None:
         """Measure what is only measured when somebody looks."""

@@ -190,11 +190,24 @@ class RecordView(LiveView):
             _shown.append(weakref.ref(self))
 
     def page(self, words: str, text: str, *figures: str) -> str:
-        """Return the static form: words, pictures (SVG text) with their alternative, and the date."""
-        when = time.time()
-        pictures = "".join(stored_picture(svg, when, text if n == 0 else "") for n, svg in enumerate(figures))
+        """Return the static form: words, pictures (SVG text) with their captions and alternatives, and the time of the
+        last event, unless the recording has none of the wall clock.
+        """
+        last = self.last_time()
+        when = (last + self.recording.wall) / 1e9 if last else time.time()
+        is_known = bool(self.recording.wall) or not last
+        pictures = "".join(
+            stored_picture(svg, when if is_known else None, text if n == 0 else "", has_caption=True)
+            for n, svg in enumerate(figures)
+        )
         lines = escape(words).replace("\n", "<br>")  # a sanitizer drops the style that would keep them
-        return f"<div class='tl-panel'><div class='tl-text'>{lines}</div>{pictures}{date_line(when)}</div>"
+        date = date_line(when) if is_known else ""
+        return f"<div class='tl-panel'><div class='tl-text'>{lines}</div>{pictures}{date}</div>"
+
+    def last_time(self) -> float:
+        """Return the time of the last event that the view shows, on the record's clock; 0 if there is none."""
+        with self.record.lock:
+            return self.record.last_time()
 
     def live_of(self, record: ModelRecord) -> dict[str, Any]:
         """Return more of what happens now, from the record, whose lock is held."""
