@@ -526,9 +526,10 @@ def test_no_column_has_predictions_that_are_called_wrong() -> None:
     wrong = trial(15.0, 900, 8, instances=2)
     slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
     right = MeasuredCandidate(wrong, (wrong.numbers,) * 4)
-    for result, is_shown in ((result_of([slow]), False), (result_of([right]), True)):
-        for shown in (repr(result), result.html()):
-            assert ("predicted/s" in shown) is is_shown and ("its predictions are not shown" in shown) is not is_shown
+    for result, is_expected in ((result_of([slow]), False), (result_of([right]), True)):
+        for text in (repr(result), result.html()):
+            assert ("predicted/s" in text) is is_expected
+            assert ("its predictions are not shown" in text) is not is_expected
 
 
 def test_each_column_has_one_unit() -> None:

@@ -55,8 +55,9 @@ _EPOCHS = itertools.count(1)
 
 
 class Mark(NamedTuple):
-    """Something that happened once. `kind`: error, timeout, cancelled, restart, state or waits; `number`: its place
-    among all marks of the model, from 0; `serial`: that of its request, or 0.
+    """An event of a model. `number`: its place among the model's marks, from 0; `time`: nanoseconds of the server's
+    monotonic clock; `kind`: error, timeout, cancelled, restart, state or waits; `serial`: that of its request,
+    or 0.
     """
 
     number: int

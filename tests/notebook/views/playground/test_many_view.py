@@ -44,12 +44,12 @@ def test_what_is_under_way_is_not_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"),
+    ("count", "times"),
     [(100, "51 ms 95 ms 99 ms"), (99, "50 ms 94 ms -"), (20, "11 ms 19 ms -"), (19, "10 ms - -"), (2, "2 ms - -")],
 )
-def test_percentiles_need_enough_requests(count: int, shown: str) -> None:
+def test_percentiles_need_enough_requests(count: int, times: str) -> None:
     text = text_of(many_html([answered(0, n) for n in range(count, 0, -1)], finished=True))
-    assert re.search(rf"total [\d.]+ ms {re.escape(shown)} {count} ms", text)
+    assert re.search(rf"total [\d.]+ ms {re.escape(times)} {count} ms", text)
 
 
 def test_the_means_of_the_phases_add_up_to_the_total() -> None:
