@@ -189,6 +189,21 @@ def test_the_line_that_keeps_memory_is_found(lab: Lab, version: str) -> None:
     assert "per request" in found.text() and "KiB" in found.text()
 
 
+#: A cache that fills within the first requests, and keeps more than the leak.
+FILLED = "self.filled = getattr(self, 'filled', None) or bytearray(10_000_000)  # the cache"
+WARMING = SLOW.replace("y = polish(x)", f"y = polish(x)\n            {FILLED}")
+
+
+@BOTH
+def test_a_leak_comes_before_a_cache_that_is_full(lab: Lab, version: str) -> None:
+    model = load(lab, version, "warming", WARMING)
+    found = model.profile([{"IN": ONE}] * 60, memory=True)
+    cache, leak = line_with(found, "the cache"), line_with(found, "the leak")
+    assert found.slowest is leak
+    assert cache.kept > 3 * leak.kept and cache.growth == 0
+    assert leak.growth > 20 * 50_000
+
+
 @pytest.fixture(scope="module")
 def profile(lab: Lab) -> LineProfile:
     return load(lab, "3.11", "shown", SLOW).profile([{"IN": ONE}] * 10 + [{"IN": TWO}] * 10)

@@ -48,7 +48,8 @@ Cite = Callable[[str], str]
 class ProfiledLine:
     """A line of the author's. `place`: the cell or file; `line`: its number there. `times`: by size of the batch, 0 for
     threads beside `execute`, seconds of its own, seconds with the author's functions that it called, and how often it
-    began, 0 if that was not counted. `kept` and `blocks`: bytes and pieces of memory that it still holds.
+    began, 0 if that was not counted. `kept` and `blocks`: bytes and pieces of memory that it still holds;
+    `growth`: bytes by which that has grown since the middle of the profile.
     """
 
     file: str
@@ -58,6 +59,7 @@ class ProfiledLine:
     text: str
     times: dict[int, tuple[float, float, int]] = field(default_factory=dict)
     kept: int = 0
+    growth: int = 0
     blocks: int = 0
 
     @property
@@ -78,7 +80,7 @@ class ProfiledLine:
         """Return the line as JSON values; times by batch size."""
         facts = {"place": self.place, "line": self.line, "text": self.text.strip()}
         if self.kept or self.blocks:
-            return {**facts, "bytes": self.kept, "blocks": self.blocks}
+            return {**facts, "bytes": self.kept, "blocks": self.blocks, "growth_bytes": self.growth}
         sizes = {
             str(size): {"own_s": own, "total_s": total, "hits": hits} for size, (own, total, hits) in self.times.items()
         }
@@ -110,7 +112,7 @@ class LineProfile:
         """sources: the lines of each file. cite: what names the cell in a text that names a line of a model's file."""
         self.model = model
         self.memory = memory
-        self.lines = sorted(lines, key=lambda one: -one.kept if memory else -one.own)
+        self.lines = sorted(lines, key=lambda one: (-one.growth, -one.kept) if memory else (-one.own, 0))
         self.executions = dict(executions)
         self.requests = requests
         self.way = way
@@ -176,7 +178,7 @@ class LineProfile:
         if self.memory:
             return (
                 f"{text} in {duration_text(self.seconds)}; the memory of Python and numpy that is still held "
-                f"(what native libraries allocate is not seen)"
+                f"(native libraries' is not seen), by its growth since the middle"
             )
         looks = max(spent / _PAUSE, 1.0)
         error = f" (a share is off by {100 / looks**0.5:.0f} points at most, 19 times of 20)"
@@ -218,14 +220,15 @@ class LineProfile:
 
     def _heads(self) -> list[str]:
         if self.memory:
-            return ["share", "kept", "blocks", "per request"]
+            return ["growth", "kept", "blocks", "per request"]
         return ["share", "own", "with calls", *(f"batch of {n}" if n else "beside" for n in self._columns())]
 
     def _numbers(self, line: ProfiledLine) -> list[str]:
-        share = f"{self._share(line) * 100:.1f} %"
         if self.memory:
             each = _bytes(line.kept / self.requests) if self.requests else ""
-            return [share, _bytes(line.kept), f"{line.blocks:,}", each]
+            growth = ("-" if line.growth < 0 else "") + _bytes(abs(line.growth))
+            return [growth, _bytes(line.kept), f"{line.blocks:,}", each]
+        share = f"{self._share(line) * 100:.1f} %"
         own, total = duration_text(line.own), duration_text(line.total)
         return [share, own, total, *(self._each(line, size) for size in self._columns())]
 
@@ -238,8 +241,8 @@ class LineProfile:
         return duration_text(total / count) if count else duration_text(total)
 
     def _share(self, line: ProfiledLine) -> float:
-        whole = sum(one.kept if self.memory else one.own for one in self.lines)
-        return (line.kept if self.memory else line.own) / whole if whole else 0.0
+        whole = sum(one.own for one in self.lines)
+        return line.own / whole if whole else 0.0
 
     def __repr__(self) -> str:
         return self.text()
@@ -313,7 +316,7 @@ class LineProfile:
         cells = "".join(cell(value, number=True, look=_CELL) for value in [*numbers, str(number_text)])
         # <pre> keeps the indentation where styles are dropped
         look = f"{_MONO};margin:0;padding:0;background:none;border:0;white-space:pre"
-        code = f"<td><pre style='{look}'>{escape(text) or ' '}</pre></td>"
+        code = f"<td style='text-align:left'><pre style='{look}'>{escape(text) or ' '}</pre></td>"
         return f"<tr{' class=tl-dim' if line is None else ''}>{bar}{cells}{code}</tr>"
 
     def _repr_html_(self) -> str:

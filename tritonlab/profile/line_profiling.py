@@ -97,8 +97,9 @@ def _result(
             times = rows[file, number].times
             before = times.get(size, (0.0, 0.0, 0))
             times[size] = before[0] + own / 1e9, before[1] + total / 1e9, before[2] + hits
-        for file, number, retained, blocks in one.memory:
+        for file, number, retained, blocks, growth in one.memory:
             rows[file, number].kept += retained
+            rows[file, number].growth += growth
             rows[file, number].blocks += blocks
     return LineProfile(
         name,

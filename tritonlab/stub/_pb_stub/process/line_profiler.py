@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..api import own_threads
 from ..wire.message_bodies import Profile, Profiled
 from .line_monitoring import LineMonitoring
 from .line_samples import AuthorFiles, LineSampler, LineTimes
@@ -27,7 +28,7 @@ class LineProfiler:
         self._main = threading.get_ident()  # that of the main loop, which makes this
         self._profile: Optional[_Times] = None
         self._began = 0
-        self._traced = False
+        self._memory: Optional[_Memory] = None
 
     def answer(self, body: Profile) -> Profiled:
         """Begin, or end and return what was found. A profile that was not ended is forgotten."""
@@ -46,8 +47,8 @@ class LineProfiler:
 
     def _end(self) -> Profiled:
         lasted = time.perf_counter_ns() - self._began if self._began else 0
-        if self._traced:
-            return Profiled([], _held_lines()[:_LINES], "tracemalloc", lasted)
+        if self._memory is not None:
+            return Profiled([], self._memory.lines()[:_LINES], "tracemalloc", lasted)
         if self._profile is None:
             return Profiled([], [], "", 0)
         self._profile.stop()
@@ -58,14 +59,50 @@ class LineProfiler:
 
         if not tracemalloc.is_tracing():
             tracemalloc.start(_DEPTH)
-            self._traced = True
+            self._memory = _Memory()
 
     def _stop_tracing(self) -> None:
-        if self._traced:
+        if self._memory is not None:
             import tracemalloc
 
+            self._memory.stop()
             tracemalloc.stop()
-            self._traced = False
+            self._memory = None
+
+
+class _Memory:
+    """The memory that lines hold, now and in the middle of the profile. A cache that fills and then stays has not grown
+    since; a leak has. Looks are at 1/50 s, 1/25 s and so on, as the end is not known, and the last one before the
+    middle counts.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._looks: List[Tuple[float, Dict[Tuple[str, int], List[int]]]] = []
+        self._end = threading.Event()
+        self._thread = own_threads.start("memory profile", self._look_often)
+
+    def _look_often(self) -> None:
+        due = 0.02
+        while not self._end.wait(self._began + due - time.perf_counter()):
+            since = time.perf_counter() - self._began
+            self._looks.append((since, _held_lines()))
+            due = 2 * max(due, time.perf_counter() - self._began - since)
+
+    def stop(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def lines(self) -> List[Any]:
+        """Return the rows of `Profiled.memory`, those with most growth first."""
+        middle = (time.perf_counter() - self._began) / 2
+        self.stop()
+        former: Dict[Tuple[str, int], List[int]] = {}
+        for since, held in self._looks:
+            if since <= middle:
+                former = held
+        rows = [[*place, *row, row[0] - former.get(place, [0])[0]] for place, row in _held_lines().items()]
+        return sorted(rows, key=lambda row: (-row[4], -row[2]))
 
 
 class _Times:
@@ -131,9 +168,9 @@ class _Times:
         return int(inputs[0].shape()[0]) if inputs and inputs[0].shape() else 1
 
 
-def _held_lines() -> List[Any]:
-    """Return `[file, line, bytes, blocks]` of what was allocated since the begin and is still held, by the author's
-    innermost line, the most first."""
+def _held_lines() -> Dict[Tuple[str, int], List[int]]:
+    """Return the bytes and blocks that were allocated since the begin and are still held, by the author's innermost
+    line."""
     import gc
     import tracemalloc
 
@@ -147,4 +184,4 @@ def _held_lines() -> List[Any]:
                 row[0] += trace.size
                 row[1] += 1
                 break
-    return sorted(([*place, *row] for place, row in held.items()), key=lambda row: -row[2])
+    return held

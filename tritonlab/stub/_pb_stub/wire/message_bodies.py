@@ -164,7 +164,8 @@ class Profiled(NamedTuple):
 
     `times`: for each line `[file, line, size, own_ns, total_ns, hits]`; `size` is that of the batch that `execute` had,
     0 for threads that work beside it; `total_ns` includes the author's functions that the line calls; `hits` is 0 where
-    it is not counted. `memory`: for each line `[file, line, bytes, blocks]` that are still held. `way`: `monitoring`,
+    it is not counted. `memory`: for each line `[file, line, bytes, blocks, growth]` that are still held; `growth` are
+    bytes since the middle of the profile. `way`: `monitoring`,
     `sampling`, `monitoring, then sampling` or `tracemalloc`; empty if nothing was looked at.
     """
 
