@@ -102,7 +102,7 @@ def _write_tests(directory: Path, results: Sequence[tuple[str, CheckResult | str
 
 
 def _status(results: Sequence[CheckResult | str]) -> int:
-    if any(isinstance(one, CheckResult) and not one.ok for one in results):
+    if any(isinstance(one, CheckResult) and one.findings for one in results):
         return FAILED
     if any(isinstance(one, str) or not one.checked or one.stopped for one in results):
         return NOTHING

@@ -154,8 +154,32 @@ def test_an_interrupt_keeps_what_was_found(load: Load) -> None:
 def test_a_model_that_refuses_everything_is_recognised(load: Load) -> None:
     source = answers('return pb_utils.InferenceResponse(error=pb_utils.TritonError("a licence is needed"))')
     result = load(Planted("licensed", VECTOR, source)).check(10)
-    assert result.ok and not result.checked
+    assert not result.ok and not result.checked
     assert "a licence is needed" in result.text() and "example={...}" in result.text()
+
+
+ENDLESS = """import threading, time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.stream, args=(request,), daemon=True).start()
+
+    def stream(self, request):
+        sender, x = request.get_response_sender(), request.inputs()[0].as_numpy()
+        for _ in range(600):
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]))
+            time.sleep(0.05)
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def test_a_stream_that_outlasts_the_check_is_neither_right_nor_wrong(load: Load) -> None:
+    result = load(Planted("endless", f"{VECTOR} model_transaction_policy {{ decoupled: true }}", ENDLESS)).check(4)
+    assert not result.checked and not result.ok and not result.findings, result.text()
+    assert "nothing could be checked" in result.verdict
+    assert "responses and no end after" in result.text() and "check(16) more time" in result.text()
 
 
 def test_an_example_is_what_a_picky_model_takes(load: Load) -> None:

@@ -75,6 +75,8 @@ class Bench:
         self.refused: list[Known] = []
         self.edges: list[Known] = []
         self.contract: list[Known] = []
+        #: an answer that had not ended when the time for it was over, while the model went on with it
+        self.endless: ModelAnswer | None = None
         self.notes: list[str] = []
         self.found: set[tuple[str, str]] = set()
         self.deadline = float("inf")
@@ -214,8 +216,8 @@ class Bench:
             for tried in range(_TRIED):
                 if len(self.pool) >= _POOL or self.over() or self._is_slow():
                     break
-                if tried >= 6 and len(self.pool) == taken:
-                    break  # values of this kind are not for this model
+                if (tried >= 6 and len(self.pool) == taken) or (self.endless is not None and not self.pool):
+                    break  # values of this kind are not for this model, or none ends in time
                 self._try(next(candidates))
             if len(self.pool) > taken or self.over():
                 self._fill = fill
@@ -247,6 +249,8 @@ class Bench:
             self.pool.append(known)
         elif answer.ended:
             self.refused.append(known)
+        else:
+            self.endless = answer
         self.recover(answer)
 
     def _measure_noise(self) -> None:

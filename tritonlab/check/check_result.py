@@ -47,9 +47,9 @@ class Tried:
 
 
 class CheckResult:
-    """The result of `Model.check`. `ok`: nothing was found. `checked`: whether the model answered any request, and the
-    time was enough to try anything. `tried`: the relations, each with its explanation. `notes`: sentences on how to
-    read it.
+    """The result of `Model.check`. `checked`: whether the model answered any request, and the time was enough to try
+    anything. `ok`: it was checked, and nothing was found. `tried`: the relations, each with its explanation. `notes`:
+    sentences on how to read it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class CheckResult:
 
     @property
     def ok(self) -> bool:
-        return not self.findings
+        return self.checked and not self.findings
 
     def of(self, relation: str) -> list[CheckFinding]:
         """Return what was found of one relation."""

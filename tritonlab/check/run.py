@@ -170,7 +170,7 @@ class _Run:
             Tried(one.name, one.explanation, stopped or _NO_TIME) for one in relations if one.name not in named
         ]
         seconds = time.monotonic() - self._began
-        answered = bool(bench is not None and (bench.pool or bench.contract))
+        answered = bool(self._findings) or bool(bench is not None and bench.pool)
         has_tried = any(one.left_out != _NO_TIME for one in self._tried)
         return CheckResult(
             self._model.name,
@@ -199,7 +199,7 @@ class _Run:
         except OutOfTime:
             bench.renew_after_time()
         if not bench.pool and not bench.contract:
-            self._notes.append(_nothing_taken(bench))
+            self._notes.append(_nothing_taken(bench, self._options.seconds))
             self._tried += [Tried(one.name, one.explanation, "no request was answered") for one in relations]
             return
         left = [one for one in relations]
@@ -419,7 +419,14 @@ def _failed(model: Model) -> list[Sample]:
     return found[-_FAILED:]
 
 
-def _nothing_taken(bench: Bench) -> str:
+def _nothing_taken(bench: Bench, seconds: float) -> str:
+    if bench.endless is not None:
+        came = f"{len(bench.endless.responses)} responses and no end" if bench.endless.responses else "no response"
+        return (
+            f"Nothing could be checked: a request had {came} after {bench.endless.seconds:.0f} s, as long as a check "
+            f"of {seconds:g} s waits. Give check({4 * seconds:g}) more time, or check(example={{...}}) a request "
+            "that takes less."
+        )
     if (example := next(iter(bench.refused), None)) is not None and example.sample in bench.examples:
         return f"Nothing could be checked: the model refuses the request that was given: {example.answer.summary}."
     refused = bench.refused[-1].answer.summary if bench.refused else "no answer"

@@ -93,7 +93,8 @@ class ModelAnswer:
     `error`: the text of the error, "" for none. `exception`: the Python exception of the model's code. `ended`: whether
     the final flag came in time. `empty`: how many responses without outputs came besides an empty final one. `after`:
     how many responses came after the request was cancelled. `polled`: whether the model looked at the cancellation.
-    `died`: whether its process ended; `busy`: whether `execute` still went on when the time for the answer was over.
+    `died`: whether its process ended; `busy`: whether `execute` still went on, or responses still came, when the time
+    for the answer was over.
     """
 
     responses: tuple[Mapping[str, Tensor], ...] = ()

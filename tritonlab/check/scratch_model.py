@@ -47,10 +47,12 @@ class _SentRequest:
     empty: int = 0
     after: int = 0
     ended_at: float = 0.0
+    latest_at: float = 0.0
     cancel_at: int = -1
     done: threading.Event = field(default_factory=threading.Event)
 
     def receive(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        self.latest_at = time.monotonic()
         self.after += request.cancelled and bool(response.outputs)
         if response.error is not None:
             self.error = response.error
@@ -327,6 +329,7 @@ class ScratchModel:
 
     def _answer(self, one: _SentRequest, died: bool) -> ModelAnswer:
         ended = one.done.is_set()
+        executes = any(each.payload is not None for each in self.instances)
         if not ended:
             one.request.cancel()
         error = one.error
@@ -341,7 +344,7 @@ class ScratchModel:
             after=one.after,
             polled=id(one.request) in self.watch.polled,
             died=died,
-            busy=not ended and any(each.payload is not None for each in self.instances),
+            busy=not ended and (executes or time.monotonic() - one.latest_at < self.timeout / 2),
         )
 
 
