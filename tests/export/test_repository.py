@@ -506,6 +506,27 @@ def test_a_full_disk_is_reported_and_leaves_nothing(
     assert list(target.iterdir()) == []
 
 
+def test_what_a_link_outside_leads_to_is_exported_on_request_only(model: Model, tmp_path: Path) -> None:
+    home, source = tmp_path / "home", Path(model.directory)
+    home.mkdir()
+    (home / "key").write_text("secret")
+    (source / "1" / "secret").symlink_to(home / "key")
+    (source / "1" / "home").symlink_to(home)
+    (source.parent / "shared.txt").write_text("of the repository")
+    (source / "1" / "shared.txt").symlink_to("../../shared.txt")
+    report = export(model, tmp_path / "out" / "models")
+    assert (report.path / "1" / "shared.txt").read_text() == "of the repository"
+    assert not [each for each in report.path.rglob("*") if each.name in ("secret", "home", "key")]
+    for name, end in (("1/home", home), ("1/secret", home / "key")):
+        assert f"Attention: {name} leads to {end}, outside of the repository, and was left out: include=['{name}']" in (
+            str(report)
+        )
+    with zipfile.ZipFile(report.zip().path) as packed:
+        assert not [name for name in packed.namelist() if "secret" in name or "home" in name]
+    report = export(model, tmp_path / "whole" / "models", include=["secret", "1/home"])
+    assert (report.path / "1" / "secret").read_text() == "secret" == (report.path / "1" / "home" / "key").read_text()
+
+
 def test_modes_links_and_directories_are_exported_as_they_are_twice_the_same(model: Model, tmp_path: Path) -> None:
     source = Path(model.directory)
     (source / "1" / "x.sh").write_text("#!/bin/sh\n")

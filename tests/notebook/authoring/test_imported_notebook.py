@@ -120,3 +120,15 @@ def test_names_stay_names_in_a_notebook(shell: InteractiveShell, tmp_path: Path)
             assert list(cells) in ([], [("%%triton_file", model, f"{file}.py")])
 
     check()
+
+
+def test_no_cell_has_the_text_of_a_file_outside(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("# secret")
+    (root / "pre" / "1" / "helper.py").unlink()
+    (root / "pre" / "1" / "helper.py").symlink_to(tmp_path / "key")
+    (root / "post" / "1" / "model.py").unlink()
+    (root / "post" / "1" / "model.py").symlink_to(tmp_path / "key")
+    (root / "template" / "config.pbtxt").unlink()
+    (root / "template" / "config.pbtxt").symlink_to(tmp_path / "key")
+    written = import_repository(root)
+    assert "secret" not in written.path.read_text() and "1/model.py of 'post' is a link" in written.left["post"]

@@ -350,6 +350,43 @@ def test_hidden_files_are_left_out_and_named(opened: OpenedRepository, tmp_path:
     assert contents(tmp_path / "whole") == contents(opened.path)
 
 
+@pytest.mark.parametrize("in_cells", [False, True])
+def test_files_outside_of_the_repository_are_left_out_and_named(
+    opened: OpenedRepository, workspace: Workspace, in_cells: bool, tmp_path: Path
+) -> None:
+    home, source = tmp_path / "home", opened["post"].directory
+    (home / "deep").mkdir(parents=True)
+    (home / "deep" / "key").write_text("secret")
+    (source / "1" / "secret").symlink_to(home / "deep" / "key")
+    (source / "1" / "home").symlink_to(home)
+    (source / "1" / "labels.txt").write_text("of the model")
+    (opened.path / "home").symlink_to(home)
+    (opened.path / "key").symlink_to(home / "deep" / "key")
+    if in_cells:
+        workspace.load("post", POST.decode(), base=source)
+    report = opened.export(tmp_path / "out")
+    assert not [each for each in (tmp_path / "out").rglob("*") if each.name in ("secret", "home", "key")]
+    for name in ("1/secret", "1/home", "home", "key"):
+        assert f"Attention: {name} leads to {home}" in str(report)
+    files = export(workspace.server.model("post"), tmp_path / "one").plan.files
+    assert "1/labels.txt" in files and not [file for file in files if "secret" in file or "home" in file]
+    assert (opened["post"].directory / "1" / "secret").read_text() == "secret"
+    assert (opened.path / "home" / "deep" / "key").exists()
+    opened.export(tmp_path / "whole", include=["home", "secret", "key"])
+    assert (tmp_path / "whole" / "home" / "deep" / "key").read_text() == "secret"
+    assert (tmp_path / "whole" / "post" / "1" / "secret").read_text() == "secret"
+
+
+def test_labels_of_a_model_in_cells_are_those_of_its_directory(
+    opened: OpenedRepository, workspace: Workspace
+) -> None:
+    source = opened["post"].directory
+    text = (source / "config.pbtxt").read_text()
+    (source / "config.pbtxt").write_text(text.replace('name: "Y"', 'name: "Y" label_filename: "labels.txt"'))
+    workspace.load("post", POST.decode(), base=source)
+    assert opened["post"].in_cells and workspace.server.core.find("post").labels == {"Y": ("one", "two")}
+
+
 # -- while models load
 
 

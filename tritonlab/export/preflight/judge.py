@@ -105,7 +105,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
     versions = tuple(model.metadata()["versions"])
     return Subject(
         model.name,
-        tree=_tree(directory, config, include),
+        tree=_tree(directory, config, include, model.server.core.repository.inside_of(model.name, directory)),
         config=config,
         reads=tuple(found),
         modules=model.modules() if is_its_own else {},
@@ -119,12 +119,12 @@ def subject_in(directory: Path) -> Subject:
     """Return what can be seen of a model that is not loaded. Raises ConfigError."""
     config = read_config(directory / CONFIG_FILE)
     versions = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.isdecimal()))
-    return Subject(
-        directory.name, _tree(directory, config, ()), config, versions=versions, repositories=(directory.parent,)
-    )
+    repositories = (directory.parent,)
+    tree = _tree(directory, config, (), repositories)
+    return Subject(directory.name, tree, config, versions=versions, repositories=repositories)
 
 
-def _tree(directory: Path, config: ModelConfig, include: Sequence[str]) -> ModelTree:
+def _tree(directory: Path, config: ModelConfig, include: Sequence[str], inside: Sequence[Path]) -> ModelTree:
     value = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
     needed = [value.removeprefix(f"{MODEL_DIRECTORY}/")] if value.startswith(MODEL_DIRECTORY) else []
-    return read_tree(directory, include=include, needed=needed)
+    return read_tree(directory, include=include, needed=needed, inside=inside)

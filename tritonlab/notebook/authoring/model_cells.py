@@ -146,6 +146,9 @@ def _says_something(base: BaseDirectory, name: str) -> bool:
 
 
 def _check_source(name: str, base: BaseDirectory, source: str) -> None:
+    if end := base.tree.links.get(source):
+        fix = "edit the file to which it leads: it is loaded again when it changes"
+        raise FileError(f"{source} of '{name}' is a link to {end!r}: {fix}", field=source, fix=fix)
     if source not in base.tree.files:
         versions = ", ".join(_versions_with_source(base)) or "none"
         fix = f"versions with a {base.model_file}: {versions}"
