@@ -279,7 +279,7 @@ def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp
     assert [each.path.name for each in report.composing] == ["written", "computed"]
     (warning,) = report.composing[0].plan.warnings
     assert warning == "it calls the model 'nowhere', which is not loaded here and so was not exported"
-    assert f"  Attention: {warning}." in str(report).splitlines()
+    assert f"  Attention: written: {warning}." in str(report).splitlines()
     assert os.listdir(tmp_path / "alone") == ["first"]
     assert alone.plan.warnings == tuple(
         f"it needs the model '{name}', which was not exported with it" for name in ("written", "computed")
