@@ -22,6 +22,7 @@ from .engines import notes_of, on_the_engine
 from .features import missing_features
 from .finding import Finding, Preflight, in_order
 from .names import names_of_other_cells
+from .pickles import pickles_of_the_notebook
 from .places import mode_bits, name_of_the_model, secrets_and_clutter, shared_memory
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
@@ -49,6 +50,7 @@ ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P11": lambda subject, target: mode_bits(subject),
     "P12": on_the_engine,
     "P13": lambda subject, target: name_of_the_model(subject),
+    "P14": lambda subject, target: pickles_of_the_notebook(subject),
 }
 #: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
 _OF_RELEASES = ("P5", "P6", "P7", "P9", "P13")
