@@ -215,7 +215,7 @@ def export(
     built in one place and put into its own at the end: if something is in the way, or an error, an interrupt or
     `cancel` comes before, nothing is written.
 
-    include: names or patterns of files that are else left out, as they are hidden or have more than 100 MB. target: a
+    include: names or patterns of files that are else left out, as they are hidden, large (100 MB) or outside. target: a
     release of Triton as 2.49, its container as 24.08, or kserve; the report warns of what will not work there. env:
     `requirements` writes what the models have imported as a lock, `dir` and `archive` put a relocatable environment
     into each model directory, a path packs a conda prefix or a whole Python; EnvironmentOptions choose its Python and

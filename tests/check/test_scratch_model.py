@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tritonlab.check.scratch_model import ScratchModel, _SentRequest, _wait
+from tritonlab.check.scratch_model import ScratchModel, _copy, _SentRequest, _wait
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import UnavailableError
 
@@ -66,3 +67,19 @@ def test_an_instance_that_stays_busy_is_an_error_which_a_check_notes_and_the_oth
     with pytest.raises(UnavailableError, match="an instance of 'm' is still busy"):
         copy._hold(version)
     assert version.scheduler.idle == {"first"}
+
+
+def test_a_directory_of_another_place_is_not_copied_with_the_model(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "a.txt").write_text("a")
+    version = tmp_path / "models" / "m" / "1"
+    version.mkdir(parents=True)
+    (version / "home").symlink_to("../../../home")
+    (version / "a.txt").symlink_to("home/a.txt")
+    (tmp_path / "models" / "shared").mkdir()
+    (version / "shared").symlink_to("../../shared")
+    _copy(tmp_path / "models" / "m", tmp_path / "copy")
+    copy = tmp_path / "copy" / "1"
+    assert copy.joinpath("home").is_symlink() and copy.joinpath("home", "a.txt").read_text() == "a"
+    # what the model may write to is its own
+    assert not copy.joinpath("a.txt").is_symlink() and not copy.joinpath("shared").is_symlink()

@@ -151,3 +151,8 @@ def test_junit(golden: GoldenSet) -> None:
     assert failure is not None and failure.get("message") == "m/bad: different"
     error = second.find("testcase/error")
     assert second.get("errors") == "1" and error is not None and error.get("message") == "failed"
+
+
+def test_names_that_xml_cannot_hold_are_readable() -> None:
+    root = ElementTree.fromstring(junit_xml([("a\0<b>\x1b", "it\0 failed")]))
+    assert root[0].get("name") == "a\ufffd<b>\ufffd" and root[0][0][0].text == "it\ufffd failed"

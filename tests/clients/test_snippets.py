@@ -69,7 +69,7 @@ def test_programs_are_python_and_have_only_what_the_request_has(kind: str) -> No
     ast.parse(text)
     assert 'client.infer("m", inputs)' in text and "base64" not in text
     full = copy_as(kind, request(np.float32([[1]]), model_version=3, priority=2, flags=1, correlation_id="s"), CONFIG)
-    assert "model_version='3', sequence_id='s', sequence_start=True, priority=2)" in full.text
+    assert 'model_version="3", sequence_id="s", sequence_start=True, priority=2)' in full.text
 
 
 def test_the_header_s_file_is_named_and_its_token_is_not_written() -> None:
@@ -77,9 +77,9 @@ def test_the_header_s_file_is_named_and_its_token_is_not_written() -> None:
     answer = [InferenceResponse("m", 1)]
     texts = {kind: copy_as(kind, sent, CONFIG, answer, address).text for kind in KINDS}
     for kind in ("tritonclient HTTP", "tritonclient gRPC"):
-        assert "with open('/the file') as file:" in texts[kind] and ", headers=headers)" in texts[kind]
+        assert 'with open("/the file") as file:' in texts[kind] and ", headers=headers)" in texts[kind]
     assert "curl -sS --fail-with-body -H '@/the file' http" in texts["curl"]
-    assert "HEADER_FILE = pathlib.Path('/the file')" in texts["pytest"] and ", headers=headers)" in texts["pytest"]
+    assert 'HEADER_FILE = pathlib.Path("/the file")' in texts["pytest"] and ", headers=headers)" in texts["pytest"]
     for kind in KINDS:
         assert "eader" not in copy_as(kind, sent, CONFIG, answer, Address("h:1", "g:2")).text
 

@@ -279,7 +279,7 @@ def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp
     assert [each.path.name for each in report.composing] == ["written", "computed"]
     (warning,) = report.composing[0].plan.warnings
     assert warning == "it calls the model 'nowhere', which is not loaded here and so was not exported"
-    assert f"  Attention: {warning}." in str(report).splitlines()
+    assert f"  Attention: written: {warning}." in str(report).splitlines()
     assert os.listdir(tmp_path / "alone") == ["first"]
     assert alone.plan.warnings == tuple(
         f"it needs the model '{name}', which was not exported with it" for name in ("written", "computed")
@@ -504,6 +504,27 @@ def test_a_full_disk_is_reported_and_leaves_nothing(
     with pytest.raises(NoRepository, match="no space left in "):
         export(model, target)
     assert list(target.iterdir()) == []
+
+
+def test_what_a_link_outside_leads_to_is_exported_on_request_only(model: Model, tmp_path: Path) -> None:
+    home, source = tmp_path / "home", Path(model.directory)
+    home.mkdir()
+    (home / "key").write_text("secret")
+    (source / "1" / "secret").symlink_to(home / "key")
+    (source / "1" / "home").symlink_to(home)
+    (source.parent / "shared.txt").write_text("of the repository")
+    (source / "1" / "shared.txt").symlink_to("../../shared.txt")
+    report = export(model, tmp_path / "out" / "models")
+    assert (report.path / "1" / "shared.txt").read_text() == "of the repository"
+    assert not [each for each in report.path.rglob("*") if each.name in ("secret", "home", "key")]
+    for name, end in (("1/home", home), ("1/secret", home / "key")):
+        assert f"Attention: {name} leads to {end}, outside of the repository, and was left out: include=['{name}']" in (
+            str(report)
+        )
+    with zipfile.ZipFile(report.zip().path) as packed:
+        assert not [name for name in packed.namelist() if "secret" in name or "home" in name]
+    report = export(model, tmp_path / "whole" / "models", include=["secret", "1/home"])
+    assert (report.path / "1" / "secret").read_text() == "secret" == (report.path / "1" / "home" / "key").read_text()
 
 
 def test_modes_links_and_directories_are_exported_as_they_are_twice_the_same(model: Model, tmp_path: Path) -> None:

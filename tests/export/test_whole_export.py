@@ -124,7 +124,7 @@ def test_what_lies_beside_the_repository_is_not_replaced_unasked(models: list[Mo
     tritonlab.export(models, tmp_path / "models", deploy="docker", overwrite=True)
     (backup,) = (tmp_path / "models.backup").iterdir()
     assert backup.name.startswith("README.md-") and backup.read_text() == "mine"
-    assert (tmp_path / "README.md").read_text().startswith("# one on Triton")
+    assert (tmp_path / "README.md").read_text().startswith("# `one` on Triton")
 
 
 def test_a_dry_run_says_what_would_be_written(

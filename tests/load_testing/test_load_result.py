@@ -174,3 +174,9 @@ def test_one_row_is_a_point_and_none_is_an_error() -> None:
     assert facts(LoadResult("m", "here", "concurrency", [row(1, 900, 20)]).plot())["y"] == "latency, µs"
     with pytest.raises(UnavailableError, match="there is nothing to plot: no request to 'm' succeeded"):
         LoadResult("m", "here", "concurrency", [row(1, 900, latency=None)]).plot()
+
+
+def test_dollars_in_a_name_are_no_formula() -> None:
+    ax = LoadResult("$\\nope{$", "here", "concurrency", [row(1, 900, 20)]).plot()
+    ax.figure.canvas.draw()
+    assert ax.get_title() == "Load test of $\\nope{$"

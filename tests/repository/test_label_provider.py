@@ -38,3 +38,18 @@ def test_a_file_outside_the_model_directory_is_not_read(tmp_path: Path, name: st
     with pytest.raises(UnsupportedError) as raised:
         read_labels(config(name), directory)
     assert raised.value.message == f"label file path '{name}' for output 'A' in model 'm' is outside model directory"
+
+
+def test_labels_of_the_base_directory_are_inside(tmp_path: Path) -> None:
+    base, directory = tmp_path / "base", tmp_path / "written" / "m"
+    base.mkdir()
+    directory.mkdir(parents=True)
+    (base / "labels.txt").write_text("cat")
+    (directory / "labels.txt").symlink_to(base / "labels.txt")
+    assert read_labels(config("labels.txt"), directory, base) == {"A": ("cat",)}
+    (tmp_path / "key").write_text("secret")
+    (base / "more.txt").symlink_to(tmp_path / "key")
+    (directory / "more.txt").symlink_to(base / "more.txt")
+    for other in (base, None):
+        with pytest.raises(UnsupportedError, match="is outside model directory"):
+            read_labels(config("more.txt"), directory, other)

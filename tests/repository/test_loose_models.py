@@ -79,3 +79,15 @@ def test_they_are_copied_as_nvidias_texts_say(examples: Path, tmp_path: Path) ->
 def test_a_repository_has_none(examples: Path) -> None:
     (examples / "add_sub" / "1").mkdir()
     assert find_loose_models(examples) == []
+
+
+def test_a_file_that_is_a_link_to_another_place_is_not_copied(examples: Path, tmp_path: Path) -> None:
+    (tmp_path / "key.py").write_text("secret")
+    (examples / "add_sub" / "helper.py").unlink()
+    (examples / "add_sub" / "helper.py").symlink_to(tmp_path / "key.py")
+    (examples / "escaping" / "model.py").unlink()
+    (examples / "escaping" / "model.py").symlink_to("config.pbtxt")
+    arrange(find_loose_models(examples), tmp_path / "models")
+    helper = tmp_path / "models" / "add_sub" / "1" / "helper.py"
+    assert helper.is_symlink() and helper.read_text() == "secret"
+    assert not (tmp_path / "models" / "escaping" / "1" / "model.py").is_symlink()

@@ -86,9 +86,9 @@ def test_a_repository_behind_the_others_gives_way(tmp_path: Path) -> None:
 def test_a_model_that_is_written_over_a_kept_one_is_kept_too(tmp_path: Path) -> None:
     write_model(tmp_path, "m", SOURCE)
     manager = ModelRepositoryManager([tmp_path])
-    manager.write_over("m", True)
+    manager.write_over("m", tmp_path / "kept" / "m")
     assert manager.is_kept("m")
-    manager.write_over("m", False)
+    manager.write_over("m", None)
     assert not manager.is_kept("m")
 
 

@@ -31,15 +31,57 @@ def test_modes_links_and_empty_directories_are_copied_as_they_are(root: Path, tm
     assert sorted(os.listdir(copy)) == ["1", "empty", "lib", "lib64"]
 
 
-def test_a_link_out_of_the_directory_brings_what_it_leads_to(root: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_directory_brings_what_it_leads_to_if_that_is_inside(root: Path, tmp_path: Path) -> None:
     (tmp_path / "shared" / "deep").mkdir(parents=True)
     (tmp_path / "shared" / "deep" / "a.txt").write_text("a")
     (tmp_path / "shared" / "deep" / "again").symlink_to("..")  # a circle
     (root / "absolute").symlink_to(tmp_path / "shared")
     (root / "relative").symlink_to("../shared/deep/a.txt")
-    tree = read_tree(root, include=())
+    tree = read_tree(root, include=(), inside=[tmp_path])
     assert tree.files == ["1/model.py", "absolute/deep/a.txt", "relative"]
     assert (tree.links, tree.left_out) == ({}, [])
+    shared, deep = str(tmp_path / "shared"), str(tmp_path / "shared" / "deep" / "a.txt")
+    tree = read_tree(root, include=())
+    assert (tree.files, tree.links) == (["1/model.py"], {})
+    assert tree.left_out == [
+        Omitted("absolute", Omission.OUTSIDE, shared),
+        Omitted("relative", Omission.OUTSIDE, deep),
+    ]
+    # what needs all of it to run, and ships none, has links
+    assert read_tree(root).links == {"absolute": shared, "relative": deep}
+
+
+def test_files_outside_are_taken_if_they_are_requested(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "home" / "sub").mkdir(parents=True)
+    (tmp_path / "home" / "a.txt").write_text("a")
+    (tmp_path / "home" / "sub" / "up").symlink_to("../a.txt")
+    (tmp_path / "home" / "key").symlink_to("../key")
+    (tmp_path / "key").write_text("k")
+    (root / "home").symlink_to(tmp_path / "home")
+    tree = read_tree(root, include=["home"])
+    assert tree.files == ["1/model.py", "home/a.txt", "home/sub/up"]
+    assert tree.left_out == [Omitted("home/key", Omission.OUTSIDE, str(tmp_path / "key"))]
+    assert read_tree(root, include=["home", "key"]).files[-2:] == ["home/key", "home/sub/up"]
+
+
+def test_a_link_through_a_directory_that_leads_out_leads_out(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "a.txt").write_text("a")
+    (root / "env" / "bin").mkdir(parents=True)
+    (root / "env" / "bin" / "activate").touch()
+    (root / "env" / "home").symlink_to(tmp_path / "home")
+    (root / "1" / "a.txt").symlink_to("../env/home/a.txt")
+    tree = read_tree(root, include=())
+    assert [each.path for each in tree.left_out] == ["1/a.txt", "env/home"]
+    assert tree.files == ["1/model.py", "env/bin/activate"] and not tree.links
+
+
+def test_a_repository_that_is_itself_a_link_is_no_way_out(root: Path, tmp_path: Path) -> None:
+    (root / "1" / "a.txt").write_text("a")
+    (root / "b.txt").symlink_to(root / "1" / "a.txt")  # absolute, and inside
+    (tmp_path / "link").symlink_to(root)
+    tree = read_tree(tmp_path / "link", include=())
+    assert tree.files == ["1/a.txt", "1/model.py", "b.txt"] and not tree.left_out
 
 
 def test_a_dangling_link_and_one_to_what_is_left_out_are_named(root: Path) -> None:

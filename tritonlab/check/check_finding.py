@@ -12,6 +12,7 @@ from ..clients.golden import GoldenCase, read_case, write_case
 from ..clients.snippets import Snippet
 from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import plain
+from ..core.quoting import file_stem, one_line, python_identifier, python_literal
 from .case import Case, Judgement
 from .noise import AnswerDifference
 from .sample import Sample
@@ -19,7 +20,7 @@ from .sample import Sample
 #: The file beside the requests of a kept case that has the rest of it.
 _CASE_FILE = "case.json"
 
-_TEST = '''"""A finding of tritonlab's check of the model '{model}': it fails as long as the model does this.
+_TEST = '''"""A finding of tritonlab's check of a model: it fails as long as the model does this.
 
 It runs a copy of the model, TRITONLAB_MODEL or the directory below, in a server of its own.
 """
@@ -29,7 +30,7 @@ import pathlib
 
 from tritonlab.testing import check_case
 
-MODEL = os.environ.get("TRITONLAB_MODEL", {directory!r})
+MODEL = os.environ.get("TRITONLAB_MODEL", {directory})
 CASE = pathlib.Path(__file__).with_suffix(".case")
 
 
@@ -83,13 +84,12 @@ class CheckFinding:
     def to_pytest(self, path: str | Path | None = None) -> Snippet:
         """Return a pytest that fails as long as the model does this, and passes when it is mended. `path`: the
         directory to write it to; beside it lies its case, in a directory of its name."""
-        name = f"test_{self.model}_{self.relation}_{self.case.kind}".replace("-", "_")
+        name = f"test_{file_stem(self.model)}_{self.relation}_{self.case.kind}".replace("-", "_")
         more = ", side_effects=True" if self.side_effects else ""
         text = _TEST.format(
-            model=self.model,
-            directory=str(self.directory),
-            function="".join(letter if letter.isalnum() else "_" for letter in name),
-            sentence=self.sentence.replace("\n", " ")[:300],
+            directory=python_literal(str(self.directory)),
+            function=python_identifier(name),
+            sentence=one_line(self.sentence.replace("\n", " "))[:300],
             more=more,
         )
         snippet = Snippet(f"{name}.py", text)

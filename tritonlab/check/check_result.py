@@ -16,7 +16,8 @@ from ..core.axes import axes_of
 from ..core.html_table import cell
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
-from ..core.plain_facts import few_lines, xml_text
+from ..core.plain_facts import few_lines
+from ..core.quoting import xml_document
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from ..core.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
@@ -151,7 +152,7 @@ class CheckResult:
             ax.plot(series["requests"], gained, marker="o", label=f"{series['kind']}, {case.kind}")
             ax.set_ylabel(f"gained{unit}")
         ax.set_xlabel("requests")
-        ax.set_title(f"What {self.name} keeps")
+        ax.set_title(f"What {self.name} keeps", parse_math=False)
         ax.legend()
         return ax
 
@@ -236,8 +237,7 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
         if isinstance(result, str):
             suite.attrib.update(tests="1", failures="0", errors="1", skipped="0")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="check")
-            text = xml_text(result)
-            ElementTree.SubElement(case, "error", message=text.partition("\n")[0]).text = text
+            ElementTree.SubElement(case, "error", message=result.partition("\n")[0]).text = result
             continue
         skipped = sum(bool(one.left_out) for one in result.tried)
         failed = sum(bool(result.of(one.relation)) for one in result.tried)
@@ -248,9 +248,9 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
             if one.left_out:
                 ElementTree.SubElement(case, "skipped", message=one.left_out)
             elif found := result.of(one.relation):
-                text = xml_text("\n\n".join("\n".join(each.lines()) for each in found))
-                ElementTree.SubElement(case, "failure", message=xml_text(found[0].sentence)).text = text
-    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+                text = "\n\n".join("\n".join(each.lines()) for each in found)
+                ElementTree.SubElement(case, "failure", message=found[0].sentence).text = text
+    return xml_document(root)
 
 
 def _growth_figure(name: str, series: Mapping[str, Any]) -> str:

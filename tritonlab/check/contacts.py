@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ _HARMLESS = {"urllib.parse", "http.HTTPStatus", "urllib.error"}
 #: What in a source makes values that nobody can foresee.
 _RANDOM = ("random", "uuid", "secrets", "urandom", "time_ns", "perf_counter", "shuffle", "randn", "multinomial")
 _CALLS = {"exec", "async_exec"}
+_CLASS = "TritonPythonModel"
+_IMPORTS = {"import_module", "__import__", "run_path", "run_module", "spec_from_file_location", "iter_modules"}
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,48 @@ def _known(model: Model) -> set[str]:
     return {one.identifier for one in model.server.core.models()} - {model.name}
 
 
-def _trees(directory: Path) -> Iterator[ast.Module]:
+def _trees(directory: Path) -> list[ast.Module]:
+    """Return the sources of a model: the files with its class, and those in its directory that they name as a module
+    or in a text, and so on. What lies there and is never named, as a client, is not the model's.
+    """
+    found: dict[Path, ast.Module] = {}
     for file in sorted(directory.rglob("*.py")):
         with suppress(OSError, SyntaxError, ValueError):
             if file.stat().st_size < 1 << 20:
-                yield ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+                found[file] = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+    reached = [tree for tree in found.values() if _CLASS in _names(tree)] or list(found.values())
+    for tree in reached:  # it grows meanwhile
+        if any(_imports_any(node) for node in ast.walk(tree)):
+            return list(found.values())
+        named = _names(tree)
+        for file, other in found.items():
+            if other not in reached and (file.parent.name if file.stem == "__init__" else file.stem) in named:
+                reached.append(other)
+    return reached
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """Return the words of imports, of texts as `helper.py` or `pack/helper`, and the classes of a source."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            words = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            names.update(part for word in words for part in word.split("."))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 1000:
+            names.update(re.split(r"[^\w]", node.value))
+        elif isinstance(node, ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name) and target.id == _CLASS)
+    return names
+
+
+def _imports_any(node: ast.AST) -> bool:
+    """Return whether it is a call that imports or runs what only a running program knows."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in _IMPORTS and not all(isinstance(one, ast.Constant) for one in node.args[:1])
 
 
 def _calls_models(tree: ast.Module) -> bool:

@@ -23,6 +23,7 @@ from ..core.observe.instrument import Instrument
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.life.model_instance import ModelInstance
+from ..repository.model_tree import leads_out
 from ..server.api.server import Server
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.options import Options
@@ -366,4 +367,15 @@ def _copy(origin: Path, target: Path) -> None:
             return destination
         return str(shutil.copy2(source, destination))
 
-    shutil.copytree(origin, target, copy_function=copy, ignore_dangling_symlinks=True)
+    elsewhere: list[Path] = []
+
+    def leave(folder: str, names: list[str]) -> list[str]:
+        """Return the links to directories of other places, which may be a whole home."""
+        found = [name for name in names if (Path(folder) / name).is_dir() and leads_out(Path(folder) / name, roots)]
+        elsewhere.extend(Path(folder) / name for name in found)
+        return found
+
+    roots = (origin, origin.parent)
+    shutil.copytree(origin, target, copy_function=copy, ignore=leave, ignore_dangling_symlinks=True)
+    for link in elsewhere:
+        (target / link.relative_to(origin)).symlink_to(link.resolve())

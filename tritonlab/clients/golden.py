@@ -25,7 +25,8 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
-from ..core.plain_facts import few_lines, xml_text
+from ..core.plain_facts import few_lines
+from ..core.quoting import xml_document
 from ..core.status import TritonError
 from .comparison import Comparison, compare
 from .outcome import Arrival, Outcome
@@ -262,15 +263,14 @@ def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
             suite.set("tests", "1")
             suite.set("errors", "1")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="run")
-            text = xml_text(report)
-            ElementTree.SubElement(case, "error", message=text.splitlines()[-1]).text = text
+            ElementTree.SubElement(case, "error", message=report.splitlines()[-1]).text = report
         for result in results:
             attributes = {"classname": result["model"], "name": result["name"], "time": f"{result['seconds']:.6f}"}
             case = ElementTree.SubElement(suite, "testcase", attributes)
             if not result["passed"]:
-                text = xml_text(result["text"])
+                text = result["text"]
                 ElementTree.SubElement(case, "failure", message=text.splitlines()[0]).text = text
-    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+    return xml_document(root)
 
 
 def write_case(case: GoldenCase, directory: Path) -> Path:

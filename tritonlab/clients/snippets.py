@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import io
 import json
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, Inferen
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
+from ..core.quoting import file_stem, json_text, python_identifier, python_literal
 from ..core.status import Code
 from .comparison import tolerance
 from .http_document import NOT_IN_JSON, json_value, request_document
+from .http_link import model_path
 from .literal import MOST_BYTES, TooLarge, base64_lines, is_read, numpy_expression
 
 
@@ -39,11 +41,18 @@ class NotSendable(Explained, ValueError):
 @dataclass(frozen=True)
 class Address:
     """Where the program finds the server. `header_file`: the path of a file with the header `authorization: Bearer
-    <token>`, if the server asks for one; a program names the file, and never holds the token."""
+    <token>`, if the server asks for one; a program names the file, and never holds the token. `is_default`: whether
+    $TRITON_HTTP and $TRITON_GRPC, where they are set, count instead."""
 
     http: str = "localhost:8000"
     grpc: str = "localhost:8001"
     header_file: str = ""
+    is_default: bool = False
+
+    def python(self, protocol: str) -> str:
+        """Return the Python expression of the address."""
+        address = python_literal(getattr(self, protocol))
+        return f'os.environ.get("TRITON_{protocol.upper()}", {address})' if self.is_default else address
 
 
 @dataclass(frozen=True)
@@ -134,12 +143,12 @@ def _http(example: Example) -> Snippet:
         _imports("http", example)
         + _headers(example)
         + _inputs(example)
-        + f'with tritonclient.InferenceServerClient("{example.address.http}") as client:\n'
+        + f"with tritonclient.InferenceServerClient({example.address.python('http')}) as client:\n"
         + f"    answer = client.infer({_arguments(example, headers=True)})\n"
         + 'for output in answer.get_response()["outputs"]:\n'
         + '    print(output["name"], answer.as_numpy(output["name"]), sep="\\n")\n'
     )
-    return Snippet(f"{example.request.model_name}_http.py", text)
+    return Snippet(f"{file_stem(example.request.model_name)}_http.py", text)
 
 
 def _grpc(example: Example) -> Snippet:
@@ -147,9 +156,9 @@ def _grpc(example: Example) -> Snippet:
         _imports("grpc", example)
         + _headers(example)
         + _inputs(example)
-        + f'with tritonclient.InferenceServerClient("{example.address.grpc}") as client:\n'
+        + f"with tritonclient.InferenceServerClient({example.address.python('grpc')}) as client:\n"
     )
-    name = f"{example.request.model_name}_grpc.py"
+    name = f"{file_stem(example.request.model_name)}_grpc.py"
     statement = 'print(output.name, answer.as_numpy(output.name), sep="\\n")\n'
     if not example.decoupled:
         call = f"    answer = client.infer({_arguments(example, headers=True)})\n"
@@ -182,7 +191,7 @@ def _pytest(example: Example) -> Snippet:
         raise NotSendable("a test needs a response to compare with: send the request first")
     if any(response.error is not None for response in example.responses):
         raise NotSendable("a test needs a response to compare with, and this request failed")
-    name = f"test_{example.request.model_name}"
+    name = f"test_{file_stem(example.request.model_name)}"
     wanted = _wanted(example)
     text = _test_head(example, name, wanted) + _test_function(example, name, wanted)
     return Snippet(f"{name}.py", text, {f"{name}.npz": _npz(_arrays(example, wanted))})
@@ -195,10 +204,15 @@ def _wanted(example: Example) -> list[InferenceResponse]:
 
 def _arrays(example: Example, wanted: Sequence[InferenceResponse], prefix: str = "") -> dict[str, Any]:
     """Return the arrays that a test reads, by their names in its `.npz`."""
-    arrays = {f"{prefix}input.{key}": _stored(tensor) for key, tensor in example.request.inputs.items()}
+    arrays = {_entry_name(f"{prefix}input.", key): _stored(one) for key, one in example.request.inputs.items()}
     for number, response in enumerate(wanted):
-        arrays |= {f"{prefix}output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
+        arrays |= {_entry_name(f"{prefix}output.{number}.", key): _stored(one) for key, one in response.outputs.items()}
     return arrays
+
+
+def _entry_name(prefix: str, key: str) -> str:
+    """Return the name in a `.npz` of the tensor `key`: a zip file cuts a name at a NUL, and numpy cuts off `.npy`."""
+    return prefix + quote(key, safe="", errors="surrogatepass").replace(".npy", "%2Enpy")
 
 
 def _npz(arrays: Mapping[str, Any]) -> bytes:
@@ -237,16 +251,16 @@ def failure_test(
     failed with `error`.
     """
     model = requests[0].model_name
-    name = f"test_{model}_failure"
+    name = f"test_{file_stem(model)}_failure"
     several = len(requests) > 1
     arrays: dict[str, Any] = {}
     tests = ""
     for number, request in enumerate(requests):
         example = _example(request, config, (), address)
         prefix = f"input.{number}." if several else "input."
-        arrays |= {prefix + key: _stored(tensor) for key, tensor in request.inputs.items()}
+        arrays |= {_entry_name(prefix, key): _stored(tensor) for key, tensor in request.inputs.items()}
         tests += (
-            f"\n\ndef {_identifier(name)}{f'_{number}' * several}():\n"
+            f"\n\ndef {python_identifier(name)}{f'_{number}' * several}():\n"
             + f"    # it failed with {error!r}\n"
             + _inputs(example, _loaded(request, prefix), "    ").rstrip("\n")
             + "\n    with tritonclient.InferenceServerClient(SERVER) as client:\n"
@@ -262,8 +276,8 @@ def failure_test(
 def _test_head(example: Example, name: str, wanted: Sequence[InferenceResponse] = ()) -> str:
     return (
         _imports("grpc", example, more=("os", "pathlib"), responses=wanted, queue=False)
-        + f'DATA = np.load(pathlib.Path(__file__).with_name("{name}.npz"))\n'
-        + f'SERVER = os.environ.get("TRITON_GRPC", "{example.address.grpc}")\n'
+        + f"DATA = np.load(pathlib.Path(__file__).with_name({python_literal(f'{name}.npz')}))\n"
+        + f"SERVER = {replace(example.address, is_default=True).python('grpc')}\n"
         + _test_headers(example)
     )
 
@@ -273,7 +287,7 @@ def _headers(example: Example) -> str:
     if not example.address.header_file:
         return ""
     return (
-        f"with open({example.address.header_file!r}) as file:  # only its owner can read it\n"
+        f"with open({python_literal(example.address.header_file)}) as file:  # only its owner can read it\n"
         '    headers = dict([file.read().strip().split(": ")])\n\n'
     )
 
@@ -284,20 +298,16 @@ def _test_headers(example: Example) -> str:
         return ""
     return (
         "# the token is in a file that only its owner can read; TRITON_AUTHORIZATION='Bearer <token>' takes its place\n"
-        f"HEADER_FILE = pathlib.Path({example.address.header_file!r})\n"
+        f"HEADER_FILE = pathlib.Path({python_literal(example.address.header_file)})\n"
         'HEADER = HEADER_FILE.read_text() if HEADER_FILE.exists() else ""\n'
         'AUTHORIZATION = os.environ.get("TRITON_AUTHORIZATION", HEADER.partition(":")[2].strip())\n'
         'headers = {"authorization": AUTHORIZATION} if AUTHORIZATION else {}\n'
     )
 
 
-def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name)
-
-
 def _loaded(request: InferenceRequest, prefix: str) -> dict[str, str]:
     """Return for each input the expression that reads it from the `.npz`."""
-    loaded = {key: f'DATA["{prefix}{key}"]' for key in request.inputs}
+    loaded = {key: f"DATA[{python_literal(_entry_name(prefix, key))}]" for key in request.inputs}
     for key, tensor in request.inputs.items():
         if tensor.datatype is DataType.BYTES:
             loaded[key] = f"deserialize_bytes_tensor({loaded[key]}.tobytes()).reshape({list(tensor.shape)})"
@@ -321,7 +331,7 @@ def _test_function(example: Example, name: str, wanted: Sequence[InferenceRespon
             checks.append(f"    {_check(number, key, tensor, prefix)}\n")
     inputs = _inputs(example, _loaded(example.request, f"{prefix}input."), "    ").rstrip("\n") + "\n"
     return (
-        f"\n\ndef {_identifier(name)}():\n"
+        f"\n\ndef {python_identifier(name)}():\n"
         + inputs
         + "    with tritonclient.InferenceServerClient(SERVER) as client:\n"
         + _test_asks(example)
@@ -330,7 +340,8 @@ def _test_function(example: Example, name: str, wanted: Sequence[InferenceRespon
 
 
 def _check(number: int, key: str, tensor: Tensor, prefix: str = "") -> str:
-    got, stored = f'answers[{number}].as_numpy("{key}")', f'DATA["{prefix}output.{number}.{key}"]'
+    got = f"answers[{number}].as_numpy({python_literal(key)})"
+    stored = f"DATA[{python_literal(_entry_name(f'{prefix}output.{number}.', key))}]"
     if tensor.datatype is DataType.BYTES:
         return f"assert {got}.ravel().tolist() == deserialize_bytes_tensor({stored}.tobytes()).tolist()"
     if tensor.datatype is DataType.BF16:
@@ -355,7 +366,8 @@ def _imports(
 ) -> str:
     tensors = [*example.request.inputs.values(), *(t for response in responses for t in response.outputs.values())]
     packed = "" if more else "".join(numpy_expression(tensor) for tensor in example.request.inputs.values())
-    standard = [*more, *(["base64"] if "base64." in packed else []), *(["queue"] if example.decoupled else [])]
+    needed = {"base64": "base64." in packed, "queue": example.decoupled, "os": example.address.is_default}
+    standard = {*more, *(module for module, is_needed in needed.items() if is_needed)}
     lines = [f"import {module}" for module in sorted(standard)] + ([""] if standard else [])
     lines += ["import ml_dtypes"] * any(tensor.datatype is DataType.BF16 for tensor in tensors)
     lines += ["import numpy as np", f"import tritonclient.{protocol} as tritonclient"]
@@ -371,12 +383,13 @@ def _inputs(example: Example, values: Mapping[str, str] | None = None, indent: s
     for name, tensor in example.request.inputs.items():
         value = values[name] if values is not None else numpy_expression(tensor)
         lines.append(
-            f'inputs.append(tritonclient.InferInput("{name}", {list(tensor.shape)}, "{tensor.datatype.name}"))'
+            f"inputs.append(tritonclient.InferInput({python_literal(name)}, {list(tensor.shape)}, "
+            f'"{tensor.datatype.name}"))'
         )
         lines.append(f"inputs[-1].set_data_from_numpy({value})")
-    if example.request.requested_outputs:
-        wanted = ", ".join(f'tritonclient.InferRequestedOutput("{name}")' for name in example.request.requested_outputs)
-        lines.append(f"outputs = [{wanted}]")
+    if requested := example.request.requested_outputs:
+        wanted = (f"tritonclient.InferRequestedOutput({python_literal(name)})" for name in requested)
+        lines.append(f"outputs = [{', '.join(wanted)}]")
     return "".join(f"{indent}{line}\n" for line in lines) + "\n"
 
 
@@ -384,19 +397,19 @@ def _arguments(example: Example, headers: bool = False) -> str:
     """Return the arguments of `infer`, without those that have their default values."""
     request = example.request
     arguments = {
-        "model_version": repr(str(request.model_version)) if request.model_version != -1 else "",
+        "model_version": python_literal(str(request.model_version)) if request.model_version != -1 else "",
         "outputs": "outputs" if request.requested_outputs else "",
-        "request_id": repr(request.request_id) if request.request_id else "",
-        "sequence_id": repr(request.correlation_id) if request.correlation_id else "",
+        "request_id": python_literal(request.request_id) if request.request_id else "",
+        "sequence_id": python_literal(request.correlation_id) if request.correlation_id else "",
         "sequence_start": "True" if request.flags & SEQUENCE_START else "",
         "sequence_end": "True" if request.flags & SEQUENCE_END else "",
         "priority": str(request.priority) if request.priority else "",
         "timeout": str(request.timeout) if request.timeout else "",
-        "parameters": repr(dict(request.parameters)) if request.parameters else "",
+        "parameters": python_literal(request.parameters) if request.parameters else "",
         "headers": "headers" if headers and example.address.header_file else "",
     }
     keywords = "".join(f", {name}={value}" for name, value in arguments.items() if value)
-    return f'"{request.model_name}", inputs{keywords}'
+    return f"{python_literal(request.model_name)}, inputs{keywords}"
 
 
 def _curl(example: Example) -> Snippet:
@@ -407,23 +420,26 @@ def _curl(example: Example) -> Snippet:
     if example.decoupled:
         raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
     request, header_file = example.request, example.address.header_file
-    version = f"/versions/{request.model_version}" if request.model_version != -1 else ""
-    url = f"http://{example.address.http}/v2/models/{request.model_name}{version}/infer"
+    version = str(request.model_version) if request.model_version != -1 else ""
+    stem, server = file_stem(request.model_name), shlex.quote(f"http://{example.address.http}")
+    if example.address.is_default:
+        server = f'"http://${{TRITON_HTTP:-{example.address.http}}}"'
+    url = f"{server}{model_path(request.model_name, version)}/infer"  # no shell reads anything in that path
     header = f" -H {shlex.quote(f'@{header_file}')}" if header_file else ""
     names = request.requested_outputs or list(example.outputs)
     binary = any(example.outputs.get(name) in NOT_IN_JSON for name in names)
     document = request_document(request, binary)
-    saving = f" -D {request.model_name}.head -o {request.model_name}.answer" if binary else ""
+    saving = f" -D {shlex.quote(stem)}.head -o {shlex.quote(stem)}.answer" if binary else ""
     # curl has it since 7.76 (March 2021); an older one says that it does not know it, with status 2
-    command = f"curl -sS --fail-with-body{header} {shlex.quote(url)}{saving}"
+    command = f"curl -sS --fail-with-body{header} {url}{saving}"
     # the text of an error goes where the answer would: 22 is curl's status for it
-    shown = f" || {{ [ $? = 22 ] && cat {request.model_name}.answer >&2; false; }}" if binary else ""
-    name = f"{request.model_name}.sh"
+    shown = f" || {{ [ $? = 22 ] && cat {shlex.quote(stem)}.answer >&2; false; }}" if binary else ""
+    name = f"{stem}.sh"
     values = {name: json_value(tensor) if is_read(tensor) else None for name, tensor in request.inputs.items()}
     if None not in values.values():
         for entry in document["inputs"]:
             entry["data"] = values[entry["name"]]
-        return Snippet(name, f"{command} -d {shlex.quote(json.dumps(document, ensure_ascii=False))}{shown}\n")
+        return Snippet(name, f"{command} -d {shlex.quote(json_text(document))}{shown}\n")
     for entry in document["inputs"]:
         entry["parameters"] = {"binary_data_size": request.inputs[entry["name"]].byte_size}
     head = json.dumps(document).encode()
@@ -446,7 +462,7 @@ def _perf_input(example: Example) -> Snippet:
     else:
         data = [{name: _entry(one, list(one.shape)) for name, one in inputs.items()}]
     text = json.dumps({"data": data}, indent=2) + "\n"
-    return Snippet(f"{example.request.model_name}_input.json", text)
+    return Snippet(f"{file_stem(example.request.model_name)}_input.json", text)
 
 
 def _entry(tensor: Tensor, shape: list[int], row: int | None = None) -> dict[str, Any]:

@@ -87,5 +87,5 @@ def from_zero(ax: Axes, right: float, above: float) -> None:
 
 def name_lanes(ax: Axes, names: list[str], legend: int = 1) -> None:
     """Name the lanes of a vertical axis, the first on top. `legend`: the lines for which there is room above them."""
-    ax.set_yticks(range(len(names)), [fitted(name, _NAMES, end=True) for name in names])
+    ax.set_yticks(range(len(names)), [fitted(name, _NAMES, end=True) for name in names], parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6 - 0.1 * legend * (len(names) + 1))

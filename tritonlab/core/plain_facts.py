@@ -24,14 +24,6 @@ def few_lines(text: str, most: int = MOST_LINES) -> str:
     return "\n".join([*lines[: most - 1], f"… and {len(lines) - most + 1} more lines"])
 
 
-def xml_text(text: str) -> str:
-    """Return the text with a replacement character for each that XML cannot hold, as control characters."""
-    return _NOT_IN_XML.sub("\ufffd", text)
-
-
-_NOT_IN_XML = re.compile("[^\n\t -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 def by_number(name: str) -> tuple[list[str | int], str]:
     """Return a sort key that orders names as people do: model_2 before model_10."""
     # texts and digits in turns, so that like is compared with like

@@ -1,5 +1,5 @@
 """What an export leaves out of a model, or its report warns of: what only holds on this machine, and files that are
-hidden or large.
+hidden, large, or outside of the repository.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
             yield (
                 f"{path} has {size} and was left out, and the model does not deploy until it is there: "
                 f"include=[{path!r}] (--include {path}) copies it"
+            )
+        elif entry.reason is Omission.OUTSIDE:
+            path = entry.path
+            yield (
+                f"{path} leads to {entry.detail}, outside of the repository, and was left out: "
+                f"include=[{path!r}] (--include {path}) copies what is there"
             )
         elif entry.reason is Omission.DANGLING:
             gone = f"its link {entry.path} leads to '{entry.detail}', which is not there or left out"

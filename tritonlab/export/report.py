@@ -165,7 +165,7 @@ class ExportReport:
         if self.beside is not None and "README.md" in self.beside.files:
             yield f"  {self.beside.path / 'README.md'} says how to run and watch it"
         for report in self.reports:
-            yield from _attention(report.plan)
+            yield from _attention(report.plan, f"{report.path.name}: " if self.composing else "")
             if report.backup is not None:
                 yield f"  The former directory is now {report.backup}"
 
@@ -263,8 +263,8 @@ class ExportConflict(Explained, FileExistsError):
         return "export with overwrite=True (--overwrite), which keeps the former directory as a backup, or elsewhere"
 
 
-def _attention(plan: ExportPlan) -> list[str]:
-    return [f"  Attention: {warning}." for warning in plan.warnings]
+def _attention(plan: ExportPlan, model: str = "") -> list[str]:
+    return [f"  Attention: {model}{warning}." for warning in plan.warnings]
 
 
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:

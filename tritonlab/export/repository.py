@@ -66,9 +66,9 @@ def export(
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
     its BLS calls name; `alone` leaves them out. All models are written together: if one of the directories is in the
     way, or an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not
-    there, and of files that are left out because they are hidden or have more than 100 MB; `include` names or patterns
-    of such files brings them. It also warns of what will not work at `target`, a release of Triton as 2.49, its
-    container as 24.08, kserve, dynamo or ray.
+    there, and of files that are left out because they are hidden, have more than 100 MB or lie outside of the
+    repository; `include` names or patterns of such files brings them. It also warns of what will not work at `target`,
+    a release of Triton as 2.49, its container as 24.08, kserve, dynamo or ray.
 
     `dry_run` writes nothing; the report says what would be written. `furnish` is called where the models are built,
     with their new directories, and a directory whose files are then put beside the repository. `progress` is called

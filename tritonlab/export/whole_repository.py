@@ -9,7 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..repository.model_tree import ModelTree, read_tree, shortened
+from ..core.status import InvalidArgumentError
+from ..repository.model_tree import ModelTree, is_requested, leads_out, read_tree, shortened
 from ..repository.place import make_repository, scratch_place
 from . import left_out
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
@@ -79,16 +80,25 @@ def export_whole(
     in them: bytes, modes, links that lead within a model, empty directories.
 
     All of it is written or nothing. What is there already and differs raises ExportConflict, unless `overwrite` is set;
-    then it is moved to `<directory>.backup` first. The report warns of what is left out because it is hidden or has
-    more than 100 MB; `include` names or patterns of such files brings them. Raises NoRepository.
+    then it is moved to `<directory>.backup` first. The report warns of what is left out because it is hidden, has more
+    than 100 MB, or is a link to something outside of the repository; `include` names or
+    patterns of such files brings them. Raises NoRepository.
     """
     wanted = [include] if isinstance(include, str) else list(include)
+    # what another place has is no part of the repository; `_plan_beside` names it
+    models = {
+        name: model
+        for name, model in models.items()
+        if not leads_out(model.directory, (root,)) or is_requested(name, wanted)
+    }
+    if not models:
+        raise InvalidArgumentError(f"all models of {root} are links to other places: include=['*'] exports them")
     repository = make_repository(directory)
     with scratch_directory(scratch_place(repository)) as made:
         scratch = Path(made)
         plans = []
         for name, model in models.items():
-            tree = read_tree(model.directory, include=wanted)
+            tree = read_tree(model.directory, include=wanted, inside=(root,))
             new = scratch / MODELS / name
             new.mkdir(parents=True)
             tree.copy(new)

@@ -188,5 +188,5 @@ def _plot_load(ax: Axes, model: str, mode: str, rows: Sequence[LoadRow]) -> None
     from_zero(ax, 0.06, 0.1)
     ax.set_xlabel("throughput, inferences/s")
     ax.set_ylabel(f"latency, {unit}")
-    ax.set_title(f"Load test of {model}")
+    ax.set_title(f"Load test of {model}", parse_math=False)
     ax.legend(title=f"numbers: {HEADS[mode]}")

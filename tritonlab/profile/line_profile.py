@@ -267,7 +267,7 @@ class LineProfile:
                 for size in self._columns()
             ]
             _plot_bars(ax, names, bars, "time of the line itself, ms")
-        ax.set_title(f"{'Memory of the' if self.memory else 'The'} lines of {self.model}")
+        ax.set_title(f"{'Memory of the' if self.memory else 'The'} lines of {self.model}", parse_math=False)
         return ax
 
     def html(self) -> str:

@@ -12,17 +12,19 @@ from ..core.status import InternalError, UnsupportedError
 Labels = dict[str, tuple[str, ...]]
 
 
-def read_labels(config: ModelConfig, directory: Path) -> Labels:
-    """Return the labels of every output that names a file, which has one per line. Raises InternalError for a file
-    that cannot be read, UnsupportedError for one outside the model directory (rule 5.3.4).
+def read_labels(config: ModelConfig, directory: Path, base: Path | None = None) -> Labels:
+    """Return the labels of every output that names a file, which has one per line. `base`: the directory whose files
+    are linked into the model directory.
+
+    Raises InternalError for a file that cannot be read, UnsupportedError for one outside of both (rule 5.3.4).
     """
     labels: Labels = {}
-    root = directory.resolve()
+    roots = [place.resolve() for place in (directory, base) if place is not None]
     for output in config.output:
         if not output.label_filename:
             continue
         path = directory / output.label_filename
-        if not path.resolve().is_relative_to(root):
+        if not any(path.resolve().is_relative_to(root) for root in roots):
             raise UnsupportedError(
                 f"label file path '{output.label_filename}' for output '{output.name}' in model '{config.name}' is "
                 "outside model directory"

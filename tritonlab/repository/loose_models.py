@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..core.config.model_config import ConfigError, read_config
 from .layout import CONFIG_FILE, MODEL_FILE, version_numbers
+from .model_tree import leads_out
 from .place import scratch_name, scratch_place
 
 #: `model.py`, `sync_model.py`
@@ -34,11 +35,19 @@ class LooseModel(NamedTuple):
         version = directory / "1"
         version.mkdir(parents=True)
         if self.config is not None:
-            shutil.copy2(self.config, directory / CONFIG_FILE)
+            _copy(self.config, directory / CONFIG_FILE)
         if self.model is not None:
-            shutil.copy2(self.model, version / MODEL_FILE)
+            _copy(self.model, version / MODEL_FILE)
         for helper in self.helpers:
-            shutil.copy2(helper, version / helper.name)
+            _copy(helper, version / helper.name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file; a link to something that does not lie with the model stays a link."""
+    if leads_out(source, (source.parent,)):
+        target.symlink_to(source.resolve())
+    else:
+        shutil.copy2(source, target)
 
 
 def find_loose_models(directory: Path) -> list[LooseModel]:

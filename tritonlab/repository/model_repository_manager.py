@@ -46,6 +46,8 @@ class ModelFiles:
     config_file: str = CONFIG_FILE
     #: the repository that the model is from, if that tells models of one name apart
     namespace: str = ""
+    #: the model directory whose files are linked into it
+    base: Path | None = None
 
     @property
     def identifier(self) -> str:
@@ -98,8 +100,8 @@ class ModelRepositoryManager:
         self._mappings: dict[Path, dict[str, str]] = {}
         #: repositories whose models count only where no other repository has one of that name
         self._behind: set[Path] = set()
-        #: models that are written over those of a repository behind the others
-        self._over: set[str] = set()
+        #: the directories that models are written over, which somebody else keeps
+        self._bases: dict[str, Path] = {}
         #: names that lead out of a repository or deeper into it, of models that are loaded at the start
         self._elsewhere: frozenset[str] = frozenset()
 
@@ -143,16 +145,24 @@ class ModelRepositoryManager:
         self._mappings.pop(path, None)
         self._behind.discard(path)
 
-    def write_over(self, name: str, is_over: bool) -> None:
-        """Remember whether the model of this name was written over one of a repository that somebody else keeps."""
-        (self._over.add if is_over else self._over.discard)(name)
+    def write_over(self, name: str, base: Path | None) -> None:
+        """Remember the model directory, which somebody else keeps, that the model of this name was written over."""
+        self._bases = {key: path for key, path in self._bases.items() if key != name} | ({name: base} if base else {})
+
+    def base_of(self, name: str) -> Path | None:
+        """Return the model directory that a model was written over."""
+        return self._bases.get(name)
+
+    def inside_of(self, name: str, directory: Path) -> list[Path]:
+        """Return the repositories whose files count as those of a model, which lies in `directory`."""
+        return [place.parent for place in (directory, self.base_of(name)) if place is not None]
 
     def is_kept(self, name: str) -> bool:
         """Return whether the files of a model are kept as they are by somebody else: it is of a repository behind the
         others, or was written over one.
         """
         places = self._places("", name)
-        return name in self._over or any(place.parent in self._behind for place in places)
+        return name in self._bases or any(place.parent in self._behind for place in places)
 
     def directories(self) -> dict[str, list[Path]]:
         """Return every model directory of every repository by the model's identifier, sorted by it.
@@ -282,6 +292,7 @@ class ModelRepositoryManager:
             temporary=temporary,
             config_file=config_file,
             namespace=namespace,
+            base=self.base_of(name),
         )
 
     def _config_file(self, directory: Path) -> str:

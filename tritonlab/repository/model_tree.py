@@ -25,6 +25,7 @@ class Omission(Enum):
     HIDDEN = "hidden"
     LARGE = "large"
     DANGLING = "dangling"
+    OUTSIDE = "outside"
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Omitted:
 
 @dataclass
 class ModelTree:
-    """The entries of the directory `root`, by paths relative to it. `files` are also those that a link outside of the
-    directory leads to; `directories` are empty."""
+    """The entries of the directory `root`, by paths relative to it. `files` are also those that a link to another
+    directory leads to, if that may bring them; `directories` are empty."""
 
     root: Path
     files: list[str] = field(default_factory=list)
@@ -76,13 +77,23 @@ def read_tree(
     needed: Collection[str] = (),
     large: int = LARGE,
     skip: Collection[str] = (),
+    inside: Collection[Path] = (),
 ) -> ModelTree:
     """Return the tree of a model directory, or of a directory of them without those in `skip`.
 
-    include: patterns of names or paths to take although they are hidden or large; None takes everything. needed: paths
-    to take however large they are. An environment is taken as it is: its libraries may lie in hidden directories.
+    A link brings what it leads to within `root` or a directory of `inside`; one that leads elsewhere is left out.
+
+    Args:
+        root: the directory.
+        include: patterns of names or paths to take although they are hidden, large or outside; None takes everything,
+            and what is outside as a link.
+        needed: paths to take however large they are. An environment is taken with its hidden directories, in which its
+            libraries may lie.
+        large: the most bytes of a file that need no request.
+        skip: paths that are not looked at.
+        inside: the repository, and others whose files count as the model's.
     """
-    reader = _Reader(root, include, needed=needed, large=large, skip=skip)
+    reader = _Reader(root, include, needed=needed, large=large, skip=skip, inside=inside)
     reader.read("", root, ())
     return reader.finish()
 
@@ -91,6 +102,20 @@ def copy_file(source: Path, target: Path) -> None:
     """Copy a file with its mode."""
     shutil.copyfile(source, target)
     shutil.copymode(source, target)
+
+
+def leads_out(link: str | os.PathLike[str], inside: Collection[str | os.PathLike[str]]) -> bool:
+    """Return whether a path is a link to something outside of all these directories."""
+    if not os.path.islink(link):
+        return False
+    end = os.path.realpath(link)
+    return not any(end == each or end.startswith(f"{each}/") for each in map(os.path.realpath, inside))
+
+
+def is_requested(path: str, include: Collection[str]) -> bool:
+    """Return whether one of the patterns is about the path or its last part."""
+    name = PurePosixPath(path).name
+    return any(fnmatchcase(path, each.rstrip("/")) or fnmatchcase(name, each.rstrip("/")) for each in include)
 
 
 def is_environment(directory: Path) -> bool:
@@ -106,7 +131,9 @@ class _Reader:
         needed: Collection[str],
         large: int,
         skip: Collection[str],
+        inside: Collection[Path],
     ) -> None:
+        self._inside = (root, *inside)
         self._skip = skip
         self._tree = ModelTree(root)
         self._include = include
@@ -128,6 +155,11 @@ class _Reader:
                 self._leave_out(path + "/" * entry.is_dir(), Omission.HIDDEN)
             elif entry.is_symlink() and (end := os.readlink(entry)) and not entry.exists():
                 self._leave_out(path, Omission.DANGLING, end)
+            elif leads_out(entry, (*self._inside, *above)) and not self._requested(path):
+                if self._include is None:
+                    self._tree.links[path] = os.path.realpath(entry)
+                else:
+                    self._leave_out(path, Omission.OUTSIDE, os.path.realpath(entry))
             elif entry.is_symlink() and self._stays(directory, below, end):
                 self._tree.links[path] = end
             elif entry.is_dir():
@@ -156,8 +188,7 @@ class _Reader:
         self._tree.left_out.append(Omitted(path, reason, detail))
 
     def _requested(self, path: str) -> bool:
-        include, name = self._include or (), PurePosixPath(path).name
-        return any(fnmatchcase(path, each.rstrip("/")) or fnmatchcase(name, each.rstrip("/")) for each in include)
+        return is_requested(path, self._include or ())
 
     def _stays(self, directory: Path, below: str, end: str) -> bool:
         """Return whether a link leads within the model directory wherever that is."""

@@ -138,7 +138,7 @@ def plot_front(ax: Axes, name: str, front: Sequence[Trial], measured: Sequence[T
     from_zero(ax, 0.06, 0.1)
     ax.set_xlabel("throughput, requests/s")
     ax.set_ylabel("p99 latency, ms")
-    ax.set_title(f"Tuning of {name}")
+    ax.set_title(f"Tuning of {name}", parse_math=False)
     ax.legend()
 
 
@@ -156,5 +156,5 @@ def plot_gains(ax: Axes, gains: Sequence[DrawnGain], name: str, gained: str) -> 
     ax.margins(x=0.2)
     name_lanes(ax, [one.name for one in gains])
     ax.set_xlabel(gained)
-    ax.set_title(f"Gain of each setting of {name}")
+    ax.set_title(f"Gain of each setting of {name}", parse_math=False)
     ax.legend(loc="upper right", ncols=2)

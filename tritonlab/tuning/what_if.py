@@ -243,7 +243,7 @@ def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Number
     ax.set_yticks(range(0, 101, 20))
     ax.set_xlabel("latency, ms")
     ax.set_ylabel("requests answered within it, %")
-    ax.set_title(title, fontsize="medium")
+    ax.set_title(title, fontsize="medium", parse_math=False)
     ax.legend(fontsize="small", loc="upper left")
 
 
@@ -272,5 +272,5 @@ def _plot_lanes(ax: Axes, name: str, recorded: RecordedExecutions, replayed: Rep
     name_lanes(ax, names)
     name_time_axis(ax)
     ax.set_ylabel("instance")
-    ax.set_title(f"Batches of {name}")
+    ax.set_title(f"Batches of {name}", parse_math=False)
     ax.legend(loc="upper right", ncols=2)

@@ -26,9 +26,9 @@ def test_every_file_that_it_names_is_there(kind: str) -> None:
 
 def test_it_has_the_facts() -> None:
     text = page("k8s")
-    assert "# digits.v2 on Triton" in text and "Triton 2.51 (24.10)" in text
-    assert "| digits.v2 | 2 instances, batches up to 8 |" in text
-    assert "| counter | 1 instance, no batches, several responses for a request (gRPC streams only) |" in text
+    assert "# `digits.v2` on Triton" in text and "Triton 2.51 (24.10)" in text
+    assert "| `digits.v2` | 2 instances, batches up to 8 |" in text
+    assert "| `counter` | 1 instance, no batches, several responses for a request (gRPC streams only) |" in text
     assert "took 400 MiB at most" in text and "set here: 800 MiB" in text
     assert "`depth`, `parse_errors`, `row_bytes`, `rows`" in text
     assert "was not measured" in page("k8s", peak_shm_bytes=None)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -54,6 +55,29 @@ def test_what_lies_beside_the_models_is_copied_with_them(tmp_path: Path) -> None
     (tmp_path / "shared.txt").write_text("1")
     work = verification._Work(tmp_path, ["m"], [], (), load_seconds=1, say=print, cancel=threading.Event())
     assert [path.name for path in work._entries()] == ["m", "shared", "shared.txt"]
+
+
+def test_a_link_beside_the_models_stays_a_link(tmp_path: Path) -> None:
+    models, home = tmp_path / "models", tmp_path / "home"
+    write_model(models, "m", SOURCE, "")
+    home.mkdir()
+    (home / "key").write_text("secret")
+    (models / "home").symlink_to(home)
+    (models / "key").symlink_to(home / "key")
+    (models / "alias").symlink_to("m")
+    seen = {}
+
+    class Hiding:
+        kind = ""
+
+        def place(self, name: str, path: Path) -> str:
+            seen.update({each.name: each.is_symlink() for each in path.iterdir()})
+            raise KeyboardInterrupt
+
+    work = verification._Work(models, ["m"], [], (), load_seconds=1, say=print, cancel=threading.Event())
+    with pytest.raises(KeyboardInterrupt):
+        work.run(mock.Mock(hiding=Hiding))
+    assert seen == {"m": False, "home": True, "key": True, "alias": False}
 
 
 @pytest.mark.parametrize(

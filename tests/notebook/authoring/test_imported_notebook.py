@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
+from hypothesis import assume, example, given
+from IPython.core.interactiveshell import InteractiveShell
+from markdown_it import MarkdownIt
 
+from tests.hostile import DIRECTORY_NAMES, nothing_runs, quick
 from tests.notebook.repositories import contents, write_repository
 from tritonlab.core.status import AlreadyExistsError
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.authoring.imported_notebook import import_repository
+from tritonlab.repository.layout import is_model_directory
 
 
 @pytest.fixture
@@ -24,7 +33,8 @@ def test_a_repository_becomes_a_notebook(root: Path) -> None:
     notebook = nbformat.read(written.path, as_version=4)
     nbformat.validate(notebook)
     texts = [cell.source for cell in notebook.cells]
-    assert texts[0].startswith("# models") and "| `resnet` | backend tensorrt | stays in the repository |" in texts[0]
+    assert texts[0].startswith("# `models`")
+    assert "| `resnet` | backend `tensorrt` | stays in the repository |" in texts[0]
     assert "opened = tritonlab.open('models', models=['resnet'])" in texts[2]
     heads = [text.split("\n")[0] for text in texts if text.startswith("%%")]
     assert heads == [
@@ -65,3 +75,60 @@ def test_the_notebook_runs_and_exports_the_same(root: Path, tmp_path: Path) -> N
     notebook = nbformat.read(written.path, as_version=4)
     nbclient.NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert contents(tmp_path / "models_exported") == contents(root)
+
+
+def test_names_stay_names_in_a_notebook(shell: InteractiveShell, tmp_path: Path) -> None:
+    source = "# a model\n"
+
+    @quick
+    @given(DIRECTORY_NAMES, DIRECTORY_NAMES)
+    @example("{RAN.append(1)}", "a")
+    @example("a\nRAN.append(1)", "a")
+    @example("it's", "a b")
+    @example("`<b>|", "$x.y")
+    def check(model: str, file: str) -> None:
+        root = tmp_path / "models"
+        shutil.rmtree(root, ignore_errors=True)
+        version = root / model / "1"
+        version.mkdir(parents=True)
+        (version / "model.py").write_text(source)
+        (version / f"{file}.py").write_text("x = 1\n")
+        assume(not is_model_directory(root))
+        written = import_repository(root, overwrite=True)
+        opened, cells = [], {}
+        for cell in nbformat.read(written.path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                tags = re.findall("<([a-z0-9]+)", MarkdownIt().enable("table").render(cell.source))
+                assert set(tags) <= {"h1", "h2", "p", "code", "table", "thead", "tbody", "tr", "th", "td"}
+            elif cell.source.startswith("%%"):
+                line, _, body = cell.source.partition("\n")
+                with nothing_runs():
+                    magic, *words = shlex.split(shell.var_expand(line))
+                cells[magic, *words] = body
+            elif "tritonlab.open" in cell.source:
+                fake = SimpleNamespace(open=lambda path, models: opened.append((path, models)))
+                with nothing_runs():
+                    exec(cell.source, {"tritonlab": fake})
+        if model.startswith("."):  # it is hidden
+            return
+        assert opened == [("models", [*written.left])]
+        if written.left:
+            assert [*written.left] == [model] and not cells and "whose first line cannot hold" in written.left[model]
+            assert set(model) & set("{}$\n") or model[0] == "-" or not model.isprintable()
+        else:
+            assert cells.pop(("%%triton_model", model, "--base", f"models/{model}")) == source.strip()
+            assert list(cells) in ([], [("%%triton_file", model, f"{file}.py")])
+
+    check()
+
+
+def test_no_cell_has_the_text_of_a_file_outside(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("# secret")
+    (root / "pre" / "1" / "helper.py").unlink()
+    (root / "pre" / "1" / "helper.py").symlink_to(tmp_path / "key")
+    (root / "post" / "1" / "model.py").unlink()
+    (root / "post" / "1" / "model.py").symlink_to(tmp_path / "key")
+    (root / "template" / "config.pbtxt").unlink()
+    (root / "template" / "config.pbtxt").symlink_to(tmp_path / "key")
+    written = import_repository(root)
+    assert "secret" not in written.path.read_text() and "1/model.py of 'post' is a link" in written.left["post"]

@@ -350,6 +350,65 @@ def test_hidden_files_are_left_out_and_named(opened: OpenedRepository, tmp_path:
     assert contents(tmp_path / "whole") == contents(opened.path)
 
 
+@pytest.mark.parametrize("in_cells", [False, True])
+def test_files_outside_of_the_repository_are_left_out_and_named(
+    opened: OpenedRepository, workspace: Workspace, in_cells: bool, tmp_path: Path
+) -> None:
+    home, source = tmp_path / "home", opened["post"].directory
+    (home / "deep").mkdir(parents=True)
+    (home / "deep" / "key").write_text("secret")
+    (source / "1" / "secret").symlink_to(home / "deep" / "key")
+    (source / "1" / "home").symlink_to(home)
+    (source / "1" / "labels.txt").write_text("of the model")
+    (opened.path / "home").symlink_to(home)
+    (opened.path / "key").symlink_to(home / "deep" / "key")
+    if in_cells:
+        workspace.load("post", POST.decode(), base=source)
+    report = opened.export(tmp_path / "out")
+    assert not [each for each in (tmp_path / "out").rglob("*") if each.name in ("secret", "home", "key")]
+    for name in ("post: 1/secret", "post: 1/home", "home", "key"):
+        assert f"Attention: {name} leads to {home}" in str(report)
+    files = export(workspace.server.model("post"), tmp_path / "one").plan.files
+    assert "1/labels.txt" in files and not [file for file in files if "secret" in file or "home" in file]
+    assert (opened["post"].directory / "1" / "secret").read_text() == "secret"
+    assert (opened.path / "home" / "deep" / "key").exists()
+    opened.export(tmp_path / "whole", include=["home", "secret", "key"])
+    assert (tmp_path / "whole" / "home" / "deep" / "key").read_text() == "secret"
+    assert (tmp_path / "whole" / "post" / "1" / "secret").read_text() == "secret"
+
+
+@pytest.mark.parametrize(
+    ("source", "config_text"),
+    [("x = 1\n  y = 2\n", None), (POST.decode(), "backend: 7"), (POST.decode() + "\nraise ValueError(1)\n", None)],
+    ids=["syntax", "config", "import"],
+)
+def test_a_model_whose_cells_never_loaded_does_not_stop_the_export(
+    opened: OpenedRepository, workspace: Workspace, source: str, config_text: str | None, tmp_path: Path
+) -> None:
+    with pytest.raises(Exception, match=r"unindent|unexpected indent|config|ValueError"):
+        workspace.load("post", source, base=opened["post"].directory, config=config_text)
+    report = opened.export(tmp_path / "out")
+    assert sorted(each.path.name for each in report.models) == sorted(opened)
+    written = tmp_path / "out" / "post" / "1" / "model.py"
+    if "raise" in source:
+        assert "Attention: post: its cells did not load when they ran last: what could not be loaded was" in str(report)
+        assert written.read_text().strip() == source.strip()
+    else:
+        assert written.read_bytes() == POST
+    if config_text is None and "raise" not in source:
+        assert "did not load when they ran last: the model as it lies in the repository was exported" in str(report)
+
+
+def test_labels_of_a_model_in_cells_are_those_of_its_directory(
+    opened: OpenedRepository, workspace: Workspace
+) -> None:
+    source = opened["post"].directory
+    text = (source / "config.pbtxt").read_text()
+    (source / "config.pbtxt").write_text(text.replace('name: "Y"', 'name: "Y" label_filename: "labels.txt"'))
+    workspace.load("post", POST.decode(), base=source)
+    assert opened["post"].in_cells and workspace.server.core.find("post").labels == {"Y": ("one", "two")}
+
+
 # -- while models load
 
 

@@ -179,6 +179,24 @@ def test_the_panel_is_offered_what_there_is(window: Window) -> None:
     assert found["kinds"] == ["docker", "k8s", "kserve", "ray"] and "requirements" in found["environments"]
 
 
+def test_a_plan_offers_the_files_that_are_left_out(
+    window: Window, notebook: Notebook, workspace: Workspace, tmp_path: Path
+) -> None:
+    notebook.run(MODEL)
+    directory = Path(workspace.server.model("echo").directory)
+    (directory / "1" / "secret").symlink_to(__file__)
+    (directory / ".env").write_text("TOKEN=1")
+    chosen = {"models": ["echo"], "directory": str(tmp_path / "models")}
+    (model,) = window.request("plan", **chosen)["models"]
+    assert model["left_out"] == [
+        {"path": ".env", "why": "hidden", "bytes": None, "included": False},
+        {"path": "1/secret", "why": "outside", "bytes": None, "included": False},
+    ]
+    assert model["warnings"] == []
+    (model,) = window.request("plan", **chosen, include=["1/secret"])["models"]
+    assert "1/secret" in model["added"] and [each["included"] for each in model["left_out"]] == [False, True]
+
+
 def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled: None, tmp_path: Path) -> None:
     directory = str(tmp_path / "x")
     chosen = {"models": ["echo"], "directory": directory}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ...clients.literal import TooLarge
 from ...clients.snippets import Address, NotSendable, copy_as, recorded_tests
+from ...core.quoting import file_stem, one_line
 from . import docker, kubernetes, monitoring, ray
 from .facts import DeployedModel, Deployment
 from .readme import readme
 
-_HTTP, _GRPC = "localhost:8000", "localhost:8001"
-_ADDRESS = Address(_HTTP, _GRPC)
+_ADDRESS = Address("localhost:8000", "localhost:8001", is_default=True)
 
 #: What can be chosen, and the files of each, relative to the directory that holds `models/`.
 KINDS: dict[str, dict[str, Callable[[Deployment], str]]] = {
@@ -83,7 +83,9 @@ def programs(deployed: Deployment) -> dict[str, str | bytes]:
     the first model, `client_<model>.py` and `.sh` the others."""
     files: dict[str, str | bytes] = {}
     for number, model in enumerate(deployed.models):
-        stem = f"client_{model.name}" if number else "client"
+        stem = f"client_{file_stem(model.name)}" if number else "client"
+        if f"{stem}.py" in files:  # of another name with other signs
+            stem += f"_{number}"
         files |= {f"{stem}{suffix}": text for suffix, text in _clients(model)}
     files |= _tests(deployed)
     return files
@@ -105,25 +107,20 @@ def _clients(model: DeployedModel) -> Iterator[tuple[str, str]]:
 
 
 def _python(model: DeployedModel, text: str) -> str:
-    variable, address, extra = ("TRITON_GRPC", _GRPC, "grpc") if model.is_decoupled else ("TRITON_HTTP", _HTTP, "http")
-    about = (
-        f'"""A request to the model {model.name}: pip install tritonclient[{extra}]\n\n'
-        f'The server is at ${variable}, or {address}.\n"""\n\nimport os\n'
+    variable, extra = ("TRITON_GRPC", "grpc") if model.is_decoupled else ("TRITON_HTTP", "http")
+    address = _ADDRESS.grpc if model.is_decoupled else _ADDRESS.http
+    return (
+        f'"""A request to the model: pip install tritonclient[{extra}]\n\n'
+        f'The server is at ${variable}, or {address}.\n"""\n\n{text}'
     )
-    # the last one: an earlier one is text in an input
-    before, _, after = text.rpartition(f'InferenceServerClient("{address}")')
-    return f'{about}{before}InferenceServerClient(os.environ.get("{variable}", "{address}")){after}'
 
 
 def _shell(model: DeployedModel, text: str) -> str:
-    before, _, after = text.partition(f"http://{_HTTP}")
-    if before.endswith("'"):  # the quote of a path with a space begins behind the variable
-        before, after = before[:-1], f"'{after}"
     return (
         "#!/bin/sh\n"
-        f"# A request to the model {model.name}. The server is at $TRITON_HTTP, or {_HTTP}.\n"
+        f"# A request to the model {one_line(model.name)}. The server is at $TRITON_HTTP, or {_ADDRESS.http}.\n"
         "# It ends with a status that is not 0 if the server answers with an error. curl 7.76 or newer.\n"
-        f'server="http://${{TRITON_HTTP:-{_HTTP}}}"\n{before}"$server"{after}'
+        f"{text}"
     )
 
 

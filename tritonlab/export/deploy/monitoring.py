@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ...core.quoting import go_template_text, json_text
 from .facts import Deployment
 from .yaml_text import yaml_text
 
@@ -66,13 +67,14 @@ def _alert(name: str, expression: str, duration: str, severity: str, summary: st
 
 def _alerts_of_triton(deployed: Deployment) -> Iterator[dict[str, Any]]:
     for model in deployed.models:
+        name = go_template_text(model.name)
         yield _alert(
             "ModelMissing",
             f"absent(nv_inference_request_success{{{of_models([model.name])}}})",
             duration="5m",
             severity="critical",
-            summary=f"No server has the model {model.name}: the server is down, or the model did not load.",
-            model=model.name,
+            summary=f"No server has the model {name}: the server is down, or the model did not load.",
+            model=name,
         )
     models = of_models([model.name for model in deployed.models])
     failed = f"sum by (model) (rate(nv_inference_request_failure{{{models}}}[5m]))"
@@ -95,6 +97,7 @@ def _alerts_of_triton(deployed: Deployment) -> Iterator[dict[str, Any]]:
 
 def _alerts_of_models(deployed: Deployment) -> Iterator[dict[str, Any]]:
     for model in deployed.models:
+        name = go_template_text(model.name)
         served = f"sum(increase(nv_inference_request_success{{{of_models([model.name])}}}[10m])) > 0"
         for metric, kind in sorted(model.custom_metrics.items()):
             series = f"{metric}_count" if kind == "histogram" else metric
@@ -103,8 +106,8 @@ def _alerts_of_models(deployed: Deployment) -> Iterator[dict[str, Any]]:
                 f"absent({series}) and on () {served}",
                 duration="10m",
                 severity="warning",
-                summary=f"The model {model.name} answers requests but does not report {metric}.",
-                model=model.name,
+                summary=f"The model {name} answers requests but does not report {metric}.",
+                model=name,
                 metric=metric,
             )
             if kind == "counter" and _BAD.search(metric):
@@ -113,8 +116,8 @@ def _alerts_of_models(deployed: Deployment) -> Iterator[dict[str, Any]]:
                     f"sum(increase({metric}[5m])) > 0",
                     duration="5m",
                     severity="warning",
-                    summary=f"{metric} of the model {model.name} has risen in each of the last minutes.",
-                    model=model.name,
+                    summary=f"{metric} of the model {name} has risen in each of the last minutes.",
+                    model=name,
                     metric=metric,
                 )
 
@@ -201,5 +204,12 @@ def _mean(total: str, selector: str, window: str) -> str:
 
 def of_models(names: Sequence[str]) -> str:
     """Return the selector of models by their names."""
-    pattern = "|".join(re.sub(r"([.+*?()\[\]{}|^$\\])", r"\\\1", name) for name in names)
-    return f"model=~{json.dumps(pattern, ensure_ascii=False)}"
+    pattern = "|".join("".join(map(_of_pattern, name)) for name in names)
+    return f"model=~{json_text(pattern)}"
+
+
+def _of_pattern(character: str) -> str:
+    """Return the pattern of one character. Grafana replaces `$name` in an expression, also behind a backslash."""
+    if character == "$" or not character.isprintable():
+        return f"\\x{{{ord(character):x}}}"
+    return f"\\{character}" if character in ".+*?()[]{}|^\\" else character

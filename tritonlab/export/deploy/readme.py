@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from ...core.quoting import markdown_code
 from .facts import LEAST_SHM_BYTES, DeployedModel, Deployment
 from .monitoring import METRIC, TARGET_MICROSECONDS
 
@@ -20,12 +21,12 @@ def readme(deployed: Deployment, kinds: Collection[str], files: Collection[str])
 
 
 def _about(deployed: Deployment) -> str:
-    rows = "".join(f"| {model.name} | {_execution(model)} |\n" for model in deployed.models)
+    rows = "".join(f"| {markdown_code(model.name)} | {_execution(model)} |\n" for model in deployed.models)
     lock = (
         "`requirements.lock` is installed on top of it." if deployed.has_lock else "Nothing is installed on top of it."
     )
     return (
-        f"# {deployed.models[0].name} on Triton\n\n"
+        f"# {markdown_code(deployed.models[0].name)} on Triton\n\n"
         f"`models/` is a model repository for Triton {deployed.release}, image `{deployed.base_image}`. {lock}\n\n"
         f"| Model | How it runs |\n|---|---|\n{rows}\n"
         "Ports: 8000 HTTP, 8001 gRPC, 8002 metrics. None of them asks who is calling: keep them inside, or put a\n"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_PLAIN = re.compile(r"[A-Za-z/][\w./-]*( [\w./-]+)*")
-#: Words that some readers of YAML take for a boolean or null.
-_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+from ...core.quoting import yaml_scalar
 
 
 def yaml_text(*documents: Mapping[str, Any], about: str = "") -> str:
@@ -21,7 +17,7 @@ def yaml_text(*documents: Mapping[str, Any], about: str = "") -> str:
 def _lines(value: Mapping[str, Any] | Sequence[Any], indent: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _entry(f"{indent}{_scalar(key)}:", item, indent + "  ")
+            yield from _entry(f"{indent}{yaml_scalar(key)}:", item, indent + "  ")
         return
     for item in value:
         if isinstance(item, Mapping) and item:
@@ -40,15 +36,4 @@ def _entry(head: str, item: Any, indent: str) -> Iterator[str]:
         else:
             yield f"{head} {'{}' if isinstance(item, Mapping) else '[]'}"
     else:
-        yield f"{head} {_scalar(item)}"
-
-
-def _scalar(value: str | int | float | bool) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    if '"' in value and value.isprintable():
-        return "'" + value.replace("'", "''") + "'"
-    quoted = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
+        yield f"{head} {yaml_scalar(item)}"

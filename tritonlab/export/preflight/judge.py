@@ -22,6 +22,7 @@ from .engines import notes_of, on_the_engine
 from .features import missing_features
 from .finding import Finding, Preflight, in_order
 from .names import names_of_other_cells
+from .pickles import pickles_of_the_notebook
 from .places import mode_bits, name_of_the_model, secrets_and_clutter, shared_memory
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
@@ -49,6 +50,7 @@ ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P11": lambda subject, target: mode_bits(subject),
     "P12": on_the_engine,
     "P13": lambda subject, target: name_of_the_model(subject),
+    "P14": lambda subject, target: pickles_of_the_notebook(subject),
 }
 #: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
 _OF_RELEASES = ("P5", "P6", "P7", "P9", "P13")
@@ -105,7 +107,7 @@ def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsR
     versions = tuple(model.metadata()["versions"])
     return Subject(
         model.name,
-        tree=_tree(directory, config, include),
+        tree=_tree(directory, config, include, model.server.core.repository.inside_of(model.name, directory)),
         config=config,
         reads=tuple(found),
         modules=model.modules() if is_its_own else {},
@@ -119,12 +121,12 @@ def subject_in(directory: Path) -> Subject:
     """Return what can be seen of a model that is not loaded. Raises ConfigError."""
     config = read_config(directory / CONFIG_FILE)
     versions = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.isdecimal()))
-    return Subject(
-        directory.name, _tree(directory, config, ()), config, versions=versions, repositories=(directory.parent,)
-    )
+    repositories = (directory.parent,)
+    tree = _tree(directory, config, (), repositories)
+    return Subject(directory.name, tree, config, versions=versions, repositories=repositories)
 
 
-def _tree(directory: Path, config: ModelConfig, include: Sequence[str]) -> ModelTree:
+def _tree(directory: Path, config: ModelConfig, include: Sequence[str], inside: Sequence[Path]) -> ModelTree:
     value = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
     needed = [value.removeprefix(f"{MODEL_DIRECTORY}/")] if value.startswith(MODEL_DIRECTORY) else []
-    return read_tree(directory, include=include, needed=needed)
+    return read_tree(directory, include=include, needed=needed, inside=inside)

@@ -23,6 +23,7 @@ from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
+from ...repository.model_tree import leads_out
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import LOCK
 from ..preflight import judge as preflight
@@ -167,7 +168,9 @@ class _Work:
                 copy.mkdir()
                 for entry in self._entries():
                     raise_if_cancelled(self.cancel)
-                    if entry.is_dir():
+                    if entry.name not in self.names and leads_out(entry, (self.models,)):
+                        (copy / entry.name).symlink_to(entry.resolve())
+                    elif entry.is_dir():
                         shutil.copytree(entry, copy / entry.name, symlinks=True)
                     else:
                         shutil.copy2(entry, copy / entry.name)

@@ -14,7 +14,7 @@ from ...core.config.model_config_rules import is_ensemble, polled
 from ...export.needed_models import named_in
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, names_in, version_numbers
 from ...repository.model_repository_manager import select_versions
-from ...repository.model_tree import ModelTree, is_environment, read_tree
+from ...repository.model_tree import ModelTree, is_environment, leads_out, read_tree
 from .errors import FileError
 from .original_text import OriginalText, is_text
 from .source_map import ModelFile, Segment
@@ -55,7 +55,7 @@ class BaseDirectory:
     @cached_property
     def tree(self) -> ModelTree:
         """Its files and links, as they were at the first use."""
-        return read_tree(self.path)
+        return read_tree(self.path, inside=(self.path.parent,))
 
     @property
     def has_config(self) -> bool:
@@ -142,9 +142,9 @@ class BaseDirectory:
                 yield file
 
     def can_be_cell(self, file: str) -> bool:
-        """Return whether the file is a text of a size that a cell can hold, and has one."""
+        """Return whether the file is a text of a size that a cell can hold, and has one. It lies in the repository."""
         path = self.path / file
-        if path.stat().st_size > MOST_BYTES:
+        if leads_out(path, (self.path, self.path.parent)) or path.stat().st_size > MOST_BYTES:
             return False
         content = path.read_bytes()
         return is_text(content) and bool(content.strip())

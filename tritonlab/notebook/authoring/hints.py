@@ -124,6 +124,14 @@ def _unknown_step(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"load {found['absent']} first, or name another model in the step"
 
 
+def _pickled_in_main(found: re.Match[str], config_of: ConfigOf) -> str:
+    name = found["name"] or found["other"] or found["third"]
+    return (
+        f"{name} was pickled as a class of the notebook, which the model's process does not have: define it in a "
+        f"helper file (%%triton_file MODEL {name.partition('.')[0].lower()}.py), import it from there, pickle it again"
+    )
+
+
 def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
     names = re.findall(r"'(.*?)'", found["given"])
     fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
@@ -249,6 +257,13 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         PARAMETER,
     ),
     (re.compile(r"NameError: name '(?P<name>\w+)' is not defined"), _undefined),
+    (
+        re.compile(
+            r"Can't get attribute '(?P<name>[\w.]+)' on <module '__main__'"
+            r"|AttributeError: module '__main__' has no attribute '(?P<other>\w+)'|GLOBAL __main__\.(?P<third>[\w.]+)"
+        ),
+        _pickled_in_main,
+    ),
     (
         re.compile(r"AttributeError: 'str' object has no attribute 'get'|TypeError: string indices must be integers"),
         "args['model_config'] is a JSON text: json.loads(args['model_config']) reads it",

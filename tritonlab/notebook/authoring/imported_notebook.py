@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.plain_facts import few_lines
+from ...core.quoting import markdown_code
 from ...core.status import AlreadyExistsError
 from ...repository.model_repository_manager import ModelRepositoryManager
 from .base_directory import BaseDirectory, models_in_order
@@ -99,13 +100,16 @@ def _cells_of(bases: Mapping[str, BaseDirectory], start: Path) -> tuple[dict[str
 
 
 def _title(name: str, where: str, bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> str:
-    rows = [f"| `{each}` | {base.kind or 'unknown'} | {_whereabouts(each, left)} |" for each, base in bases.items()]
+    rows = [
+        f"| {markdown_code(each)} | {_kind(base)} | {_whereabouts(each, left)} |" for each, base in bases.items()
+    ]
     return "\n".join(
         [
-            f"# {name}",
+            f"# {markdown_code(name)}",
             "",
-            f"The models of the repository `{where}`, written by tritonlab. Run the cells from top to bottom; edit one",
-            "and run it again. Files that no cell writes, such as weights, stay there and are used from there.",
+            f"The models of the repository {markdown_code(where)}, written by tritonlab.",
+            "Run the cells from top to bottom; edit one and run it again. Files that no cell writes, such as weights,",
+            "stay there and are used from there.",
             "The last cell writes the whole repository again: what you have not edited is the same, byte for byte.",
             "",
             "| model | kind | where it is |",
@@ -113,6 +117,11 @@ def _title(name: str, where: str, bases: Mapping[str, BaseDirectory], left: Mapp
             *rows,
         ]
     )
+
+
+def _kind(base: BaseDirectory) -> str:
+    named = base.kind.removeprefix("backend ")
+    return base.kind or "unknown" if named == base.kind else f"backend {markdown_code(named)}"
 
 
 def _whereabouts(name: str, left: Mapping[str, str]) -> str:
@@ -140,22 +149,18 @@ def _failing(bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> set
 
 
 def _of_model(name: str, base: BaseDirectory, cells: Sequence[str], is_failing: bool) -> Iterator[_Source]:
-    lines = [f"## {name}"]
+    lines = [f"## {markdown_code(name)}"]
     if staying := left_in_place(base):
         more = len(staying) - _MOST_NAMED
-        named = ", ".join(f"`{file}`" for file in staying[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        named = ", ".join(map(markdown_code, staying[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
         lines += ["", f"Used from the repository: {named}."]
     if base.refusal is not None:
-        why = _one_line(str(base.refusal.detail or base.refusal.reason))
-        lines += ["", f"Its config cannot be read yet, so it does not load: {why}"]
+        why = " ".join(str(base.refusal.detail or base.refusal.reason).split())
+        lines += ["", f"Its config cannot be read yet, so it does not load: {markdown_code(why)}"]
     yield "markdown", "\n".join(lines), ()
     # Run All goes on after it
     tags = ("raises-exception",) if is_failing else ()
     yield from (("code", cell, tags) for cell in cells)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()).replace("`", "'")
 
 
 def _exporting(where: str) -> Iterator[_Source]:

@@ -96,6 +96,8 @@ def imported_cells(
     from which paths are seen. Raises FileError for a model that no cell can hold.
     """
     where = ["--base", shown_path(base.path, start)]
+    for word in (name, where[1]):
+        _check_word(name, word)
     if not base.is_python:
         if not _says_something(base, name):
             fix = f"%triton load {name} serves it"
@@ -105,7 +107,9 @@ def imported_cells(
     source = base.model_path(number)
     _check_source(name, base, source)
     helpers = [
-        _cell(["%%triton_file", name, os.path.relpath(file, str(number))], base, file) for file in base.texts(number)
+        _cell(["%%triton_file", name, os.path.relpath(file, str(number))], base, file)
+        for file in base.texts(number)
+        if _fits_a_line(file)
     ]
     config = [_cell(["%%triton_config", name], base, CONFIG_FILE)] if _says_something(base, name) else []
     chosen = [] if number == base.newest() else ["--version", str(number)]
@@ -115,12 +119,24 @@ def imported_cells(
 def left_in_place(base: BaseDirectory, *, version: int | None = None) -> list[str]:
     """Return the files of the model that no cell of `imported_cells` writes, sorted."""
     number = base.newest() if version is None else version
-    written = {CONFIG_FILE, *([base.model_path(number), *base.texts(number)] if base.is_python else [])}
+    texts = [base.model_path(number), *filter(_fits_a_line, base.texts(number))] if base.is_python else []
+    written = {CONFIG_FILE, *texts}
     return sorted({*base.tree.files, *base.tree.links} - written)
 
 
 def _cell(words: list[str], base: BaseDirectory, file: str) -> str:
     return f"{joined(words)}\n{base.original(file).text}"
+
+
+def _fits_a_line(word: str) -> bool:
+    """Return whether the line of a magic can have the word: IPython evaluates what is in braces or behind a dollar."""
+    return word.isprintable() and not word.startswith("-") and not set("{}$") & set(word)
+
+
+def _check_word(name: str, word: str) -> None:
+    if not _fits_a_line(word):
+        fix = "rename it, or leave the model in the repository, from where it is served"
+        raise FileError(f"{name!r} cannot be in a cell, whose first line cannot hold {word!r}: {fix}", fix=fix)
 
 
 def _says_something(base: BaseDirectory, name: str) -> bool:
@@ -130,6 +146,9 @@ def _says_something(base: BaseDirectory, name: str) -> bool:
 
 
 def _check_source(name: str, base: BaseDirectory, source: str) -> None:
+    if end := base.tree.links.get(source):
+        fix = "edit the file to which it leads: it is loaded again when it changes"
+        raise FileError(f"{source} of '{name}' is a link to {end!r}: {fix}", field=source, fix=fix)
     if source not in base.tree.files:
         versions = ", ".join(_versions_with_source(base)) or "none"
         fix = f"versions with a {base.model_file}: {versions}"

@@ -307,11 +307,13 @@ class OpenedRepository(Mapping[str, OpenedModel]):
             here = known.versions.values() if known is not None and self._is_served_from_here(name) else ()
             answers = next((words for version in here if (words := choice_words(version.config))), "")
             return ExportedModel(self.path / name, [*never_ran(answers)])
-        warnings = []
-        if report.error is not None:
-            exported = "the version that serves" if report.ready_at else "what could not be loaded"
-            warnings = [f"its cells did not load when they ran last: {exported} was exported"]
-        return ExportedModel(self.workspace.repository / name, warnings)
+        directory, exported = self.workspace.repository / name, "what could not be loaded"
+        if report.ready_at:
+            exported = "the version that serves"
+        elif not directory.is_dir():  # what is not Python, for one, is not written
+            directory, exported = self.path / name, "the model as it lies in the repository"
+        warnings = [f"its cells did not load when they ran last: {exported} was exported"] if report.error else []
+        return ExportedModel(directory, warnings)
 
     def facts(self) -> list[OpenedFacts]:
         """Return the facts about each model."""

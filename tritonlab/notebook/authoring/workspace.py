@@ -132,7 +132,7 @@ class Workspace:
                 raise _bad_name(name, refused)
             written = self._written(name)
             written.draft = draft
-            self.server.core.repository.write_over(name, draft.base is not None)
+            self.server.core.repository.write_over(name, draft.base.path if draft.base is not None else None)
             if if_changed and written.serves_draft():
                 written.map_lines_again()
                 return self.server.model(name)
@@ -292,7 +292,7 @@ class Workspace:
             written = self._models.pop(name, None)
             if written is not None:
                 written.remove()
-            self.server.core.repository.write_over(name, False)
+            self.server.core.repository.write_over(name, None)
         self.changed(name)
 
     def close(self) -> None:

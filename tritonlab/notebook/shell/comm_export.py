@@ -24,7 +24,7 @@ from ...export.releases import UnknownTarget, find, find_target, releases, table
 from ...export.report import ExportReport
 from ...export.verify.wheels import NoWheel, find_wheel
 from ...export.whole_export import ExportOptionError
-from ...repository.model_tree import Omission, read_tree
+from ...repository.model_tree import Omission, Omitted, read_tree
 from ...repository.place import repository_path
 from ..authoring.cells import user_namespace
 from ..authoring.errors import NotebookError
@@ -214,9 +214,12 @@ def _planned(
     plan, name, found = report.plan, report.path.name, report.preflight
     kinds = {kind: list(getattr(plan, kind)) for kind in ("added", "changed", "removed", "unchanged")}
     directory = Path(workspace.server.model(name).directory)
+    left = read_tree(
+        directory, include=(), inside=workspace.server.core.repository.inside_of(name, directory)
+    ).left_out
     written = captured.get(name, _Captured([], False))
     findings = found.cited(workspace.cite).findings if found is not None else ()
-    listed = {*map(str, findings), *left_out.sentences(read_tree(directory, include=include).left_out)}
+    listed = {*map(str, findings), *left_out.sentences(each for each in left if each.path not in include)}
     return {
         "name": name,
         "needed_by": users.get(name, ""),
@@ -229,13 +232,13 @@ def _planned(
         "findings": [each.to_dict() for each in findings if not (each.row == "P1" and written.is_whole)],
         "notes": list(found.notes) if found is not None else [],
         "captured": written.names,
-        "left_out": list(_left_out(directory, include)),
+        "left_out": list(_left_out(left, include)),
     }
 
 
-def _left_out(directory: Path, include: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _left_out(left: Sequence[Omitted], include: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the files that are left out unless they are requested, including those that are."""
-    for entry in read_tree(directory).left_out:
+    for entry in left:
         if entry.reason is not Omission.DANGLING:
             large = int(entry.detail) if entry.reason is Omission.LARGE else None
             yield {"path": entry.path, "why": entry.reason.value, "bytes": large, "included": entry.path in include}

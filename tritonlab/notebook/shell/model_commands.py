@@ -116,8 +116,8 @@ def edit(context: Context, arguments: argparse.Namespace) -> None:
     draft = workspace.draft(name)
     source = draft.source
     if source is None and draft.is_ensemble:
-        base = f" --base {joined([shown_path(draft.base.path)])}" if draft.base is not None else ""
-        shell.set_next_input(f"%%triton_config {name}{base}\n{draft.config.text}")
+        base = ["--base", shown_path(draft.base.path)] if draft.base is not None else []
+        shell.set_next_input(f"{joined(['%%triton_config', name, *base])}\n{draft.config.text}")
         return
     directory = next((path / name for path in workspace.repositories if (path / name).is_dir()), None)
     if source is None and directory is not None:

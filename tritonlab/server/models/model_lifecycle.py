@@ -407,7 +407,7 @@ class VersionLoad:
         """Start the instances of the final configuration; `first` imports the model already."""
         services, execution = self._services.instances, self._services.execution
         name, directory = self._files.name, self._files.directory
-        labels = read_labels(config, directory)
+        labels = read_labels(config, directory, self._files.base)
         rules = RequestRules(config, model_name=name)
         first_response = self._services.first_response(config)
         timer, clock, instruments = self._services.timer, services.clock, services.instruments
@@ -454,7 +454,7 @@ class VersionLoad:
                 version.submit(request)
 
         config = final_config(files.config, services.gpus)
-        labels = read_labels(config, files.directory)
+        labels = read_labels(config, files.directory, files.base)
         rules = RequestRules(config, model_name=files.name)
         graph = EnsembleGraph.from_config(config, find)
         clock, instruments = services.instances.clock, services.instances.instruments

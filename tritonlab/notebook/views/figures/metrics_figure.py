@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ....core.axes import days, name_time_axis
 from ....core.percentiles import percentiles
+from ....core.quoting import matplotlib_text
 from ....core.short_number import duration_text, mib_text, short_number
 from ....core.svg_picture import BLUE, LINE, Key, Scale, SvgPicture, fitted
 from ....profile.metric_record import Key as SeriesKey
@@ -144,7 +145,7 @@ def plot_metrics(
     is_memory = all(kind_of(record, key) == "bytes" for key, _ in series)
     for key, ring in series:
         rows, labels = ring.rows(), label_text(key[1])
-        name = f"{key[0]}\n{labels}" if len(key[0] + labels) > _LETTERS else key[0] + labels
+        name = matplotlib_text(f"{key[0]}\n{labels}" if len(key[0] + labels) > _LETTERS else key[0] + labels)
         times, values = days(rows[:, 0], wall), rows[:, 1] / (_MIB if is_memory else 1)
         if kind_of(record, key) == "histogram":
             ax.plot(times, values, ".", label=name)
@@ -154,5 +155,5 @@ def plot_metrics(
     name_time_axis(ax)
     ax.set_ylim(bottom=min(0.0, *(float(np.min(line.get_ydata())) for line in ax.lines)))
     ax.set_ylabel("memory, MiB" if is_memory else names.pop() if len(names) == 1 else "value")
-    ax.set_title(title)
+    ax.set_title(title, parse_math=False)
     ax.legend(fontsize="small")

@@ -116,5 +116,5 @@ def plot_streams(ax: Axes, record: ModelRecord, wall: int) -> None:
     name_lanes(ax, [one.name for one in streams], legend=3)
     name_time_axis(ax)
     ax.set_ylabel("request")
-    ax.set_title(f"Streams of {record.name}")
+    ax.set_title(f"Streams of {record.name}", parse_math=False)
     ax.legend(loc="upper right", ncols=2, fontsize="small")

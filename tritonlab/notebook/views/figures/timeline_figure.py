@@ -148,7 +148,7 @@ def plot_executions(ax: Axes, record: ModelRecord, wall: int) -> None:
     name_lanes(ax, [instances[lane] if lane >= 0 else "" for lane in lanes])
     name_time_axis(ax)
     ax.set_ylabel("instance")
-    ax.set_title(f"Executions of {record.name}")
+    ax.set_title(f"Executions of {record.name}", parse_math=False)
     ax.legend(loc="upper right", ncols=3, fontsize="small")
 
 
@@ -167,4 +167,4 @@ def plot_batch_sizes(ax: Axes, name: str, sizes: Mapping[int, int]) -> None:
     ax.margins(y=0.12)
     ax.set_xlabel("batch size")
     ax.set_ylabel("executions")
-    ax.set_title(f"Batch sizes of {name}")
+    ax.set_title(f"Batch sizes of {name}", parse_math=False)

@@ -1,0 +1,113 @@
+"""P14: pickles of classes and functions that were defined in a notebook, which no other process has. The opcodes of a
+pickle are read; nothing of it is executed."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import pickletools
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from .finding import Finding, Prediction
+from .subject import Subject
+
+_SUFFIXES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".sav", ".dill"}
+#: The most bytes that are read of one: what comes first in a pickle are the classes, and the rest are numbers.
+_MOST = 64 << 20
+#: By what compressed files begin, as joblib writes them.
+_COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ": lzma.LZMAFile,
+    b"]\0\0": lzma.LZMAFile,
+    b"x": lambda file: io.BytesIO(zlib.decompressobj().decompress(file.read(_MOST), _MOST)),
+}
+#: A class of the notebook in a pickle that cannot be read to its end: joblib puts arrays between its opcodes.
+_NAMED = re.compile(rb"c__main__\n([\w.]+)\n|\x8c\x08__main__(?:\x94|q.)?\x8c.([\w.]+)(?:\x94|q.)?\x93", re.DOTALL)
+
+
+def pickles_of_the_notebook(subject: Subject) -> Iterator[Finding]:
+    """P14: files of which the model can load nothing, because their classes are those of a notebook."""
+    environment = subject.environment
+    for file in subject.tree.files:
+        if Path(file).suffix.lower() not in _SUFFIXES or (environment and file.startswith(f"{environment}/")):
+            continue
+        if names := names_in_main(subject.directory / file):
+            named = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            yield Finding(
+                row="P14",
+                sentence=f"{file} is a pickle that needs {named} of __main__, the notebook in which it was made",
+                remedy=f"define {named} in a helper file beside model.py, import it from there, and pickle it again",
+                source_line=str(subject.directory / file),
+                # a model that was loaded here got along
+                outcome=Prediction.ATTENTION if subject.reads else Prediction.LOAD,
+            )
+
+
+def names_in_main(path: Path) -> list[str]:
+    """Return the classes and functions of `__main__` that a file needs to be unpickled: a pickle, one of joblib, also
+    compressed, or a zip file of torch. A file that is none of these needs none.
+    """
+    found: dict[str, None] = {}
+    try:
+        with path.open("rb") as file:
+            for opened in _pickles(file):
+                found |= dict.fromkeys(_names(opened.read(_MOST)))
+    except (OSError, EOFError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, NotImplementedError, RuntimeError):
+        pass  # whatever it is, Python cannot unpickle it
+    return list(found)
+
+
+def _pickles(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    start = file.read(8)
+    file.seek(0)
+    if start.startswith(b"PK\3\4"):
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                if name.endswith(".pkl"):
+                    with archive.open(name) as member:
+                        yield member
+        return
+    opener = next((opener for magic, opener in _COMPRESSED.items() if start.startswith(magic)), None)
+    yield opener(file) if opener is not None else file
+
+
+def _names(data: bytes) -> Iterator[str]:
+    stream = io.BytesIO(data)
+    try:
+        while stream.tell() < len(data):  # a file may have several, one after the other
+            yield from _names_of_one(stream)
+    except Exception:  # not a pickle to its end; pickletools has no error of its own
+        for found in _NAMED.finditer(data):
+            yield (found[1] or found[2]).decode("ascii", "replace")
+
+
+def _names_of_one(stream: IO[bytes]) -> Iterator[str]:
+    """Yield the names of a pickle in their order. Raises what pickletools does."""
+    memo: dict[int, object] = {}
+    pushed: list[object] = []  # texts, which are the last before an opcode that needs two of them
+    for opcode, argument, _ in pickletools.genops(stream):
+        if opcode.name in ("GLOBAL", "INST"):
+            module, _, name = str(argument).partition(" ")
+            pushed.append(None)
+        elif opcode.name == "STACK_GLOBAL":
+            module, name = map(str, pushed[-2:])
+            pushed.append(None)
+        elif opcode.name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+            memo[len(memo) if argument is None else int(argument)] = pushed[-1] if pushed else None
+            continue
+        else:
+            if opcode.name in ("GET", "BINGET", "LONG_BINGET"):
+                pushed.append(memo.get(int(str(argument))))
+            elif opcode.stack_after:
+                pushed.append(argument if isinstance(argument, str) else None)
+            continue
+        if module == "__main__":
+            yield name
