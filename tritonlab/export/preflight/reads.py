@@ -124,6 +124,12 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def paths_of_the_machine(subject: Subject) -> set[str]:
+    """Return the paths outside of its directory that the model has read, or that its sources name."""
+    read = {file.path for reads in subject.reads for file in reads.files}
+    return read | {path for _, _, path in _paths_in(subject)}
+
+
 def _needs_variable(line: str) -> bool:
     """Return whether the author's line fails without the variable, and has no other value for it."""
     file, _, number = line.rpartition(":")
