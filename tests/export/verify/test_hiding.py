@@ -61,7 +61,7 @@ def test_single_files_of_directories_that_every_machine_has_are_gone(tmp_path: P
     try:
         hiding = find_hiding({file: "what the models read of this machine", Path("/etc/passwd"): "not hidden"})
         assert hiding.files == (str(file),) and not hiding.hidden
-        inside = f"test -e {file} && echo there; ls /etc | grep -c tritonlab-test; head -c 4 /etc/passwd; date >/dev/null"
+        inside = f"test -e {file} && echo there; ls /etc | grep -c tritonlab-test; head -c 4 /etc/passwd"
         done = subprocess.run(
             hiding.command(["sh", "-c", inside], {}, tmp_path / "scratch"), capture_output=True, text=True, timeout=30
         )

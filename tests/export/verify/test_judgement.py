@@ -13,6 +13,11 @@ from tritonlab.export.verify.replayed_requests import ALONE, TOGETHER, ModelAnsw
 
 from .test_differences import PLACES, answer, error
 
+
+def at(place: str) -> Outcome:
+    return error(Code.INTERNAL, f"At:\n  {place}/m/1/model.py(4): execute")
+
+
 MISSING = error(Code.INTERNAL, "no such file: 'table.txt'")
 
 
@@ -44,14 +49,14 @@ def judged(notebook: Outcome | None, here: ModelAnswers, there: ModelAnswers, **
         (answer(7), MISSING, MISSING, "D", False, "our server on the copy does what Triton does"),
         (answer(7), answer(7), MISSING, "D", False, "our server on the copy answers as the notebook"),
         (answer(7), MISSING, answer(7), "D", False, "Triton answers as the notebook"),
-        (answer(7), answer(1), answer(1), "D", False, "7.0 in the notebook, 1.0 in Triton; our server on the copy does"),
+        (answer(7), answer(1), answer(1), "D", False, "7.0 in the notebook, 1.0 in Triton; our server"),
         (answer(7), answer(7), answer(1), "D", False, "our server on the copy answers as the notebook"),
         (answer(7), answer(2), answer(1), "D", False, "our server on the copy does neither"),
         (answer(7), answer(1), answer(7), "D", False, "1.0 in our server on the copy; Triton answers as the notebook"),
         # of one that failed there, and is the only one
         (MISSING, MISSING, MISSING, "?", False, "failed in the notebook, too"),
         (MISSING, answer(1), answer(1), "D", False, "in the notebook: "),
-        (error(Code.INTERNAL, "at /tmp/x/m/1/m.py"), *[error(Code.INTERNAL, f"at {p}/m/1/m.py") for p in PLACES], "?", False, ""),
+        (at("/tmp/x"), at(PLACES[0]), at(PLACES[1]), "?", False, "failed in the notebook, too"),
         # its answer is not kept
         (None, answer(1), answer(1), "?", False, "it was too large to be kept"),
         (None, MISSING, MISSING, "?", False, "compared with our server alone"),
@@ -87,7 +92,8 @@ def test_answers_that_vary_are_neither_equal_nor_different(more: Mapping[str, An
     # an error is not a value
     assert judged(answer(1), here, answers(MISSING, together=[MISSING, MISSING])).symbol == "D"
     # if only Triton's vary, that is a difference
-    assert judged(answer(1), answers(answer(1), together=[answer(1)]), answers(answer(2), together=[answer(3)])).symbol == "D"
+    steady = answers(answer(1), together=[answer(1)])
+    assert judged(answer(1), steady, answers(answer(2), together=[answer(3)])).symbol == "D"
 
 
 def test_a_model_without_a_request_is_loaded_and_no_more() -> None:

@@ -128,7 +128,7 @@ def _unproved(releases: Sequence[ReleaseVerdict], not_verified: Sequence[str]) -
                 yield f"{model.name} was sent no request of its own, only those of {model.through}"
         if release.verified and not release.is_hidden:
             yield f"Triton {release.release}: {release.hidden_words or release.hidden}"
-    yield "Other inputs than those of the requests below, more than four requests at once, and how fast it is under load"
+    yield "Inputs that are not below, more than four requests at once, and how fast it is under load"
 
 
 def _differences(release: ReleaseVerdict) -> str:
