@@ -150,7 +150,7 @@ def _errors(
     texts = [plain_error(error, place) if error else "" for error, place in zip(errors, places, strict=True)]
     one, other = errors
     if one is None or other is None:
-        found = [f"{each.code.name}: {text}" if each else "answers" for each, text in zip(errors, texts, strict=True)]
+        found = [f"error: {text}" if each else "answers" for each, text in zip(errors, texts, strict=True)]
         yield Difference(DIFFERS, where, f"{names[0]}: {found[0]}; {names[1]}: {found[1]}")
         return
     if one.code is not other.code:

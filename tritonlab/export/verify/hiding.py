@@ -62,7 +62,7 @@ exec "$@"
 class Hiding:
     """How much of the author's machine a server cannot see. `hidden`: directories, with a word for each; `files`: files
     of directories that stay; `kept`: what is put back of a hidden directory; `left`: what stays visible, one sentence
-    each. `own_tmp`: another directory is its /tmp."""
+    each. `own_tmp`: another directory is its /tmp; `in_tmp`: words for what is hidden by that."""
 
     unshare: tuple[str, ...]
     root: str
@@ -71,6 +71,7 @@ class Hiding:
     kept: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     own_tmp: bool = True
+    in_tmp: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -82,7 +83,7 @@ class Hiding:
     @property
     def words(self) -> str:
         """Return the same without a path of this machine."""
-        words = ", ".join([*self.hidden.values(), *([_READ] if self.files else [])]).split(", ")
+        words = ", ".join([*self.hidden.values(), *self.in_tmp, *([_READ] if self.files else [])]).split(", ")
         return self._text([*dict.fromkeys(filter(None, words))], " but for what the server runs from" * bool(self.kept))
 
     def _text(self, hidden: Sequence[str], kept: str) -> str:
@@ -129,7 +130,8 @@ def find_hiding(paths: Mapping[Path, str], *, keep: Iterable[Path] = (), program
     for text, word in sorted(hidden.items()):  # a directory comes before what is in it
         outer = next((each for each in words if _is_in(text, each)), text)
         words.setdefault(outer, []).append(word)
-    own_tmp = words.pop("/tmp", None) is not None  # it is not emptied, but replaced
+    in_tmp = words.pop("/tmp", [])
+    own_tmp = bool(in_tmp)  # it is not emptied, but replaced
     root = next((each for each in _MOUNT_POINTS if os.path.isdir(each)), "")
     unshare = _unshare() if root else ()
     return Hiding(
@@ -140,6 +142,7 @@ def find_hiding(paths: Mapping[Path, str], *, keep: Iterable[Path] = (), program
         kept=tuple(sorted(each for each in needed if any(_is_in(each, outer) for outer in hidden))) if unshare else (),
         left=tuple(left),
         own_tmp=own_tmp,
+        in_tmp=tuple(word for word in in_tmp if word != "/tmp"),
     )
 
 

@@ -210,7 +210,7 @@ def kept_outcome(case: GoldenCase) -> Outcome | None:
         return None
     arrivals = tuple(Arrival(InferenceResponse(outputs=dict(outputs)), 0) for outputs in case.answers)
     # the repository of the notebook was another directory
-    text = re.sub(rf"[^\s'\"(]*(?=/{re.escape(case.model)}/)", "<repository>", case.error)
+    text = re.sub(rf"[^\s'\"(]+(?=/{re.escape(case.model)}/)", "<repository>", case.error)
     return Outcome(case.request(), arrivals, TritonError(text) if text else None)
 
 
@@ -224,17 +224,20 @@ def _of_case(
         text = f"{why}, so Triton was compared with our server alone; `%triton golden add` keeps an answer"
         yield Difference(NOT_VERIFIED, case.name, text)
     varies = _varying(case, ours)
+    found: dict[Difference, list[str]] = {}  # the same in several ways is said once
     for way in (ALONE, TOGETHER, STREAM):
         here, there = ours.answers.get((way, case.name)), theirs.answers.get((way, case.name))
         if here is None:
             continue
-        where = f"{case.name}, {way}"
         if there is None:
-            yield Difference(DIFFERS, where, "was not sent, as the server had stopped answering")
+            yield Difference(DIFFERS, f"{case.name}, {way}", "was not sent, as the server had stopped answering")
             continue
         for one, other in zip(here, there, strict=True):
-            found = _of_answers(kept, one, other, where=where, release=release, places=places)
-            yield from (each for each in found if not (varies and each.is_value))
+            for each in _of_answers(kept, one, other, release=release, places=places):
+                if not (varies and each.is_value):
+                    found.setdefault(each, []).append(way)
+    for each, ways in found.items():
+        yield replace(each, where=f"{case.name}, {', '.join(dict.fromkeys(ways))}")
     if varies:
         text = f"answers to it vary from one time to the next in our server alone, so they cannot be compared: {varies}"
         yield Difference(NOT_VERIFIED, case.name, text)
@@ -252,7 +255,7 @@ def _varying(case: GoldenCase, answers: ModelAnswers) -> str:
 
 
 def _of_answers(
-    kept: Outcome | None, here: Outcome, there: Outcome, *, where: str, release: str, places: tuple[str, str]
+    kept: Outcome | None, here: Outcome, there: Outcome, *, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
     """Yield the differences of the notebook's answer, our server's and the judge's, and say who agrees with whom."""
 
@@ -262,12 +265,12 @@ def _of_answers(
         if kept.error is not None and outcome.error is not None:  # what is kept has no status
             error = TritonError.from_code(outcome.error.code, kept.error.message)
             expected = Outcome(kept.request, kept.arrivals, error)
-        return [*compared(expected, outcome, where, release, places=("", place), names=(_NOTEBOOK, name))]
+        return [*compared(expected, outcome, "", release, places=("", place), names=(_NOTEBOOK, name))]
 
     def differs(found: Iterable[Difference]) -> bool:
         return any(each.is_serious for each in found)
 
-    between = [*compared(here, there, where, release, places=places, names=(_COPY, _TRITON))]
+    between = [*compared(here, there, "", release, places=places, names=(_COPY, _TRITON))]
     if kept is None:
         yield from between
         return

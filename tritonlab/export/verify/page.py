@@ -22,7 +22,8 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
   background: var(--paper); }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin: 1.8rem 0 .4rem; }
 table { border-collapse: collapse; margin: .5rem 0 1rem; width: 100%; }
-th, td { border: 1px solid var(--line); padding: .3rem .6rem; vertical-align: top; overflow-wrap: anywhere; }
+th, td { border: 1px solid var(--line); padding: .3rem .6rem; vertical-align: top; }
+td { overflow-wrap: anywhere; }
 .verdict { border: 1px solid var(--line); border-left: .5rem solid; padding: .5rem 1rem; margin: .6rem 0; }
 .verdict strong { font-size: 1.2rem; }
 .good { border-left-color: var(--good); } .bad { border-left-color: var(--bad); }
@@ -43,17 +44,20 @@ _LEFT = "text-align:left"
 _COMMON = ("/", "/usr", "/usr/local", "/opt", "/tmp", "/home", "/var/tmp")
 _TONES = {"good": ("✓", "Proved"), "bad": ("✗", "Not equal"), "open": ("?", "Not proved")}
 _ROW = 22
+#: The models that the title names.
+_NAMED = 3
 
 
 def page_of(
-    name: str,
     releases: Sequence[ReleaseVerdict],
     not_verified: Sequence[str],
     earlier: Sequence[Mapping[str, Any]],
     record: Mapping[str, Any],
 ) -> str:
-    """Return the page: one file that needs nothing else. `name`: of what was judged; `record`: what export.json has."""
-    title = f"{name}: judged by real Triton servers"
+    """Return the page: one file that needs nothing else. `record`: what export.json has."""
+    names = [*record["features"]]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    title = f"{', '.join(names[:_NAMED])}{more}: judged by real Triton servers"
     size = sum(each["bytes"] for each in record["files"].values())
     facts = f"{record['when']}, {record['where']}, tritonlab {record['tritonlab']}; {len(record['files'])} files, "
     facts += f"{size / 1e6:.1f} MB, whose SHA-256 are in export.json"
@@ -155,7 +159,7 @@ def _evidence(release: ReleaseVerdict) -> str:
     count = sum(len(model.requests) for model in release.models)
     failed = sum(model.failed for model in release.models)
     sent = sum(model.sent for model in release.models)
-    text = f"{count} request{'s' * (count != 1)}, sent {sent} times; {failed} of them had failed in the notebook."
+    text = f"{count} request{'s' * (count != 1)}, sent {sent} times; {failed or 'none'} had failed in the notebook."
     return f"<p>{text}</p>{_table(heads, rows)}"
 
 

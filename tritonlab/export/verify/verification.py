@@ -402,7 +402,7 @@ def _written(
         "not_verified": list(verification.not_verified),
         "earlier": list(verification.earlier),
     }
-    html = page_of(root.name, verdicts, missing, verification.earlier, document)
+    html = page_of(verdicts, missing, verification.earlier, document)
     texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", page: html}
     for path, text in texts.items():
         unfinished = path.with_name(f".{path.name}.part")
