@@ -123,8 +123,8 @@ def folder() -> Iterator[Path]:
     notebook = folder / "notebook"
     for place in (notebook / "table.txt", folder / "home" / ".scale", folder / "elsewhere" / "scale.txt"):
         place.write_text("7")
-    np.save(notebook / "k.npy", np.float32([7]))
-    np.float32([7]).tofile(notebook / "k.bin")
+    np.save(notebook / "k.npy", np.array([7], np.float32))
+    np.array([7], np.float32).tofile(notebook / "k.bin")
     with zipfile.ZipFile(notebook / "k.zip", "w") as archive:
         archive.writestr("k.txt", "7")
     with sqlite3.connect(notebook / "k.db") as database:
@@ -164,7 +164,7 @@ def write(name: str, model: Model, folder: Path) -> Any:
     if name == "stream":
         source = streams("x + n", over="range(3)")
         loaded = tritonlab.load(name, source, inputs=["IN:FP32[-1]"], outputs=["OUT:FP32[-1]"], decoupled=True)
-        list(loaded.infer(inputs={"IN": np.float32([1])}))
+        list(loaded.infer(inputs={"IN": np.array([1], np.float32)}))
         return loaded
     source = MODEL.format(head=model.head, initialize=model.initialize, body=model.body)
     source = source.replace("FOLDER", str(folder / "notebook")).replace("ELSEWHERE", str(folder / "elsewhere"))
@@ -172,7 +172,7 @@ def write(name: str, model: Model, folder: Path) -> Any:
     loaded = tritonlab.load(name, source, inputs=["X:FP32[-1]"], outputs=["Y:FP32[-1]"], files=files)
     for value in () if name == "never_called" else (1, -1) if name == "half_fails" else (1,):
         try:
-            loaded(X=np.float32([value, 2, 3]))
+            loaded(X=np.array([value, 2, 3], np.float32))
         except TritonError:
             assert name in ("fails", "half_fails")
         time.sleep(0.11 * (name == "half_fails"))  # one request in a tenth of a second is kept

@@ -9,7 +9,7 @@ import pytest
 from tests.models import streams
 from tests.serving import Lab, config
 from tritonlab.core.status import TritonError
-from tritonlab.export.last_cases import ASKED_AGAIN, KEPT, answered_cases, last_cases
+from tritonlab.export.last_cases import ANSWERED_AGAIN, KEPT, answered_cases, last_cases
 from tritonlab.profile.recorder import Recorder
 
 IO = config("X FP32 -1", "OUT FP32 -1")
@@ -65,5 +65,5 @@ def test_what_is_not_kept_is_answered_again(lab: Lab, reason: str) -> None:
     (case,) = last_cases([model])
     assert case.unanswered and not case.answers
     (case,) = answered_cases([model])
-    assert case.source == ASKED_AGAIN and not case.unanswered
+    assert case.source == ANSWERED_AGAIN and not case.unanswered
     assert case.answers[0]["OUT"].shape == ((1_000_000,) if reason == "large" else (3,))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..server.api.model import Model
 
 KEPT = "last requests, as they were answered"
-ASKED_AGAIN = "last requests, answered again for the export"
+ANSWERED_AGAIN = "last requests, answered again for the export"
 _SECONDS = 30.0
 
 
@@ -60,6 +60,6 @@ def answered_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
             yield case
             continue
         try:
-            yield case_of(ask(together[case.model], case.request(), _SECONDS), case.name, ASKED_AGAIN)
+            yield case_of(ask(together[case.model], case.request(), _SECONDS), case.name, ANSWERED_AGAIN)
         except (TritonError, ValueError):  # it does not serve, or answers with nothing
             yield case

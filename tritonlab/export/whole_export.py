@@ -17,6 +17,7 @@ from ..clients.golden import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path
+from ..server.models.backend_choice import choice_words
 from .child_command import Cancelled, Say
 from .deploy.facts import Deployment, deployment_of
 from .deploy.files import KINDS, write_deploy_files
@@ -30,6 +31,7 @@ from .environment.placed import (
     planned_environment,
 )
 from .last_cases import answered_cases
+from .left_out import never_ran
 from .model_build import ModelBuild
 from .preflight.finding import Prediction
 from .preflight.reads import paths_of_the_machine
@@ -109,10 +111,13 @@ class WholeExport:
         repository = repository_path(directory)
         lock = LOCK if self.deploy else f"{repository.name}.{LOCK}"
         reads: set[str] = set()
+        others: dict[str, list[str]] = {}
 
         def furnish(places: Mapping[Path, ModelBuild], beside: Path) -> PlacedEnvironment | None:
             placed = None
             reads.update(*(paths_of_the_machine(build.subject) for build in places.values()))
+            for build in places.values():
+                others[build.model.name] = [*never_ran(choice_words(build.subject.config))]
             if self.environment.choice != "none":
                 subjects = {place: build.subject for place, build in places.items()}
                 # nothing is imported by an ensemble, nor by code of the model's own where an engine runs it
@@ -151,7 +156,9 @@ class WholeExport:
                 requests=cases,
                 hide=self.hide,
                 reads=[Path(path) for path in sorted(reads)],
-                open_findings={each.path.name: [*_open_findings(each)] for each in report.reports},
+                open_findings={
+                    each.path.name: [*others[each.path.name], *_open_findings(each)] for each in report.reports
+                },
                 say=say,
                 cancel=cancel,
             )
