@@ -52,7 +52,7 @@ while [ "$1" != -- ]; do if [ -e "$1" ]; then n=$((n+1)); seen=$root/.kept-$n fo
   mount --rbind "${folder:-/}" "$seen"; mount -t tmpfs -o size=1m,mode=755 tmpfs "$folder"
   find "$seen" -mindepth 1 -maxdepth 1 -exec ln -s -t "$folder" {} +; rm -f "$1"; fi; shift; done; shift
 n=0; while read -r kept; do n=$((n+1)); mkdir -p "$kept"; mount --rbind "$root/.kept-$n" "$kept"; done < "$root/.kept"
-while read -r hidden; do mount -o remount,ro "$hidden"; done < "$root/.hidden"
+while read -r hidden; do mount -o remount,bind,ro "$hidden"; done < "$root/.hidden"
 cd /
 exec "$@"
 """
