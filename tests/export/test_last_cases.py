@@ -8,9 +8,10 @@ import pytest
 
 from tests.models import streams
 from tests.serving import Lab, config
+from tritonlab.core.observe.failure_capsule import MOST_CAPSULE
 from tritonlab.core.status import TritonError
 from tritonlab.export.last_cases import ANSWERED_AGAIN, KEPT, answered_cases, last_cases
-from tritonlab.profile.recorder import Recorder
+from tritonlab.profile.recorder import RESPONSE_BYTES, Recorder
 
 IO = config("X FP32 -1", "OUT FP32 -1")
 SOURCE = """
@@ -53,6 +54,15 @@ def test_the_answers_of_a_stream_are_kept_from_the_first_on(lab: Lab) -> None:
     list(model.infer(inputs={"IN": np.float32([1])}))
     (case,) = last_cases([model])
     assert [float(each["OUT"].numpy()[0]) for each in case.answers] == [1, 2, 3]
+
+
+def test_a_stream_of_very_many_responses_is_not_kept_in_parts(lab: Lab) -> None:
+    more = "model_transaction_policy { decoupled: true }"
+    count = MOST_CAPSULE // RESPONSE_BYTES + 10
+    model = lab.load("m", streams("x + n", over=f"range({count})"), config("IN FP32 -1", "OUT FP32 -1", more))
+    assert len(list(model.infer(inputs={"IN": np.float32([1])}))) >= count
+    (case,) = last_cases([model])
+    assert case.unanswered and not case.answers
 
 
 @pytest.mark.parametrize("reason", ["large", "loaded again"])

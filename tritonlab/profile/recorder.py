@@ -34,6 +34,8 @@ from .recording import Recording
 #: How many of the last requests are kept of a model, and the least nanoseconds between two of them.
 MOST = 4
 SPACING_NS = 100_000_000
+#: What a response counts besides its tensors, of the room for an answer: a long stream of small ones is not kept.
+RESPONSE_BYTES = 4_096
 
 _KINDS = {Code.CANCELLED: "cancelled", Code.UNAVAILABLE: "timeout"}
 
@@ -272,6 +274,7 @@ class LastRequest:
             below(request, response)
 
     def _keep(self, response: InferenceResponse) -> None:
+        self._room -= RESPONSE_BYTES
         kept = {}
         for name, tensor in response.outputs.items():
             found = None if tensor.memory_type else keep_tensor(tensor, self._room).tensor
