@@ -72,18 +72,18 @@ def verify(
 
     Args:
         directory: a model repository, or a directory with `models/`.
-        triton: releases (`2.51`, or the container's tag `24.10`), or `path` for the tritonserver on PATH. A release is
-            fetched once, as a wheel; without a wheel its container is run, if the engine has it.
-        requests: `golden` for those that lie with the export and `<directory>.golden`, a directory of golden cases, or
-            cases. Those without an answer of the notebook's prove nothing.
+        triton: releases (`2.51`, or tags of containers, `24.10`), or `path` for the tritonserver on PATH.
+        requests: `golden` for those with the export and `<directory>.golden`, a directory of golden cases, or cases.
         hide: more directories that the servers must not see.
-        reads: files and directories that the models have read where they were written; the servers do not see them.
-        open_findings: by model, what pre-flight found that it reads there; by default what the record has, if the files
-            are the same.
+        reads: files and directories that the models have read where they were written; they are hidden, too.
+        open_findings: by model, what pre-flight found that it reads there; by default what the record has.
         python: the version of the stub for models that bring no environment.
         load_seconds: how long a model may take to load; an environment in an archive is unpacked meanwhile.
         say: gets a line for each step.
         cancel: ends it when it is set, and then Cancelled is raised.
+
+    A release is fetched once, as a wheel; without a wheel its container is run, if the engine has it. Requests without
+    an answer of the notebook's prove nothing.
 
     Raises NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
     """
