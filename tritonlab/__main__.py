@@ -183,7 +183,7 @@ def add_verify_command(commands: Any) -> None:
         "--requests",
         default="golden",
         metavar="PATH",
-        help="golden: DIR.golden (the default), or golden cases elsewhere",
+        help="golden: those that lie with the export and DIR.golden (the default), or golden cases elsewhere",
     )
     parser.add_argument("--hide", action="append", default=[], type=Path, metavar="PATH", help="hide this, too")
     parser.add_argument("--python", default="", metavar="VERSION", help="of the stub for models without an environment")

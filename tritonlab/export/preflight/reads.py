@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from ...ipc.link.stub_link import ReadFile
+from ..environment.lock import url_of
 from .finding import Finding, Prediction, worst
 from .guards import guarded
 from .moments import outcome_at
@@ -62,14 +64,18 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
     pins = {
         name: f"{each.metadata['Name']}=={each.version.partition('+')[0]}" if each else name
         for name, each in found.items()
+        if each is None or not url_of(each).startswith("file:")
     }
-    pinned = " ".join(dict.fromkeys(pins[name] for name in names))
+    pinned = " ".join(dict.fromkeys(pins[name] for name in names if name in pins))
+    local = _some([name for name in names if name not in pins])
     outcome = worst(direct[name].outcome(subject) for name in names)
     yield Finding(
         row="P2",
         sentence=f"it imports {_some(names)}, which Triton's image does not bring"
         + (", and goes on without" if outcome is Prediction.ATTENTION else ""),
-        remedy=f"pack an environment and name it in EXECUTION_ENV_PATH, or build an image with `pip install {pinned}`",
+        remedy="export it with --env archive (env='archive'), which packs them"
+        + (f"; {local} was installed from a local file, which no index has" if local else "")
+        + (f", or build an image with `pip install {pinned}`" if pinned else ""),
         source_line=direct[names[0]].line,
         outcome=outcome,
     )
@@ -82,13 +88,14 @@ def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
         if module.is_packaged or module.name != module.top or module.name in _BROUGHT | subject.own_modules:
             continue
         file = Path(module.file)
-        name = f"{file.parent.name}/{file.name}" if file.name == "__init__.py" else file.name
+        file = file.parent if file.name == "__init__.py" else file  # a package is a directory
+        path = shlex.quote(str(file))
+        cell = f" or a %%triton_file {subject.name} {file.name} cell" if file.suffix == ".py" else ""
         found = direct.get(module.name)
         yield Finding(
             row="P4",
             sentence=f"it imports {module.name} from {module.file}, where a deployed server does not find it",
-            remedy=f"put {name} beside model.py, with --file {module.file} or a "
-            f"%%triton_file {subject.name} {name} cell",
+            remedy=f"put {file.name} beside model.py, with --file {path}{cell}",
             source_line=found.line if found else "",
             outcome=found.outcome(subject) if found and found.needing else Prediction.LOAD,
         )
@@ -122,6 +129,12 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
             source_line=line,
             outcome=outcome_at(subject, line) if _needs_variable(line) else Prediction.DIFFERS,
         )
+
+
+def paths_of_the_machine(subject: Subject) -> set[str]:
+    """Return the paths outside of its directory that the model has read, or that its sources name."""
+    read = {file.path for reads in subject.reads for file in reads.files}
+    return read | {path for _, _, path in _paths_in(subject)}
 
 
 def _needs_variable(line: str) -> bool:

@@ -168,15 +168,17 @@ class Playground:
         """Send a request again; show and return how its responses differ from those of then."""
         return self.other.replay(sent)
 
-    def keep(self, name: str = "") -> Path:
-        """Save the last request that got a response in the notebook's golden set; return the file.
+    def keep(self, name: str = "", *, error: bool = False) -> Path:
+        """Save the last request that got a response in the notebook's golden set; return the file. `error`: whether an
+        error may be what is expected.
 
-        Raises ValueError if there is none, FileExistsError for a name that is taken.
+        Raises ValueError if there is none, or for an error that is not expected, FileExistsError for a name that is
+        taken.
         """
         sent = self._sent.finished()
         if sent is None:
             raise ValueError("send the request first: its response is what is kept")
-        return GoldenSet().add(sent, name)
+        return GoldenSet().add(sent, name, error=error)
 
     def _press_keep(self) -> None:
         try:
