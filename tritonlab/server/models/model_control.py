@@ -22,6 +22,10 @@ from .model_lifecycle import LoadServices, ModelState, ModelVersion
 
 CONTROL_MODES = ("none", "poll", "explicit")
 
+#: State and reason of a version that loads for the first time, and of one whose first load was interrupted.
+_LOADING = (ModelState.LOADING, "")
+_INTERRUPTED = (ModelState.UNAVAILABLE, "the load was interrupted")
+
 
 class ModelControl:
     """The loads and unloads of the models of a repository, from any thread. `on_state` gets every state of every
@@ -188,7 +192,7 @@ class ModelControl:
         old = model.versions
         model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
         for number in loaded:
-            model.ended.pop(number, None)
+            model.not_ready.pop(number, None)
         replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
         endings = [self._endings.end(model, version) for version in replaced]
         self._endings.limit(endings, self._drain_seconds)
@@ -200,12 +204,18 @@ class ModelControl:
         every version that begins to load."""
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
-        for number in numbers:
-            outcome = self._load_version(model, found, number, begun)
-            if isinstance(outcome, ModelVersion):
-                loaded[number] = outcome
-            else:
-                failed[number] = outcome
+        first = [number for number in numbers if number not in model.versions]
+        model.not_ready |= dict.fromkeys(first, _LOADING)
+        try:
+            for number in numbers:
+                outcome = self._load_version(model, found, number, begun)
+                if isinstance(outcome, ModelVersion):
+                    loaded[number] = outcome
+                else:
+                    failed[number] = outcome
+        except BaseException:
+            model.not_ready |= {number: _INTERRUPTED for number in first if model.not_ready[number] == _LOADING}
+            raise
         if failed:
             for version in loaded.values():
                 self._endings.end(model, version)
@@ -240,7 +250,7 @@ class ModelControl:
                 break
             retries -= 1
         if number not in model.versions:
-            model.ended[number] = (version.state, version.reason)
+            model.not_ready[number] = (version.state, version.reason)
         return error
 
     def _try(self, version: ModelVersion) -> TritonError | None:
@@ -306,7 +316,7 @@ class ModelControl:
             with model.lock:
                 if not (model.versions or model.settled() or model.identifier in self.repository.names()):
                     model.forget()
-                    model.ended = {}
+                    model.not_ready, model.is_without_version = {}, False
 
     # -- state
 
