@@ -22,9 +22,8 @@ from .model_lifecycle import LoadServices, ModelState, ModelVersion
 
 CONTROL_MODES = ("none", "poll", "explicit")
 
-#: State and reason of a version that loads for the first time, and of one whose first load was interrupted.
+#: State and reason of a version that loads for the first time.
 _LOADING = (ModelState.LOADING, "")
-_INTERRUPTED = (ModelState.UNAVAILABLE, "the load was interrupted")
 
 
 class ModelControl:
@@ -205,6 +204,7 @@ class ModelControl:
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
         first = [number for number in numbers if number not in model.versions]
+        before = {number: pair for number, pair in model.not_ready.copy().items() if pair[0] is ModelState.UNAVAILABLE}
         model.not_ready |= dict.fromkeys(first, _LOADING)
         try:
             for number in numbers:
@@ -213,8 +213,11 @@ class ModelControl:
                     loaded[number] = outcome
                 else:
                     failed[number] = outcome
-        except BaseException:
-            model.not_ready |= {number: _INTERRUPTED for number in first if model.not_ready[number] == _LOADING}
+        except BaseException:  # an interrupt: what has not loaded was not tried
+            for number in first:
+                if model.not_ready[number] == _LOADING:
+                    del model.not_ready[number]
+            model.not_ready = {**before, **model.not_ready}
             raise
         if failed:
             for version in loaded.values():

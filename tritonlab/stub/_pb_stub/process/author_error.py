@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 import traceback
+import types
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..wire.message_bodies import Failure
@@ -21,6 +22,8 @@ _MAX_FRAMES = 4096
 #: How many exceptions of a group are reported, and of the groups in it.
 _MAX_MEMBERS = 8
 _OURS = STUB_DIRECTORY + os.sep
+#: Of our files the one that Triton has in Python, too.
+_UTILS = _OURS + "triton_python_backend_utils.py"
 _LIBRARY = os.path.dirname(threading.__file__) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
@@ -60,13 +63,19 @@ def _frames(error: BaseException) -> str:
     lines = []  # type: List[str]
     while frame is not None and len(lines) < _MAX_FRAMES:
         code = frame.f_code
-        if not is_ours(code.co_filename):
+        if not is_ours(code.co_filename) or _is_shown(code):
             line = -1 if frame.f_lineno is None else frame.f_lineno  # code that was made by a tool may have no lines
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
         elif lines and code.co_filename.startswith(_PROCESS):
             break  # these frames called the model; those of pb_utils were called by it, and may call it in turn
         frame = frame.f_back
     return "".join(lines)
+
+
+def _is_shown(code: types.CodeType) -> bool:
+    """Return whether code of ours is a function that Triton has in Python, which its texts show."""
+    name = code.co_name
+    return code.co_filename == _UTILS and (name == "__init__" or not name.startswith(("_", "<")))
 
 
 def _message(error: BaseException, depth: int) -> Tuple[str, str]:
@@ -259,7 +268,7 @@ def _has_more_to_say(error: BaseException) -> bool:
     if getattr(error, "__notes__", ()) or getattr(error, "exceptions", ()):
         return True
     passed = _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
-    return len(passed) > len(_frames(error).splitlines())
+    return len(passed) > sum(_UTILS not in line for line in _frames(error).splitlines())
 
 
 def place_of(error: BaseException, model_path: str) -> Tuple[str, int]:
