@@ -92,7 +92,7 @@ CONFIG = """'{"name": "m", "max_batch_size": 4, "input": [], "output": [], "sequ
     ],
 )
 @rule("2.5.2")
-def test_the_frames_of_pb_utils_are_told(client: Client, call: str, frames: list[str]) -> None:
+def test_a_text_has_the_frames_of_pb_utils(client: Client, call: str, frames: list[str]) -> None:
     answer = client.infer("raises", script(f"c = pb_utils.ModelConfig({CONFIG})\n{call}"))
     found = [line for line in answer.error.splitlines() if "/triton_python_backend_utils.py(" in line]
     assert [line.rpartition(": ")[2] for line in found] == frames

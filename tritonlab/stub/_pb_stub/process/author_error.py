@@ -82,7 +82,7 @@ def _message(error: BaseException, depth: int) -> Tuple[str, str]:
     """Return `str(error)`, or Triton's words if that is empty or raises, and what follows the frames then. Characters
     that UTF-8 cannot encode are escaped, as pybind11 does, because no protocol could carry them."""
     try:
-        text = bounded(_with_module(error, str(error)))
+        text = bounded(str(error))
         return text.encode("utf-8", "backslashreplace").decode("utf-8") or "<EMPTY MESSAGE>", ""
     except BaseException as another:
         if depth > 3:  # each error's text raises another
@@ -90,19 +90,6 @@ def _message(error: BaseException, depth: int) -> Tuple[str, str]:
         return _UNAVAILABLE, "\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: " + triton_text(another, depth + 1)
 
 
-def _with_module(error: BaseException, text: str) -> str:
-    """Return the text of an AttributeError with the whole name of one of our classes, as Triton's have it (rule
-    2.5.2). Before Python 3.10 the error does not say whose attribute it is."""
-    if type(error) is not AttributeError:
-        return text
-    owner = getattr(error, "obj", None)
-    kind = owner if issubclass(type(owner), type) else type(owner)  # type: Any
-    if kind.__module__ != _NATIVE:
-        return text
-    return text.replace("'%s'" % kind.__name__, "'%s.%s'" % (_NATIVE, kind.__name__), 1)
-
-
-_NATIVE = "c_python_backend_utils"
 _UNAVAILABLE = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
 
 
