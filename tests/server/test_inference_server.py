@@ -281,6 +281,7 @@ def test_no_version_at_all(lab: Lab) -> None:  # rule 2.1.1
     (lab.repository / "empty" / "config.pbtxt").write_text('backend: "python"')
     text = "at least one version must be available under the version policy of model 'empty'"
     assert load_failure(lab, "empty").message == f"load failed for model 'empty': {text}\n"
+    repair(lab, "empty")
 
 
 @pytest.mark.parametrize("count", [1, 3])
