@@ -292,7 +292,7 @@ class EnsembleRun:
             scheduler.forget(request)
 
     def _record(self, response: InferenceResponse) -> None:
-        """Count the request as in rule 5.7.13. Triton counts a failed one twice."""
+        """Count the request as in rule 5.7.13."""
         request, scheduler = self.request, self._scheduler
         now = scheduler.clock.now()
         hook = scheduler.instruments.batch_executed
@@ -303,7 +303,8 @@ class EnsembleRun:
         if response.error is not None:
             if isinstance(response.error, EnsembleError) and response.error.reason:
                 scheduler.warn(f"{response.error.message} ({response.error.reason})")
-            scheduler.stats.record_rejected("OTHER", now - request.request_start)
+            for _ in range(2):  # as Triton does
+                scheduler.stats.record_rejected("OTHER", now - request.request_start)
             return
         scheduler.stats.record_batch(
             size=request.batch_size,

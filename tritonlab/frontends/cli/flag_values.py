@@ -151,13 +151,15 @@ def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
             'Available options are "triton" and "opentelemetry"'
         )
     if setting == "level":
-        _trace_level(f"{flag} level", value)
+        value = _trace_level(f"{flag} level", value)
     if setting in ("rate", "count") or (mode and setting == "log-frequency"):
         _integer(flag, value)
     return mode.lower(), setting, value
 
 
 def _trace_level(flag: str, text: str) -> str:
+    if text.upper() in ("MIN", "MAX"):  # the names that were before
+        return "TIMESTAMPS"
     if text.upper() not in ("OFF", "TIMESTAMPS", "TENSORS"):
         raise CommandLineError(f'Bad option: "{flag}".\ninvalid value for trace level option: {text.lower()}')
     return text

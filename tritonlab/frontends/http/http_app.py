@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -124,6 +124,8 @@ class HTTPApp:
             return await endpoint(request, model, version)
         for pattern, action in self._routes:
             if (match := pattern.fullmatch(text)) is not None:
+                if self._core.tracer.active and isinstance(action, GenerateEndpoint):
+                    action = TracedCall(self._core, action)
                 return await action(request, match.groupdict())
         return failure(404, "Not Found", TEXT)
 
@@ -241,11 +243,11 @@ class TracedCall:
     5.14.4). It is only used while requests are traced.
     """
 
-    def __init__(self, core: InferenceServer, endpoint: Endpoint) -> None:
+    def __init__(self, core: InferenceServer, endpoint: Callable[..., Awaitable[HttpReply]]) -> None:
         self._core = core
         self._endpoint = endpoint
 
-    async def __call__(self, request: Request, model: str, version: str) -> HttpReply:
+    async def __call__(self, request: Request, *where: Any) -> HttpReply:
         now = self._core.clock.now
         reception = Reception(_context(request))
         reception.stamp("HTTP_RECV_START", request.begun)
@@ -259,15 +261,23 @@ class TracedCall:
             reception.stamp("HTTP_SEND_END", now())
             reception.end()
 
+        async def each(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for event in events:
+                begin()
+                yield event
+                reception.stamp("HTTP_SEND_END", now())
+
         token = RECEPTION.set(reception)
         try:
-            reply = await self._endpoint(request, model, version)
+            reply = await self._endpoint(request, *where)
         except BaseException:
             reception.end()
             raise
         finally:
             RECEPTION.reset(token)
         reply.watch = WriteWatch(begin, end)
+        if reply.events is not None:
+            reply.events, reply.watch = each(reply.events), WriteWatch(lambda: None, reception.end)
         return reply
 
 

@@ -109,10 +109,10 @@ class Model:
             return "UNKNOWN", ""
         number = self.version
         if number == -1:
-            number = max([*model.versions, *model.ended], default=-1) if not model.versions else max(model.versions)
+            number = max([*model.versions, *model.not_ready], default=-1) if not model.versions else max(model.versions)
         if number in model.versions:
             return model.versions[number].state.value, model.versions[number].reason
-        state, reason = model.ended.get(number, (None, ""))
+        state, reason = model.not_ready.get(number, (None, ""))
         return (state.value if state is not None else "UNKNOWN"), reason
 
     @property

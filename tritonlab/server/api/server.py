@@ -128,7 +128,7 @@ class Server:
         """Return every version that was loaded or tried, or only those that are READY, by (name, version)."""
         found: dict[tuple[str, int], Model] = {}
         for model in self.core.models():
-            for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
+            for version in sorted({*model.versions, *(() if exclude_not_ready else model.not_ready)}):
                 found[model.identifier, version] = self.model(model.identifier, version)
         return found
 

@@ -31,7 +31,7 @@ class GlobalMap(dict[str, LoadedModel]):
         return [
             model
             for _, model in sorted(self.items())
-            if name in ("", model.name, model.identifier) and (model.versions or model.ended)
+            if name in ("", model.name, model.identifier) and model.is_known
         ]
 
     def settled(self) -> bool:
@@ -63,7 +63,7 @@ class GlobalMap(dict[str, LoadedModel]):
         unknown = f"Request for unknown model: '{name}' is not found"
         if not self.namespacing:
             raise NotFoundError(unknown)
-        if any(model.name == name and model.ended for model in list(self.values())):
+        if any(model.name == name and model.not_ready for model in list(self.values())):
             raise NotFoundError(f"Identifier of model '{name}' is not found in global map")
         raise InvalidArgumentError(unknown)
 
@@ -72,15 +72,15 @@ class GlobalMap(dict[str, LoadedModel]):
         5.11.6).
         """
         model = self.get(name)
-        if model is None or not (model.versions or model.ended):
+        if model is None or not model.is_known:
             model = self.only(name)
             name = model.identifier
-            if not (model.versions or model.ended):
+            if not model.is_known:
                 raise NotFoundError(f"Request for unknown model: '{name}' is not found")
         found = model.latest if version == -1 else model.versions.get(version)
         if found is not None:
             return found
-        if version in model.ended:
+        if version in model.not_ready:
             raise UnavailableError(f"Request for unknown model: '{name}' version {version} is not at ready state")
         if version == -1:
             raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")

@@ -22,6 +22,9 @@ from .model_lifecycle import LoadServices, ModelState, ModelVersion
 
 CONTROL_MODES = ("none", "poll", "explicit")
 
+#: State and reason of a version that loads for the first time.
+_LOADING = (ModelState.LOADING, "")
+
 
 class ModelControl:
     """The loads and unloads of the models of a repository, from any thread. `on_state` gets every state of every
@@ -188,7 +191,7 @@ class ModelControl:
         old = model.versions
         model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
         for number in loaded:
-            model.ended.pop(number, None)
+            model.not_ready.pop(number, None)
         replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
         endings = [self._endings.end(model, version) for version in replaced]
         self._endings.limit(endings, self._drain_seconds)
@@ -200,12 +203,22 @@ class ModelControl:
         every version that begins to load."""
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
-        for number in numbers:
-            outcome = self._load_version(model, found, number, begun)
-            if isinstance(outcome, ModelVersion):
-                loaded[number] = outcome
-            else:
-                failed[number] = outcome
+        first = [number for number in numbers if number not in model.versions]
+        before = {number: pair for number, pair in model.not_ready.copy().items() if pair[0] is ModelState.UNAVAILABLE}
+        model.not_ready |= dict.fromkeys(first, _LOADING)
+        try:
+            for number in numbers:
+                outcome = self._load_version(model, found, number, begun)
+                if isinstance(outcome, ModelVersion):
+                    loaded[number] = outcome
+                else:
+                    failed[number] = outcome
+        except BaseException:  # an interrupt: what has not loaded was not tried
+            for number in first:
+                if model.not_ready[number] == _LOADING:
+                    del model.not_ready[number]
+            model.not_ready = {**before, **model.not_ready}
+            raise
         if failed:
             for version in loaded.values():
                 self._endings.end(model, version)
@@ -240,7 +253,7 @@ class ModelControl:
                 break
             retries -= 1
         if number not in model.versions:
-            model.ended[number] = (version.state, version.reason)
+            model.not_ready[number] = (version.state, version.reason)
         return error
 
     def _try(self, version: ModelVersion) -> TritonError | None:
@@ -306,7 +319,7 @@ class ModelControl:
             with model.lock:
                 if not (model.versions or model.settled() or model.identifier in self.repository.names()):
                     model.forget()
-                    model.ended = {}
+                    model.not_ready, model.is_without_version = {}, False
 
     # -- state
 
