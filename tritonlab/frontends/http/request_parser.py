@@ -26,7 +26,7 @@ from ..shared.request_memory import Body, RequestMemory, TooLargeError
 
 #: Bytes of a request's first line and headers; Triton takes any number of headers of 8191 bytes (measured).
 MAX_HEAD = 1 << 18
-#: Pieces of a chunked body (rule 6.3.5).
+#: Pieces of a chunked body, without the empty one that ends it (rule 6.3.5).
 MAX_CHUNKS = 65536
 #: Digits of a Content-Length that are read; a number with more is refused as one of so many.
 _DIGITS = 20
@@ -241,8 +241,11 @@ class RequestParser:
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
-        if self._chunks == MAX_CHUNKS + 1:
-            self._fault = BadRequestError(f"the request has more than {MAX_CHUNKS} chunks")
+        if self._chunks == MAX_CHUNKS + 2:
+            self._fault = BadRequestError(
+                f"Chunked request body exceeds maximum of {MAX_CHUNKS} non-empty chunks. Send fewer or larger HTTP "
+                "chunks."
+            )
 
     def on_body(self, piece: bytes) -> None:
         request = self._request
