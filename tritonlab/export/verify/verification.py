@@ -12,7 +12,6 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from ...clients.golden import GoldenCase, read_case
 from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
+from ...core.version import VERSION
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
@@ -278,7 +278,7 @@ def _written(
 
 def _record(verification: Verification, models: Path, names: Sequence[str]) -> dict[str, Any]:
     return {
-        "tritonlab": metadata.version("tritonlab"),
+        "tritonlab": VERSION,
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "where": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(),
         "target": [release.release for release in verification.releases],
