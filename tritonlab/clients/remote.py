@@ -18,6 +18,7 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.infer_response import Outputs
 from ..core.inference.tensor import Tensor
+from ..core.process_bound import ProcessBound
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..load_testing.load_run import LoadTest
 from ..load_testing.load_tested import LoadTested
@@ -32,7 +33,7 @@ Link = HttpLink | GrpcLink
 _FIND_SECONDS = 3.0
 #: Seconds to wait until the server has counted a request that it has answered.
 _SETTLE_SECONDS = 0.2
-
+_ELSEWHERE = "call tritonlab.connect(ADDRESS, headers=…) in the other process, too"
 
 #: Returns advice for the text of an error, "" if it has none, and asks for the configuration of a model by its name.
 Advise = Callable[[str, Callable[[str], dict[str, Any] | None]], str]
@@ -78,8 +79,10 @@ def connect(
     raise UnavailableError(f"no server answers at {rest}, over {words}")
 
 
-class RemoteServer:
+class RemoteServer(ProcessBound):
     """A server elsewhere. Close it, or use it in `with`."""
+
+    elsewhere = _ELSEWHERE
 
     def __init__(self, link: Link, show_progress: ShowProgress = no_progress, advise: Advise = no_advice) -> None:
         self._link = link
@@ -112,8 +115,10 @@ class RemoteServer:
         return f"<RemoteServer {self.protocol} {self.address}>"
 
 
-class RemoteModel(LoadTested):
+class RemoteModel(ProcessBound, LoadTested):
     """A model of a server elsewhere."""
+
+    elsewhere = _ELSEWHERE
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 from ..core.os_limits import explained
+from ..core.process_bound import ProcessBound
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import InvalidArgumentError, TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
@@ -132,11 +133,13 @@ class _SecretHeaders(dict[str, str]):
         return repr(dict(self))
 
 
-class Endpoints:
+class Endpoints(ProcessBound):
     """The open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
 
     Raises the TritonError of a port that cannot be opened; then no port is open.
     """
+
+    elsewhere = "give the other process its addresses, `http` and `grpc`, and its `headers`"
 
     def __init__(
         self,

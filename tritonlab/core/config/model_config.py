@@ -8,6 +8,7 @@ gets the very same class.
 
 from __future__ import annotations
 
+import copyreg
 import importlib.util
 import json
 import os
@@ -65,6 +66,14 @@ def _load_messages() -> Any:
 messages = _load_messages()
 if not TYPE_CHECKING:
     ModelConfig = messages.ModelConfig
+
+
+def _config_from_bytes(data: bytes) -> ModelConfig:
+    return ModelConfig.FromString(data)
+
+
+# no other process imports the module by the name that its classes have
+copyreg.pickle(ModelConfig, lambda config: (_config_from_bytes, (config.SerializeToString(),)))
 
 
 def read_config(path: Path) -> ModelConfig:
