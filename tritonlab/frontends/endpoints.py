@@ -19,11 +19,11 @@ from ..core.status import InvalidArgumentError, TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
-from .grpc.grpc_server import GRPCOptions, GRPCServer
 from .http.connection_server import ConnectionServer
 from .http.http_server import HTTPOptions, HTTPServer, metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
 from .shared.cuda_region import ServerGpus
+from .shared.grpc_options import GRPCOptions
 from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, FileWatch, check_free
 from .shared.request_memory import RequestMemory
 from .shared.shared_memory_manager import SharedMemoryManager
@@ -157,7 +157,7 @@ class Endpoints(ProcessBound):
         most = options.max_message_size
         memory = RequestMemory(core.max_message_size if most is None else most)
         frontends: dict[str, Callable[[], Frontend]] = {
-            "GRPC": lambda: GRPCServer(core, shared_memory, grpc_options, memory),
+            "GRPC": lambda: _grpc_server(core, shared_memory, grpc_options, memory),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options, memory),
             "Metrics": lambda: ConnectionServer(
                 metrics_app(core.facts.metrics_text), "tritonlab metrics", access, memory=memory
@@ -272,6 +272,13 @@ class Endpoints(ProcessBound):
             (f"token    {'needed: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),
         )
         return "\n".join(form.format(address) for form, address in forms if address) or "no endpoints"
+
+
+def _grpc_server(*arguments: Any) -> Frontend:
+    """Make the server. Only here gRPC is imported, so that HTTP does without."""
+    from .grpc.grpc_server import GRPCServer
+
+    return GRPCServer(*arguments)
 
 
 @contextlib.contextmanager

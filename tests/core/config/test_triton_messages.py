@@ -41,3 +41,12 @@ def test_messages_of_the_same_names_may_be_registered(others_come_first: bool, i
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["[2.] m"] * 2
+
+
+def test_what_needs_no_grpc_imports_none_of_it() -> None:
+    script = f"""{SERVES.replace("metrics=False", "metrics=True, grpc=False").replace(', "grpc://" + ports.grpc', ',')}
+import sys
+print([name for name in sys.modules if name in ("grpc", "tritonclient.grpc")])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-2:] == ["[2.] m", "[]"], done.stderr
