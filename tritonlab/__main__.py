@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import doctor, golden_run, preflight_run, quickstart
+from .core.version import VERSION
 from .export.preflight.judge import DEFAULT_TARGET
 from .export.releases import table_facts, table_text
 from .frontends.cli.freed_memory import keep_freed_memory
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the options of `serve` are not in it (`frontends/cli/flags.py`)."""
     parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
-    parser.add_argument("--version", action="version", version=f"tritonlab {importlib.metadata.version('tritonlab')}")
+    parser.add_argument("--version", action="version", version=f"tritonlab {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serves a model repository over HTTP and gRPC, as tritonserver does")
     add_lab_command(commands)

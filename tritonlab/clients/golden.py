@@ -26,6 +26,7 @@ from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
+from ..core.process_bound import ProcessBound
 from ..core.quoting import xml_document
 from ..core.status import TritonError
 from .comparison import Comparison, compare
@@ -137,8 +138,10 @@ class GoldenReport:
         }
 
 
-class GoldenSet:
+class GoldenSet(ProcessBound):
     """The cases in a directory. `ask` sends their requests, unless a call names another way."""
+
+    elsewhere = "call tritonlab.golden(DIRECTORY) in the other process, too"
 
     def __init__(self, directory: str | Path | None = None, ask: Ask | None = None) -> None:
         self.directory = Path(directory) if directory is not None else golden_directory()

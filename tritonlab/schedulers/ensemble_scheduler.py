@@ -345,6 +345,11 @@ class StepLimits:
             self._steps.setdefault(step, _Step()).waiting.append(begin)
         self._begin(step)
 
+    def waiting(self) -> dict[int, int]:
+        """Return how many requests of a step wait, by its number."""
+        with self._lock:
+            return {number: len(step.waiting) for number, step in self._steps.items() if step.waiting}
+
     def end(self, step: int) -> None:
         """Record that one of the step's requests has ended, and begin the next."""
         if not self._limit:

@@ -63,7 +63,7 @@ class ServerFacts:
         if name:
             found = [each for each in found if name in (each.name, each.identifier)]
             if not found:
-                raise InvalidArgumentError(f"requested model '{name}' is not available")
+                raise InvalidArgumentError(f"requested model '{name}' is not available{self._models.left_behind}")
             found = [each for each in found if number in (-1, each.version)]
             if not found:
                 raise InvalidArgumentError(f"requested model version is not available for model '{name}'")

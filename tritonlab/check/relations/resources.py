@@ -130,9 +130,12 @@ class Broken(Exception):
     """An answer without which nothing can be measured: the model died, hangs or fails."""
 
     def __init__(self, sample: Sample, answer: ModelAnswer) -> None:
-        super().__init__(answer.text())
+        super().__init__(sample, answer)
         self.sample = sample
         self.answer = answer
+
+    def __str__(self) -> str:
+        return self.answer.text()
 
 
 class RepeatedLoad:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ...clients.comparison import compare
 from ...clients.golden import GoldenCase, read_case
 from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
+from ...core.version import VERSION
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
@@ -394,7 +394,7 @@ def _written(
         earlier=tuple(history.verdicts()),
     )
     document = {
-        "tritonlab": metadata.version("tritonlab"),
+        "tritonlab": VERSION,
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "where": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(),
         "target": [release.release for release in verdicts],

@@ -62,9 +62,12 @@ class ReadError(Exception):
     """A fault of a document, in Triton's words, and its offset."""
 
     def __init__(self, text: str, offset: int) -> None:
-        super().__init__(text)
+        super().__init__(text, offset)
         self.text = text
         self.offset = offset
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class RepeatingObject(dict[str, Any]):

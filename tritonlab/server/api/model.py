@@ -12,6 +12,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import Outputs
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instruments
+from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.link.interrupts import shielded
@@ -50,7 +51,7 @@ class Host(Protocol):
 _Resolved: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
-class Model:
+class Model(ProcessBound):
     """A model of a server, loaded or not. It is looked up at each use, so the handle follows reloads."""
 
     __signature__ = SignatureOfModel()

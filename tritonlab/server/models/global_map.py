@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from ...core.config.model_config import ModelConfig
 from ...core.status import InvalidArgumentError, NotFoundError, UnavailableError
@@ -16,6 +17,9 @@ class GlobalMap(dict[str, LoadedModel]):
     """The models by identifier; entries are never taken out, so that requests look here without a lock.
     `namespacing`: whether several models may have one name.
     """
+
+    #: in a process forked from one with models, the end of the errors of those it does not find; "" elsewhere
+    left_behind: ClassVar[str] = ""
 
     def __init__(self, namespacing: bool) -> None:
         self.namespacing = namespacing
@@ -60,7 +64,7 @@ class GlobalMap(dict[str, LoadedModel]):
                 f"There are {len(found)} identifiers of model '{name}' in global map, model namespace must be provided "
                 "to resolve ambiguity."
             )
-        unknown = f"Request for unknown model: '{name}' is not found"
+        unknown = f"Request for unknown model: '{name}' is not found{self.left_behind}"
         if not self.namespacing:
             raise NotFoundError(unknown)
         if any(model.name == name and model.not_ready for model in list(self.values())):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -99,7 +100,7 @@ class ModelControl:
         model = self._known(identifier)
         with model.lock, model.trying():  # a second load of it waits for this one
             if self.stopped:
-                raise UnavailableError("Server is stopping")
+                raise UnavailableError(f"Server is stopping{self.models.left_behind}")
             # what was read before another load got the lock may be older than what that has loaded
             found = followed.found if model.turn == turn and config is None and not files else None
             model.turn += 1
@@ -260,7 +261,7 @@ class ModelControl:
         try:
             self._loading.add(version)
             if self.stopped:  # after the line above: `stop` sees it, or this is seen here
-                raise UnavailableError("Server is stopping")
+                raise UnavailableError(f"Server is stopping{self.models.left_behind}")
             version.load()
         except TritonError as error:
             return error
@@ -380,6 +381,11 @@ class ModelControl:
         """Drop the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
         them at exit.
         """
+        if self.models:
+            GlobalMap.left_behind = (
+                f"; this process was forked from {os.getppid()}, whose models it cannot use: call tritonlab.serve() "
+                "there and tritonlab.connect(ADDRESS, headers=…).model(NAME) here, or load the model here"
+            )
         self.models.clear()
         self.stopped = True
 

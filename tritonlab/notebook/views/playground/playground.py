@@ -18,6 +18,7 @@ from ....clients.sending import Sending
 from ....clients.snippets import Address, Snippet, copy_as
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import few_lines
+from ....core.process_bound import ProcessBound
 from ....core.status import TritonError
 from ...authoring.cells import user_namespace
 from ...authoring.errors import DescribeError
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from ....server.api.model import Model
 
 
-class Playground:
+class Playground(ProcessBound):
     """A form that sends requests to `model` and shows what a client gets and where the time went.
 
     Needs ipywidgets and anywidget. Guarantees: widget callbacks may come on any thread; a button returns at once, the
     request waits in a thread of its own. One press is in flight at a time.
     """
+
+    elsewhere = "pickle its `to_dict()`"
 
     def __init__(
         self,
