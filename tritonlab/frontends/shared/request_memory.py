@@ -64,6 +64,11 @@ class RequestMemory:
         self._used = 0
         self._returned: deque[int] = deque()
 
+    @property
+    def later(self) -> int:
+        """Return how many bytes the requests that have come will take at most beside those they take now."""
+        return _LATER * self._used
+
     def check(self, size: int, what: str = "The request") -> None:
         """Raise TooLargeError for a request, or another message, that may not have so many bytes."""
         if size > self.most:
@@ -76,7 +81,7 @@ class RequestMemory:
         """Raise TooLargeError, or NoRoomError, for a request whose body will have so many bytes."""
         self.check(size)
         if size > _ANNOUNCED and not self.room.has(0, (1 + _LATER) * size):
-            raise _no_memory(size)
+            raise no_memory(size)
 
     def take(self, nbytes: int, size: int, allocated: int = 0) -> None:
         """Count bytes of a request that now has `size`, of which some are `allocated`. Raise NoRoomError if all
@@ -88,9 +93,9 @@ class RequestMemory:
                     f"The requests that are received or executed now take {self._used} of the {self.total} bytes that "
                     "they may take together ('--max-message-size', twice). Send this one again later."
                 )
-        if not self.room.has(nbytes - allocated, _LATER * self._used):
+        if not self.room.has(nbytes - allocated, self.later):
             self._returned.append(nbytes)
-            raise _no_memory(size)
+            raise no_memory(size)
 
     def _takes(self, nbytes: int) -> bool:
         with self._lock:
@@ -111,7 +116,8 @@ class RequestMemory:
         return Body(start, self, HeldMemory(self._returned, 0))
 
 
-def _no_memory(size: int) -> NoRoomError:
+def no_memory(size: int) -> NoRoomError:
+    """Return the refusal of a request of so many bytes for which no memory is left."""
     return NoRoomError(f"There is no memory for a request of {size} bytes. Send it again later.")
 
 
@@ -147,7 +153,7 @@ class Body(bytearray):
         try:
             self.extend(piece)
         except MemoryError:
-            raise _no_memory(size) from None
+            raise no_memory(size) from None
 
 
 def too_much_unread(most: int) -> str:
