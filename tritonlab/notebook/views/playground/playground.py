@@ -92,6 +92,7 @@ class Playground:
                 form.take_over(self.form)
                 former, self.form = self.form, form
                 self.widget.children = tuple(form.box if each is former.box else each for each in self.widget.children)
+                former.close()
         return False
 
     def _build(self, widgets: Any) -> None:
