@@ -132,7 +132,7 @@ def build(
         drain_seconds=options.drain_seconds,
     )
     idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
-    ROOM.givers.add(idle_memory)
+    ROOM.owners.add(idle_memory)
     watchdog = _watchdog(
         options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle_memory
     )

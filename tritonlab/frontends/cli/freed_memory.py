@@ -16,8 +16,8 @@ import ctypes
 
 from ...ipc.processes.out_of_memory import memory_limit
 
-#: Bytes that are kept at most at the end of the heap, and the same as a share of all memory. An allocation can be kept up
-#: to half as many.
+#: Bytes that are kept at most at the end of the heap, and the same as a share of all memory. An allocation can be kept
+#: up to half as many.
 MOST_KEPT = 512 << 20
 _SHARE = 16
 

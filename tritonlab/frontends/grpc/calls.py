@@ -99,8 +99,8 @@ def _ignore(event: Any) -> None:
     """Handle the end of operations after which nothing is to be done."""
 
 
-#: The calls whose next message has not come wholly, in the order in which they began to wait for it, and the least that
-#: this process had in memory since, once that was looked at.
+#: The calls whose next message has not come wholly, in the order in which they began to wait for it, and the least
+#: that this process had in memory since, once that was looked at.
 RECEIVING: dict[GRPCCall, int | None] = {}
 
 

@@ -13,15 +13,15 @@ from .out_of_memory import memory_left
 
 #: Bytes that stay free: for small requests, and for models between two looks.
 RESERVE = 32 << 20
-#: Seconds that a look holds, which takes 0.1 to 0.3 ms: the second for what takes less than a sixteenth of what was left.
+#: Seconds that a look holds, which takes 0.1 to 0.3 ms: longer for less than a sixteenth of what was left.
 _SHORT, _LONG = 0.02, 1.0
 _LITTLE = 16
 #: Seconds that whoever asks waits for memory to be given back, and between two such attempts.
 _PATIENCE, _AGAIN = 0.3, 0.1
 
 
-class Giver(Protocol):
-    """Who has memory to give back."""
+class MemoryOwner(Protocol):
+    """An object with memory that it can return to the system."""
 
     def give_back_now(self) -> None: ...
 
@@ -31,8 +31,8 @@ class MemoryRoom:
     which there is the reserve."""
 
     def __init__(self, left: Callable[[], int] = memory_left, now: Callable[[], float] = time.monotonic) -> None:
-        #: what gives back memory that is not used any more, as long as it lives
-        self.givers: weakref.WeakSet[Giver] = weakref.WeakSet()
+        #: asked in `has` before the answer is no, as long as they live
+        self.owners: weakref.WeakSet[MemoryOwner] = weakref.WeakSet()
         self._memory_left = left
         self._now = now
         self._left = 0
@@ -46,7 +46,7 @@ class MemoryRoom:
         if total <= self._left and age < (_LONG if total * _LITTLE < self._left else _SHORT):
             self._left -= nbytes
             return True
-        if self.left() < total and self.givers and self._now() - self._tried > _AGAIN:
+        if self.left() < total and self.owners and self._now() - self._tried > _AGAIN:
             # on a thread of its own, as it may wait for messages that this thread handles
             thread = threading.Thread(target=self._give_back, name="give memory back", daemon=True)
             thread.start()
@@ -63,8 +63,8 @@ class MemoryRoom:
         return self._left
 
     def _give_back(self) -> None:
-        for giver in list(self.givers):
-            giver.give_back_now()
+        for owner in list(self.owners):
+            owner.give_back_now()
 
 
 #: That of this process.

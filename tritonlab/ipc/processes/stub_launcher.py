@@ -27,8 +27,8 @@ from ..link.stub_link import MonitorLink, StubLink
 from ..zygotes.first_imports import FirstImports
 from ..zygotes.zygote_process import ZygoteProcess
 from .child_process import ChildProcess, DeathCause
-from .memory_room import ROOM
 from .interpreter import STUB, Interpreter
+from .memory_room import ROOM
 from .stub_log import StubOutput
 
 #: The server's own Python, which runs models that bring no environment or stub of their own.

@@ -20,7 +20,7 @@ _RATE = 4 << 30
 _LEAST, _MOST = 0.01, 1.0
 
 
-class Reception:
+class ReceptionWatch:
     """The messages of one server that are being received."""
 
     def __init__(self, memory: RequestMemory) -> None:
