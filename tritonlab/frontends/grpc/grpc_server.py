@@ -19,6 +19,7 @@ from .calls import MISSING, CallFactory, CallServer, GRPCCall, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall, TracedModelInferCall
 from .infer_response_writer import LARGEST_MESSAGE
+from .reception_watch import ReceptionWatch
 from .stream_infer_handler import ModelStreamInferCall
 
 SERVICE = "/inference.GRPCInferenceService/"
@@ -66,7 +67,8 @@ class GRPCServer:
         memory = memory or RequestMemory()
         self._pool = ThreadPoolExecutor(CONTROL_THREADS, "grpc control")
         most = ("grpc.max_receive_message_length", min(memory.most, LARGEST_MESSAGE))
-        self._server = CallServer(self._methods(core, shared_memory, memory), [*options.channel_arguments(), most])
+        methods = self._methods(core, shared_memory, memory)
+        self._server = CallServer(methods, [*options.channel_arguments(), most], ReceptionWatch(memory).watch)
         if MISSING:
             text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
             core.log.add(LogRecord.from_server("WARNING", text))

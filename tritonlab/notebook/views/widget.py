@@ -247,10 +247,13 @@ def running_cell() -> str:
 
 
 def close_widget(widget: Any) -> None:
-    """Close a widget and its layout, which is a widget, too: ipywidgets keeps each until it is closed."""
-    layout = widget.layout
-    widget.close()
-    layout.close()
+    """Close a widget and those that it is made of, its layout and style too: ipywidgets keeps each until it is
+    closed."""
+    parts = [widget.layout, *filter(None, [getattr(widget, "style", None)])]
+    for child in getattr(widget, "children", ()):
+        close_widget(child)
+    for part in (widget, *parts):
+        part.close()
 
 
 def import_when_idle() -> None:

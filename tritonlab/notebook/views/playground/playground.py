@@ -95,6 +95,7 @@ class Playground(ProcessBound):
                 form.take_over(self.form)
                 former, self.form = self.form, form
                 self.widget.children = tuple(form.box if each is former.box else each for each in self.widget.children)
+                former.close()
         return False
 
     def _build(self, widgets: Any) -> None:
