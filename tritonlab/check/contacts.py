@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.python_source import UNPARSABLE
 from ..core.status import TritonError
 from ..server.api.model import Model
 
@@ -104,7 +105,7 @@ def _known(model: Model) -> set[str]:
 
 def _trees(directory: Path) -> Iterator[ast.Module]:
     for file in sorted(directory.rglob("*.py")):
-        with suppress(OSError, SyntaxError, ValueError):
+        with suppress(OSError, *UNPARSABLE):
             if file.stat().st_size < 1 << 20:
                 yield ast.parse(file.read_text(encoding="utf-8", errors="replace"))
 

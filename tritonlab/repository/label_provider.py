@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..core.config.model_config import ModelConfig
 from ..core.status import InternalError, UnsupportedError
+from .layout import read_file
 
 #: Output -> the label of each index.
 Labels = dict[str, tuple[str, ...]]
@@ -17,20 +18,19 @@ def read_labels(config: ModelConfig, directory: Path) -> Labels:
     that cannot be read, UnsupportedError for one outside the model directory (rule 5.3.4).
     """
     labels: Labels = {}
-    root = directory.resolve()
+    root = os.path.realpath(directory)
     for output in config.output:
         if not output.label_filename:
             continue
         path = directory / output.label_filename
-        if not path.resolve().is_relative_to(root):
+        if not Path(os.path.realpath(path)).is_relative_to(root):
             raise UnsupportedError(
                 f"label file path '{output.label_filename}' for output '{output.name}' in model '{config.name}' is "
                 "outside model directory"
             )
         try:
-            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            text = read_file(path).decode("utf-8", "surrogateescape")
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            raise InternalError(f"failed to open text file for read {path}: {reason}") from None
+            raise InternalError(f"failed to open text file for read {path}: {error.strerror}") from None
         labels[output.name] = tuple(text.split("\n"))  # Triton leaves the \r of a file from Windows there (measured)
     return labels

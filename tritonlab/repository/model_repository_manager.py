@@ -251,6 +251,9 @@ class ModelRepositoryManager:
             reason = f"Poll failed for model directory '{identifier}': failed to open directory {error.filename}"
             reason += f" ({error.strerror})"
             raise poll_failure(self.split(identifier)[1], reason) from error
+        except Exception as error:  # whatever lies there, only this model fails
+            reason = f"Poll failed for model directory '{identifier}': {type(error).__name__}: {error}"
+            raise poll_failure(self.split(identifier)[1], reason) from error
 
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)
@@ -289,6 +292,8 @@ class ModelRepositoryManager:
         return named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
 
     def _read_config(self, path: Path) -> ModelConfig:
+        if path.is_dir() or path.is_fifo() or path.is_socket():
+            raise ConfigError(f"failed to read text proto from {path}", detail="it is not a file")
         if not path.is_file():
             if self._strict:
                 raise ConfigError(f"failed to open text file for read {path}: No such file or directory")

@@ -123,7 +123,7 @@ def _check_control_kind(name: str, batcher: Any, kind: str) -> None:
             )
         tensors.add(control_input.name)
         for control in control_input.control:
-            if _Control.Kind.Name(control.kind) != kind:
+            if control.kind != _Control.Kind.Value(kind):
                 continue
             if found:
                 raise ConfigError(f"sequence batching specifies multiple {kind} tensors for {name}")
@@ -174,7 +174,7 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     validate_instance_groups(config, gpu_ids=gpu_ids)
     for tensor in config.input:
         _check_tensor(config, tensor, "model input")
-        if tensor.format != tensor.FORMAT_NONE and len(tensor.dims) != 3:
+        if tensor.format in (tensor.FORMAT_NHWC, tensor.FORMAT_NCHW) and len(tensor.dims) != 3:
             raise ConfigError(f"model input NHWC/NCHW require 3 dims for {config.name}")
         _check_tensorrt_only(config, tensor)
     for tensor in config.output:
