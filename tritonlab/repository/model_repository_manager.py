@@ -15,7 +15,7 @@ from typing import Any
 from ..core.config.model_config import ConfigError, ModelConfig, from_json, print_pbtxt, read_config
 from ..core.config.model_config_rules import identifier, polled
 from ..core.scratch_directory import ScratchDirectory
-from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
+from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError, TritonError
 from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
 from .repository_agents import run_agents
 
@@ -243,6 +243,8 @@ class ModelRepositoryManager:
         """
         try:
             return self._read(identifier, config, files)
+        except TritonError:
+            raise
         except ConfigError as error:
             detail = f" ({error.detail})" if error.detail else ""
             reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"

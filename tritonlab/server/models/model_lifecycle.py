@@ -398,11 +398,12 @@ class VersionLoad:
         """Refuse a version whose number was read from another name (rule 2.1.1). Raises ModelError."""
         place, number = self._files.directory / str(self._version), self._version
         if number < 0 or not place.is_dir():
-            named = (entry.name for entry in os.scandir(place.parent) if read_version(entry) == number)
+            with os.scandir(place.parent) as entries:
+                name = next((entry.name for entry in entries if read_version(entry) == number), place.name)
             file = place / (self._files.config.default_model_filename or MODEL_FILE)
             raise ModelError(
                 f"Python model file not found in '{file}'",
-                reason=f"Triton reads the name of the directory '{next(named, place.name)}' as version {number}: rename "
+                reason=f"Triton reads the name of the directory '{name}' as version {number}: rename "
                 "the directory, so that its name does not begin with a number, or move it out of the model's",
             )
 
