@@ -151,6 +151,19 @@ HERE: dict[str, Damaged] = {
     "config_directory": Damaged(_PROTO, {"config.pbtxt/x": "", "1/model.py": MODEL}),
     "config_pipe": _config(os.mkfifo, _PROTO),
     "type_99": _config(CONFIG.replace("TYPE_FP32", "99", 1), "99"),
+    "instances_without_end": _config(CONFIG.replace("KIND_CPU", "KIND_CPU count: 2147483647"), "10000 can be started"),
+    "candidates_without_end": _config(
+        CONFIG + "sequence_batching { oldest { max_candidate_sequences: 2147483647 } }\n", "1048576 can be kept"
+    ),
+    "slots_without_end": _config(
+        CONFIG + "max_batch_size: 2147483647\nsequence_batching { }\n", "1048576 can be kept"
+    ),
+    "state_without_end": _config(
+        CONFIG + 'sequence_batching { state [{ input_name: "a" output_name: "b" data_type: TYPE_FP32 '
+        "dims: [9223372036854775807] initial_state: "
+        '{ name: "i" data_type: TYPE_FP32 dims: [9223372036854775807] zero_data: true } }] }\n',
+        "too big",
+    ),
     "kind_99": _config(CONFIG.replace("KIND_CPU", "99"), "99"),
     "label_directory": _label("1", "Is a directory"),
     "label_pipe": _label("pipe", "failed to open text file for read", pipe=os.mkfifo),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from tests.damaged import CONFIG, MODEL, POLLED, REFUSED, Entry, write_files
@@ -22,7 +23,8 @@ def test_files_that_cannot_be_read(side: Client, name: str) -> None:
     write_files(side.repository / name, POLLED[name].files)
     failure = side.load(name)
     assert failure is not None
-    assert (failure.code, failure.text) == ("INTERNAL", f"failed to load '{name}', failed to poll from model repository")
+    assert failure.code == "INTERNAL"
+    assert failure.text == f"failed to load '{name}', failed to poll from model repository"
     assert POLLED[name].says in failure.reason
     side.unload(name)
 
@@ -41,8 +43,8 @@ def test_models_that_cannot_be_loaded(side: Client) -> None:
         side.unload(name)
 
 
-#: Other directories of a model whose newest version is 3, by what they hold. Those with a higher number than 3 hang 2.51
-#: for ever, and one of more than 64 bits ends it (measured).
+#: Other directories of a model whose newest version is 3, by what they hold. Those with a higher number hang 2.51 for
+#: ever, and one of more than 64 bits ends it (measured).
 IGNORED: dict[str, Entry] = {
     "007/x": "",
     "0x9/x": "",
@@ -89,3 +91,14 @@ def test_a_module_under_the_name_of_the_compiled_one_is_ignored(side: Client) ->
     files = {"config.pbtxt": CONFIG, "1/model.py": MODEL, "1/c_python_backend_utils.py": "1 / 0\n"}
     assert side.placed("compiled", files) is None
     side.unload("compiled")
+
+
+@rule("5.5.8")
+def test_levels_without_end(side: Client) -> None:
+    """No loop goes over the levels of a configuration."""
+    batching = "dynamic_batching { priority_levels: 18446744073709551615 default_priority_level: 4294967296 }"
+    config = f"max_batch_size: 4\n{CONFIG}{batching}"
+    assert side.placed("levels", {"config.pbtxt": config, "1/model.py": MODEL}) is None
+    for priority in (0, 1, (1 << 63) - 1):
+        assert side.infer("levels", {"IN": np.ones((1, 1), np.float32)}, priority=priority).outputs["OUT"] == 1
+    side.unload("levels")

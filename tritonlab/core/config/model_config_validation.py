@@ -18,6 +18,8 @@ _DataType = messages.DataType
 _Group = messages.ModelInstanceGroup
 _Control = messages.ModelSequenceBatching.Control
 
+#: More than a machine has room for; each is listed before the first one starts.
+_MOST_INSTANCES = 10_000
 #: The platforms that belong to a backend that Triton has by name.
 known_platforms = {
     "tensorflow_graphdef": "tensorflow",
@@ -188,6 +190,12 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
 
 def validate_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     """Check the instance groups of a normalised configuration alone. Raises ConfigError."""
+    count = sum(group.count for group in config.instance_group)
+    if count > _MOST_INSTANCES:
+        raise ConfigError(
+            f"model {config.name} has {count} instances, each of them a process, and {_MOST_INSTANCES} can be started: "
+            "set a smaller 'count' in its instance groups"
+        )
     for group in config.instance_group:
         _check_instance_group(config, group, gpu_ids)
 
