@@ -337,8 +337,8 @@ def test_damaged_models_fail_alone(damaged: Path, tmp_path: Path) -> None:
         document = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]}
         assert process.post(f"/v2/models/{GOOD}/infer", document)[0] == 200
         assert [row["name"] for row in process.post("/v2/repository/index", {"ready": True})[1]] == [GOOD]
-        told = process.stderr
-        assert not [name for name in CORPUS if f"'{name}'" not in told]
+        log = process.stderr
+        assert not [name for name in CORPUS if f"'{name}'" not in log]
         assert process.end(signal.SIGTERM) == 0
 
 

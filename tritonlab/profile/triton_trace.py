@@ -91,7 +91,8 @@ def _traces(entries: Iterable[dict[str, Any]]) -> list[_Traced]:
             traced.request_id = str(entry.get("request_id", ""))
             traced.parent = _integer(entry.get("parent_id", 0)) or -1
         for stamp in entry.get("timestamps", ()):
-            traced.stamps.setdefault(stamp["name"], _integer(stamp["ns"]))  # the first execution of a rescheduled request
+            # the first execution of a rescheduled request
+            traced.stamps.setdefault(stamp["name"], _integer(stamp["ns"]))
         if entry.get("activity") == "TENSOR_QUEUE_INPUT":
             tensor = entry["tensor"]
             traced.shapes[tensor["name"]] = tuple(_integer(n) for n in str(tensor["shape"]).split(",") if n)
