@@ -12,8 +12,8 @@ import pytest
 
 import tritonlab
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
-from tritonlab.frontends.grpc.grpc_server import GRPCOptions
 from tritonlab.frontends.http.http_server import HTTPOptions
+from tritonlab.frontends.shared.grpc_options import GRPCOptions
 
 from .grpc_messages import PAIR, Rpc, message, ok, tensor
 from .models import PARAMETERS, config, model

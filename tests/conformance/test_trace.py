@@ -318,3 +318,17 @@ def test_a_trace_file_opens_as_a_recording(traced: Traced) -> None:
     assert record.batches.rows()[:, :2].tolist() == [[times["COMPUTE_START"], times["COMPUTE_END"]]]
     assert record.requests.rows()[:, 1:3].tolist() == [[times["REQUEST_START"], times["QUEUE_START"]]]
     assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]
+
+
+@rule("5.14.4")
+def test_a_trace_file_with_a_quote_in_a_text_opens_too(traced: Traced) -> None:
+    """Triton's is not JSON then; ours is."""
+    text = np.array([['say "yes"', "b", "c"]], np.object_)
+    traced.client.infer("types", {"S": text})
+    file = traced.file()
+    if traced.client.side == "real":
+        with pytest.warns(UserWarning, match="not JSON"):
+            recording = read_trace(file)
+    else:
+        recording = read_trace(file)
+    assert recording.model("types").batches.total == 1

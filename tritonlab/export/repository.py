@@ -98,7 +98,7 @@ def export(
         for folder in made:
             with contextlib.suppress(OSError):  # others have written there, or it was not made yet
                 folder.rmdir()
-        if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error)) is None:
+        if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error, path)) is None:
             raise
         raise NoRepository(path, f"'{chosen[0].name}' was not exported to {path}: {limit}") from error
 

@@ -173,3 +173,9 @@ sys.modules["tritonlab"].__path__ = [{str(Path(model_config.__file__).parents[2]
 def test_dims_text() -> None:
     assert dims_text((-1, 4)) == "[-1,4]"
     assert dims_text(()) == "[]"
+
+
+@pytest.mark.parametrize("value", ["99999999999999999999", "18446744073709551615", "\udcffYPE_FP32"])
+def test_a_value_that_no_enum_has_is_refused(value: str) -> None:  # measured: protobuf raises three kinds of errors
+    with pytest.raises(ConfigError, match="failed to read text proto from m"):
+        parse_pbtxt(f'input {{ name: "I" data_type: {value} dims: [1] }}', "m")

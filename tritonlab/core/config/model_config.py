@@ -86,7 +86,8 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
         text = _COMMENT_OR_TEXT.sub(lambda found: _as_python_reads(found, path), text)
     try:
         return text_format.Parse(text, ModelConfig())
-    except (text_format.ParseError, UnicodeEncodeError) as error:
+    # what this parser raises for a number that no enum has, and for a word of one that is not UTF-8
+    except (text_format.ParseError, ValueError, SystemError) as error:
         unfilled = ", ".join(placeholders(text))
         detail = f"{error}; not filled in: {unfilled}" if unfilled else _not_utf8(text) or str(error)
         raise ConfigError(f"failed to read text proto from {path}", detail=detail) from None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.config.model_config import ModelConfig
+from ...core.python_source import UNPARSABLE
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.interpreter import STUB
@@ -76,7 +77,7 @@ class Subject:
             text = path.read_bytes().decode("utf-8", "replace")
             try:
                 yield SourceFile(str(path), text, ast.parse(text))
-            except (SyntaxError, ValueError):
+            except UNPARSABLE:
                 yield SourceFile(str(path), text, None)
 
     @property
