@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...clients.golden import GoldenCase
 from ...core.config.model_config import ModelConfig, parse_pbtxt, read_config
-from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.live_state import memory_use, shm_size
 from ...repository.layout import CONFIG_FILE
@@ -26,6 +26,7 @@ from .places import mode_bits, name_of_the_model, secrets_and_clutter, shared_me
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
 from .subject import Subject
+from .trial import ModelTrial, try_models
 from .versions import numpy_of_the_target, python_of_the_target
 
 if TYPE_CHECKING:
@@ -77,30 +78,40 @@ def _notes(subject: Subject, target: Target) -> Iterator[str]:
         yield f"{', '.join(unparsed)} could not be read as Python and was not looked at"
 
 
-def preflight(model: Model, target: str = DEFAULT_TARGET, *, replay: Callable[[], object] = lambda: None) -> Preflight:
+def preflight(
+    model: Model, target: str = DEFAULT_TARGET, *, cases: Sequence[GoldenCase] = (), trial: ModelTrial | None = None
+) -> Preflight:
     """Return what of a loaded model will not work at the target: a release of Triton as 2.49, its container as 24.08,
     or kserve, dynamo or ray.
 
-    What its code reads is known of the time when it was loaded; `replay` sends requests during which it is recorded,
-    too. Raises UnknownTarget.
+    The model is loaded once more, in a process of its own, which is sent the requests of `cases` and records what it
+    reads; `trial` is what that showed, if it was done before. Raises UnknownTarget.
     """
-    model.reads(record=True)
-    try:
-        replay()
-    finally:
-        reads = model.reads()
-    found = judge(subject_of(model, reads=reads), target)
+    place = find_target(target)
+    subject = subject_of(model)
+    notes: tuple[str, ...] = ()
+    if subject.sources:
+        trial = trial or try_models([model], cases).get(model.name)
+    if trial is not None and subject.sources:
+        reads = trial.reads or subject.reads  # it may not have loaded once more
+        modules = {**subject.modules, **trial.modules}
+        subject = replace(subject, reads=reads, modules=modules, needed=trial.needed)
+        notes = trial.notes
+        if trial.reads and not trial.sent:
+            notes = (*notes, "no request was sent, so what `execute` reads is not known: %triton golden add keeps one")
+    found = judge(subject, place)
     needed = ", ".join(other.name for other in needed_models(model).loaded)
-    note = f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME"
-    return replace(found, notes=(*found.notes, note)) if needed else found
+    if needed:
+        notes = (*notes, f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME")
+    return replace(found, notes=(*found.notes, *notes))
 
 
-def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsRecorded] | None = None) -> Subject:
-    """Return what pre-flight looks at of a loaded model. `reads`: what its code has read, by default while loading."""
+def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:
+    """Return what pre-flight looks at of a loaded model: what its code has read is that of its load."""
     config = parse_pbtxt(model.config_pbtxt(), "the served config")
     directory = Path(model.directory)
     is_its_own = not runs_shipped(config)  # otherwise it is this package's code that reads and imports
-    found = (model.reads() if reads is None else reads) if is_its_own else ()
+    found = model.reads() if is_its_own else ()
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
     versions = tuple(model.metadata()["versions"])
     return Subject(

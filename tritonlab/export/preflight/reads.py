@@ -13,6 +13,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from ...ipc.link.stub_link import ReadFile
+from ...stub._pb_stub.process.reads_record import HELD, LISTED, LOADED, LOOKED, OPENED, STARTED, is_everywhere
 from .finding import Finding, Prediction, worst
 from .guards import guarded
 from .moments import outcome_at
@@ -36,8 +37,11 @@ _USUAL = {
     "LD_LIBRARY_PATH",
 }
 _USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
-#: Where a deployed server has files of its own.
-_EVERYWHERE = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/bin", "/opt/tritonserver")
+#: What a model does with a file.
+_VERBS = {OPENED: "opens", LISTED: "lists", LOOKED: "looks for", STARTED: "starts a program with", LOADED: "loads"}
+#: Directories that every machine has, and a source may spell out.
+_MOUNTED = {"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/share", "/dev/shm"}
+_MOUNTED |= {"/var/tmp", "/var/log", "/var/run"}
 _NAMED = 3
 #: Functions and methods that make a directory.
 _MAKING = {"mkdir", "makedirs"}
@@ -102,13 +106,15 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
     written = [path for reads in subject.reads for path in reads.written]
     for reads in subject.reads:
         for file in reads.files:
-            if os.path.exists(file.path) and os.path.realpath(file.path) not in own:
+            if os.path.exists(file.path) and os.path.realpath(file.path) not in own and file.how != HELD:
                 recorded.setdefault(file.path, file)
     spelled = [each for each in _paths_in(subject) if not _is_in(each[2], written) and not _is_made(each[0], each[2])]
     beside = {path: name for path, file in recorded.items() if (name := _name_beside(subject, file, spelled))}
     yield from _of_files_beside(subject, recorded, beside)
     elsewhere = {path: file for path, file in recorded.items() if path not in beside}
     yield from _of_files(subject, elsewhere, spelled)
+    yield from _of_code_that_is_not_python(subject)
+    yield from _of_others(subject)
     variables: dict[str, str] = {}
     for reads in subject.reads:
         for variable in reads.variables:
@@ -122,6 +128,42 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
             source_line=line,
             outcome=outcome_at(subject, line) if _needs_variable(line) else Prediction.DIFFERS,
         )
+
+
+def _of_code_that_is_not_python(subject: Subject) -> Iterator[Finding]:
+    """Yield the files without which the model differed when they were hidden, and that no line of Python opens."""
+    for path, outcome in subject.needed.items():
+        is_folder = path.endswith("/")
+        yield Finding(
+            row="P3",
+            sentence=f"it reads {'a file of ' * is_folder}{path}, by code that is not Python: without it, it "
+            f"{outcome.value}",
+            remedy="bring it with --file (files=) and name it relative to os.path.dirname(__file__)",
+            outcome=outcome,
+        )
+
+
+def _of_others(subject: Subject) -> Iterator[Finding]:
+    """Yield the programs that it starts and the addresses that it connects with."""
+    for reads in subject.reads:
+        for program in reads.programs:
+            yield Finding(
+                row="P3",
+                sentence=f"it starts the program {program.name}, which Triton's image may not have",
+                remedy="build an image with it",
+                source_line=f"{program.file}:{program.line}",
+            )
+        for address in reads.connections:
+            line = f"{address.file}:{address.line}"
+            is_here = address.name.rpartition("://")[2].startswith(("localhost", "127.", "[::1]", "/"))
+            yield Finding(
+                row="P3",
+                sentence=f"it connects with {address.name}, "
+                + ("which is this machine" if is_here else "which the deployed server has to reach"),
+                remedy="make the address a parameter of the config or an environment variable",
+                source_line=line,
+                outcome=outcome_at(subject, line) if is_here else Prediction.ATTENTION,
+            )
 
 
 def _needs_variable(line: str) -> bool:
@@ -168,22 +210,23 @@ def _name_beside(subject: Subject, file: ReadFile, spelled: Iterable[_Spelled]) 
 
 
 def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Iterable[_Spelled]) -> Iterator[Finding]:
-    groups: dict[str, list[str]] = {}
-    for path in recorded:
-        groups.setdefault(os.path.dirname(path), []).append(path)
-    for folder, paths in groups.items():
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, file in recorded.items():
+        groups.setdefault((os.path.dirname(path), file.how), []).append(path)
+    for (folder, how), paths in groups.items():
         lines = [f"{recorded[path].file}:{recorded[path].line}" for path in paths]
         yield Finding(
             row="P3",
-            sentence=f"it opens {_some(paths, f'files of {folder}')}, outside of its directory, which a deployed "
-            "server does not have",
+            sentence=f"it {_VERBS[how]} {_some(paths, f'files of {folder}')}, outside of its directory, which a "
+            "deployed server does not have",
             remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
             source_line=lines[0],
-            outcome=worst(outcome_at(subject, line) for line in lines),
+            outcome=Prediction.DIFFERS if how == LOOKED else worst(outcome_at(subject, line) for line in lines),
         )
+    named = [*(folder for folder, _ in groups), *subject.needed]
     for source, node, path in spelled:
-        if path not in recorded and not any(path == folder or folder.startswith(path + "/") for folder in groups):
+        if path not in recorded and not any(path == each or each.startswith(path + "/") for each in named):
             yield Finding(
                 row="P3",
                 sentence=f"it names {path}, a path of this machine",
@@ -238,7 +281,7 @@ def _paths_in(subject: Subject) -> Iterator[_Spelled]:
             path = node.value.rstrip("/")
             if path in seen or len(path) > 1000 or path.count("/") < 2 or "\n" in path or "\0" in path:
                 continue
-            usual = any(path == each or path.startswith(each + "/") for each in _EVERYWHERE)
+            usual = path in _MOUNTED or is_everywhere(path)
             if not usual and os.path.exists(path) and not os.path.realpath(path).startswith(own):
                 seen.add(path)
                 yield source, node, path

@@ -17,6 +17,7 @@ from ...ipc.processes.interpreter import STUB
 from ...ipc.processes.own_stub import NAME, python_of_compiled
 from ...repository.model_tree import ModelTree
 from ..loaded_modules import LoadedModule, third_party_modules
+from .finding import Prediction
 
 
 class ExportedEnvironment(NamedTuple):
@@ -43,7 +44,8 @@ class Subject:
     """One model. `reads`: one for each instance that answered; none of an ensemble, nor of a model that is not loaded.
     `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
     took so far, 0 if that is not known. `exported`: the environment that is exported with it, in the place of one that
-    its config names. `repositories`: the directories with all that will lie beside it where it is deployed."""
+    its config names. `repositories`: the directories with all that will lie beside it where it is deployed. `needed`:
+    the files that code other than Python reads, and what comes of it that each is missing."""
 
     name: str
     tree: ModelTree
@@ -54,6 +56,7 @@ class Subject:
     versions: tuple[str, ...] = field(default=("1",))
     exported: ExportedEnvironment | None = None
     repositories: tuple[Path, ...] = ()
+    needed: Mapping[str, Prediction] = field(default_factory=dict)
 
     @property
     def directory(self) -> Path:
