@@ -93,9 +93,7 @@ def preflight(
     if subject.sources:
         trial = trial or try_models([model], cases).get(model.name)
     if trial is not None and subject.sources:
-        reads = trial.reads or subject.reads  # it may not have loaded once more
-        modules = {**subject.modules, **trial.modules}
-        subject = replace(subject, reads=reads, modules=modules, needed=trial.needed)
+        subject = _with_trial(subject, trial)
         notes = trial.notes
         if trial.reads and not trial.sent:
             notes = (*notes, "no request was sent, so what `execute` reads is not known: %triton golden add keeps one")
@@ -104,6 +102,18 @@ def preflight(
     if needed:
         notes = (*notes, f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME")
     return replace(found, notes=(*found.notes, *notes))
+
+
+def _with_trial(subject: Subject, trial: ModelTrial) -> Subject:
+    """Return the model with what trying it has shown; nothing if it did not load once more."""
+    if not trial.reads:
+        return subject
+    # what the first load made is not missing, though the second found it there
+    made = {path for reads in subject.reads for path in reads.written}
+    made -= {file.path for reads in subject.reads for file in reads.files}
+    reads = (each._replace(files=[file for file in each.files if file.path not in made]) for each in trial.reads)
+    modules = {**subject.modules, **trial.modules}
+    return replace(subject, reads=tuple(reads), modules=modules, needed=trial.needed, without=trial.without)
 
 
 def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:

@@ -215,14 +215,15 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
         groups.setdefault((os.path.dirname(path), file.how), []).append(path)
     for (folder, how), paths in groups.items():
         lines = [f"{recorded[path].file}:{recorded[path].line}" for path in paths]
+        does_without = subject.without is Prediction.ATTENTION
         yield Finding(
             row="P3",
             sentence=f"it {_VERBS[how]} {_some(paths, f'files of {folder}')}, outside of its directory, which a "
-            "deployed server does not have",
+            "deployed server does not have" + ", and its answers are the same without" * does_without,
             remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
             source_line=lines[0],
-            outcome=Prediction.DIFFERS if how == LOOKED else worst(outcome_at(subject, line) for line in lines),
+            outcome=_weighed(subject, [Prediction.DIFFERS] if how == LOOKED else _outcomes(subject, lines)),
         )
     named = [*(folder for folder, _ in groups), *subject.needed]
     for source, node, path in spelled:
@@ -235,6 +236,16 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
                 # while it was loaded, it did not open it
                 outcome=Prediction.FAILS if subject.reads else Prediction.LOAD,
             )
+
+
+def _outcomes(subject: Subject, lines: Iterable[str]) -> list[Prediction]:
+    return [outcome_at(subject, line) for line in lines]
+
+
+def _weighed(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
+    """Return what comes of it that files are missing: as their lines say, and no worse than what was seen."""
+    order = list(Prediction)
+    return max(worst(outcomes), subject.without or Prediction.LOAD, key=order.index)
 
 
 def _is_in(path: str, places: Iterable[str]) -> bool:

@@ -45,7 +45,8 @@ class Subject:
     `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
     took so far, 0 if that is not known. `exported`: the environment that is exported with it, in the place of one that
     its config names. `repositories`: the directories with all that will lie beside it where it is deployed. `needed`:
-    the files that code other than Python reads, and what comes of it that each is missing."""
+    the files that code other than Python reads, and what comes of it that each is missing. `without`: what comes of it
+    that all files of `reads` are missing; None if that is not known."""
 
     name: str
     tree: ModelTree
@@ -57,6 +58,7 @@ class Subject:
     exported: ExportedEnvironment | None = None
     repositories: tuple[Path, ...] = ()
     needed: Mapping[str, Prediction] = field(default_factory=dict)
+    without: Prediction | None = None
 
     @property
     def directory(self) -> Path:

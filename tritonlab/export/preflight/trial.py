@@ -26,7 +26,7 @@ from ...core.scratch_directory import ScratchDirectory
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import PARAMETER
 from ...server.models.backends import runs_shipped
-from ...stub._pb_stub.process.reads_record import HELD, is_everywhere
+from ...stub._pb_stub.process.reads_record import HELD, LISTED, LOOKED, is_everywhere
 from ..child_command import CommandFailed, run_command
 from ..loaded_modules import third_party_modules
 from ..needed_models import needed_models
@@ -102,12 +102,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class ModelTrial:
-    """What trying a model has shown. `sent`: how many requests; `needed`: the files that code other than Python opens,
-    and what comes of it that each is missing; `notes`: what was not found out."""
+    """What trying a model has shown. `sent`: how many requests; `without`: what comes of it if all files of `reads` are
+    missing, if that was tried; `needed`: the files that code other than Python opens, and what comes of it that each is
+    missing; `notes`: what was not found out."""
 
     reads: tuple[ReadsRecorded, ...]
     modules: Mapping[str, str]
     sent: int = 0
+    without: Prediction | None = None
     needed: Mapping[str, Prediction] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -147,12 +149,21 @@ class _Suspect:
         self.name, self.model, self.seen = model.name, model, seen
         self.candidates: list[str] = []
         self.needed: dict[str, Prediction] = {}
+        self.without: Prediction | None = None
         self.notes: list[str] = []
 
     @property
     def known(self) -> set[str]:
-        """The paths that are named already, or that the model has made."""
-        return {path for reads in self.seen.reads for path in (*_recorded(reads), *reads.written)}
+        """The paths that Python was seen to read."""
+        return {file.path for reads in self.seen.reads for file in reads.files if file.how != HELD}
+
+    def looked_for(self) -> set[str]:
+        return {file.path for reads in self.seen.reads for file in reads.files if file.how in (LOOKED, LISTED)}
+
+    def forget(self, paths: set[str]) -> None:
+        """Leave files out of what it reads."""
+        reads = [each._replace(files=[f for f in each.files if f.path not in paths]) for each in self.seen.reads]
+        self.seen = replace(self.seen, reads=tuple(reads))
 
     @property
     def held(self) -> set[str]:
@@ -161,7 +172,14 @@ class _Suspect:
     def trial(self) -> ModelTrial:
         if self.seen.problem:
             return _not_tried(self.seen.problem)
-        return ModelTrial(self.seen.reads, self.seen.modules, len(self.model.cases), self.needed, tuple(self.notes))
+        return ModelTrial(
+            self.seen.reads,
+            self.seen.modules,
+            sent=len(self.model.cases),
+            without=self.without,
+            needed=self.needed,
+            notes=tuple(self.notes),
+        )
 
 
 def _tried(job: Job) -> list[_Suspect]:
@@ -179,14 +197,31 @@ def _tried(job: Job) -> list[_Suspect]:
         return found
     job = replace(job, models=tuple(each.model for each in judged))
     folders = _hidden_folders(job.cwd)
-    hidden_job = replace(job, hidden=folders, shown=tuple(_shown(job, judged)))
+    named = {path for each in judged for path in each.known}
+    hidden_job = replace(job, hidden=folders, shown=(*_shown(job, judged), *named))
     try:
         hidden = _run(hidden_job, unshare)
+        _weigh([each for each in judged if each.known and each.model.cases], named, hidden_job, unshare)
         _explain([each for each in judged if hidden[each.name].result != each.seen.result], hidden, hidden_job, unshare)
     except CommandFailed as error:
         for each in judged:
             each.notes.append(f"where this machine's folders are hidden it could not be tried: {error}".strip())
     return found
+
+
+def _weigh(readers: list[_Suspect], named: set[str], job: Job, unshare: Sequence[str]) -> None:
+    """Find what comes of it that all is missing that models are seen to read. What they only look for, and do without,
+    is forgotten."""
+    shown = [path for path in job.shown if path not in named]
+    differing = _differing(readers, job, unshare, shown=tuple(shown))
+    for each in readers:
+        each.without = differing.get(each, Prediction.ATTENTION)
+    lookers = [each for each in readers if each.looked_for()]
+    looked_for = {path for each in lookers for path in each.looked_for()}
+    still = _differing(lookers, job, unshare, shown=tuple(path for path in job.shown if path not in looked_for))
+    for each in lookers:
+        if each not in still:
+            each.forget(each.looked_for())
 
 
 def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, unshare: Sequence[str]) -> None:
@@ -201,7 +236,8 @@ def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, uns
                 "not known"
             )
             suspects.remove(each)
-        opened = (again[each.name].opened | each.held) - each.known
+        written = {path for reads in each.seen.reads for path in reads.written}
+        opened = (again[each.name].opened | each.held) - each.known - written
         errors = hidden[each.name].problem + "".join(error for error, _ in hidden[each.name].answers)
         by_error = sorted(opened, key=lambda path: (os.path.basename(path) not in errors, path))
         each.candidates = [path for path in by_error if not is_everywhere(path)][:_MOST_COVERED]
@@ -261,10 +297,6 @@ def _config_of(model: Model) -> ModelConfig:
     return parse_pbtxt(model.config_pbtxt(), "the served config")
 
 
-def _recorded(reads: ReadsRecorded) -> Iterator[str]:
-    return (file.path for file in reads.files if file.how != HELD)
-
-
 def _working_directory() -> str:
     try:
         return os.getcwd()
@@ -282,7 +314,7 @@ def _hidden_folders(cwd: str) -> tuple[str, ...]:
 
 
 def _shown(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
-    """Yield what stays visible in hidden directories: Python, its packages, the models, and what is named already."""
+    """Yield what stays visible in hidden directories: Python, its packages, the models, and modules of the author's."""
     yield str(job.scratch)
     yield str(Path(__file__).parents[2])
     yield from (path for path in (sys.prefix, sys.base_prefix) if path not in ("/usr", "/usr/local"))
@@ -292,8 +324,6 @@ def _shown(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
         yield str(model.directory)
         yield str(model.config.get("parameters", {}).get(PARAMETER, {}).get("string_value", ""))
     for each in suspects:
-        for reads in each.seen.reads:
-            yield from _recorded(reads)
         for module in third_party_modules(each.seen.modules, [each.model.directory]):
             if not module.is_packaged:
                 path = Path(module.file)

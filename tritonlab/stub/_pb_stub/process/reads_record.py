@@ -61,8 +61,8 @@ _BULK = {"copy", "__iter__", "setdefault", "__eq__", "__repr__", "__or__", "__ro
 OPENED, LISTED, LOOKED, STARTED, LOADED, HELD = "open", "list", "look", "start", "load", "hold"
 #: Modules whose functions ask for a file, or start a program, for the one that calls them.
 _ASKING = (
-    *("<frozen genericpath>", "<frozen posixpath>", "<frozen os>"),
-    *(os.path.join(_LIBRARY, name) for name in ("genericpath.py", "posixpath.py", "os.py", "pathlib")),
+    *("<frozen genericpath>", "<frozen posixpath>"),
+    *(os.path.join(_LIBRARY, name) for name in ("genericpath.py", "posixpath.py", "pathlib")),
 )
 _STARTING = tuple(os.path.join(_LIBRARY, name) for name in ("subprocess.py", "os.py", "asyncio", "multiprocessing"))
 
