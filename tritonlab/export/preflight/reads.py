@@ -15,7 +15,7 @@ from pathlib import Path
 from ...ipc.link.stub_link import ReadFile
 from ...stub._pb_stub.process.reads_record import HELD, LISTED, LOADED, LOOKED, OPENED, STARTED, is_everywhere
 from .finding import Finding, Prediction, worst
-from .guards import guarded
+from .guards import guarded, never_run
 from .moments import outcome_at
 from .subject import SourceFile, Subject, line_of
 
@@ -286,8 +286,11 @@ def _paths_in(subject: Subject) -> Iterator[_Spelled]:
     seen: set[str] = set()
     own = os.path.realpath(subject.directory) + os.sep
     for source in subject.sources:
+        not_run = never_run(source.tree) if source.tree is not None else set()
         for node in ast.walk(source.tree) if source.tree is not None else ():
             if not (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/")):
+                continue
+            if node in not_run:
                 continue
             path = node.value.rstrip("/")
             if path in seen or len(path) > 1000 or path.count("/") < 2 or "\n" in path or "\0" in path:

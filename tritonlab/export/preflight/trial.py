@@ -212,8 +212,9 @@ def _tried(job: Job) -> list[_Suspect]:
 def _weigh(readers: list[_Suspect], named: set[str], job: Job, unshare: Sequence[str]) -> None:
     """Find what comes of it that all is missing that models are seen to read. What they only look for, and do without,
     is forgotten."""
-    shown = [path for path in job.shown if path not in named]
-    differing = _differing(readers, job, unshare, shown=tuple(shown))
+    shown = tuple(path for path in job.shown if path not in named)
+    elsewhere = tuple(path for path in sorted(named) if os.path.isfile(path) and not path.startswith(job.hidden))
+    differing = _differing(readers, job, unshare, hidden=(*job.hidden, *elsewhere), shown=shown)
     for each in readers:
         each.without = differing.get(each, Prediction.ATTENTION)
     lookers = [each for each in readers if each.looked_for()]

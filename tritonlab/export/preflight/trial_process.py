@@ -97,7 +97,7 @@ def hide(job: Job) -> None:
     opened = [(path, os.path.isdir(path), os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in inside]
     empty = job.scratch / "empty"
     empty.touch()
-    for path in job.hidden:
+    for path in sorted(job.hidden, key=os.path.isdir):  # files first: the empty one may be in a hidden directory
         if os.path.isdir(path):
             mode = oct(os.stat(path).st_mode & 0o7777)[2:]
             _mount("tmpfs", path, "tmpfs", 0, f"mode={mode}")

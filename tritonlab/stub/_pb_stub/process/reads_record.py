@@ -129,7 +129,7 @@ class ReadsRecord:
         for path in sorted(_open_files()):
             mode = os.stat(path).st_mode if os.path.exists(path) else 0
             packaged = path in modules or any(part in path for part in _PACKAGES)
-            if stat.S_ISREG(mode) and not (packaged or self._is_written(path) or self._is_brought(path)):
+            if stat.S_ISREG(mode) and not (packaged or self.is_written(path) or self._is_brought(path)):
                 yield path
 
     # -- files
@@ -146,7 +146,7 @@ class ReadsRecord:
         earlier = self._files.get(path)
         if (earlier is not None and (earlier[3] != LOOKED or how == LOOKED)) or len(self._files) >= _MOST:
             return
-        if self._is_written(path) or self._is_brought(path):
+        if self.is_written(path) or self._is_brought(path):
             return
         place = self.authors_place(frame)
         if place is not None:
@@ -157,10 +157,10 @@ class ReadsRecord:
         if isinstance(path, int) or len(self._written) >= _MOST:
             return
         path = os.path.abspath(os.fsdecode(path))
-        if not self._is_written(path):
+        if not self.is_written(path):
             self._written.add(path)
 
-    def _is_written(self, path: str) -> bool:
+    def is_written(self, path: str) -> bool:
         """Return whether the model has written the file itself, or made a directory that it is in."""
         while path not in self._written:
             path, below = os.path.dirname(path), path
@@ -228,9 +228,7 @@ class _Audit:
             "glob.glob": self._glob,
             "pathlib.Path.glob": lambda frame, path, *more: self._look(frame, path),
             "os.mkdir": lambda frame, path, *more: None if os.path.exists(path) else record.note_written(path),
-            "os.rename": lambda frame, source, target, *more: self._make(target),
-            "os.link": lambda frame, source, target, *more: self._make(target),
-            "os.symlink": lambda frame, source, target, *more: self._make(target),
+            **dict.fromkeys(("os.rename", "os.link", "os.symlink"), self._make),
             "sqlite3.connect": self._connect_database,
             "ctypes.dlopen": self._load,
             "subprocess.Popen": lambda frame, program, words, *more: self._start(frame, words),
@@ -287,9 +285,9 @@ class _Audit:
             if self._record.is_authors(frame.f_code.co_filename) or os.path.isfile(path):
                 self._look(frame, path)
 
-    def _make(self, path: Any) -> None:
-        if not os.path.exists(path):
-            self._record.note_written(path)
+    def _make(self, frame: Any, source: Any, target: Any, *more: Any) -> None:
+        if self._record.is_written(os.path.abspath(os.fsdecode(source))) or not os.path.exists(target):
+            self._record.note_written(target)
 
     def _connect_database(self, frame: Any, database: Any) -> None:
         path = os.fsdecode(database)
@@ -333,8 +331,10 @@ class _Audit:
     def _connect(self, frame: Any, address: Any) -> None:
         connections = self.named[1]
         place = self._record.authors_place(frame)
-        if place is None or place in connections.values() or _port(address) in self._bound or len(connections) >= _MOST:
+        if place is None or place in connections.values() or len(connections) >= _MOST:
             return  # a line looks up a name, then connects with its address
+        if _port(address) in self._bound or (0 in self._bound and address[0] in ("localhost", "127.0.0.1", "::1")):
+            return
         if isinstance(address, tuple):
             address = "%s:%s" % tuple(address[:2])
         connections[re.sub(r"(\w+://)?([^/@]*@)?([^/?]*)(/.*)?", r"\1\3", os.fsdecode(address)) or "?"] = place
