@@ -11,7 +11,7 @@ from pathlib import Path
 from .clients.golden import GoldenSet, golden_beside
 from .core.config.model_config import ConfigError
 from .core.status import TritonError
-from .export.preflight.finding import Finding, Prediction, Preflight
+from .export.preflight.finding import Finding, Prediction, Preflight, say_once
 from .export.preflight.judge import judge, preflight, subject_in
 from .export.preflight.trial import try_models
 from .export.releases import UnknownTarget, find_target
@@ -32,7 +32,7 @@ def run(folder: str, target: str, *, as_json: bool = False) -> int:
     except (UnknownTarget, FileNotFoundError) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
-    found = list(_judged(repository, names, target))
+    found = say_once(_judged(repository, names, target))
     if as_json:
         print(json.dumps([each.to_dict() for each in found], indent=1))
     else:

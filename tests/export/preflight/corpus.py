@@ -1,8 +1,8 @@
-"""Models that work in the notebook and nowhere else, each with what pre-flight has to name, and models that work anywhere.
+"""Models that work in the notebook only, each with what pre-flight has to name, and models that work anywhere.
 
 Each is the head of its file, the body of `initialize` and that of `execute`, which sets `k`: the answer is `X * k`.
-`{here}` is the notebook's folder, in which `write_files` writes what they read; `{etc}` a file below /etc that only some
-machines have, `{port}` the port of an HTTP server.
+`{here}` is the notebook's folder, in which `write_files` writes what they read; `{etc}` a file below /etc that only
+some machines have, `{port}` the port of an HTTP server.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ TRAPS = {
     "copied": Code(
         "self.k = float(open(__import__('shutil').copy('a43.txt', tempfile.mkdtemp())).read())", named="a43.txt"
     ),
-    "fallback": Code("try:\n    self.k = float(open('a44.txt').read())\nexcept OSError:\n    self.k = 1", named="a44.txt"),
+    "fallback": Code(
+        "try:\n    self.k = float(open('a44.txt').read())\nexcept OSError:\n    self.k = 1", named="a44.txt"
+    ),
     "program": Code("assert subprocess.run(['{here}/a45.sh']).returncode == 0; self.k = 2", named="a45.sh"),
     "spec": Code(
         "u = __import__('importlib.util').util; s = u.spec_from_file_location('q', 'a46.py')\n"
@@ -196,7 +198,7 @@ RIGHT = {
         "s = __import__('socket'); l = s.create_server(('127.0.0.1', 0))\n"
         "s.create_connection(l.getsockname()).close(); self.k = 2"
     ),
-    "program_of_its_own": Code("self.k = 2", head="if __name__ == '__main__':\n    print(open('{here}/a8.txt').read())"),
+    "program_of_its_own": Code("self.k = 2", head="if __name__ == '__main__':\n    open('{here}/a8.txt').read()"),
     "threads": Code(
         execute="k = sum(__import__('concurrent.futures').futures.ThreadPoolExecutor(2).map(int, ['1', '1']))"
     ),

@@ -1,5 +1,5 @@
-"""Models that work in the notebook and nowhere else are named, and models that work anywhere are not accused, after they
-were tried in processes of pre-flight's own. All are tried together; those that are `slow` only by `make exam`."""
+"""Models that work in the notebook only are named, and models that work anywhere are not accused, after they were tried
+in processes of pre-flight's own. All are tried together; those that are left for `make exam` only there."""
 
 from __future__ import annotations
 

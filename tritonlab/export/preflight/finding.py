@@ -124,6 +124,17 @@ def _cited(source_line: str, cite: Callable[[str], str]) -> str:
     return source_line if cited == frame else cited.strip()
 
 
+def say_once(found: Iterable[Preflight]) -> list[Preflight]:
+    """Return what was found of several models, without what is said of no line of a model and was said before."""
+    said: set[str] = set()
+    once = []
+    for each in found:
+        kept = tuple(one for one in each.findings if one.row != "P5" or one.source_line or one.sentence not in said)
+        said |= {one.sentence for one in each.findings}
+        once.append(replace(each, findings=kept))
+    return once
+
+
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings by row, each sentence once."""
     return tuple(sorted(dict.fromkeys(findings), key=lambda each: int(each.row[1:])))

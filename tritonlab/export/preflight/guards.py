@@ -1,4 +1,4 @@
-"""The parts of a source that do not run at the target, or only where it is prepared for what they need to be missing."""
+"""The parts of a source that do not run at the target, or only where it does without what they need."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _CONDITION = re.compile(
 def guarded(
     tree: ast.Module, *errors: str, broad_in_functions: bool = False, python: tuple[int, ...] = ()
 ) -> set[ast.AST]:
-    """Return the nodes that are in a `try` which does without them if one of `errors` is raised, that do not run with the
-    target's `python`, or that are in a branch of a condition on what is there which cannot be decided here.
+    """Return the nodes that are in a `try` which does without them if one of `errors` is raised, that do not run with
+    the target's `python`, or that are in a branch of a condition on what is there which cannot be decided here.
 
     A handler of every Exception counts outside of functions only, unless `broad_in_functions`: in `execute` it
     answers with the error. One that raises again never counts.

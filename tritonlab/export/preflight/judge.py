@@ -38,9 +38,9 @@ DEFAULT_TARGET = "2.51"
 #: Each row, and what finds it.
 ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P1": lambda subject, target: names_of_other_cells(subject),
-    "P2": lambda subject, target: third_party_imports(subject),
+    "P2": third_party_imports,
     "P3": lambda subject, target: files_and_variables(subject),
-    "P4": lambda subject, target: modules_beside_the_notebook(subject),
+    "P4": modules_beside_the_notebook,
     "P5": lambda subject, target: numpy_of_the_target(subject, target.release),
     "P6": lambda subject, target: python_of_the_target(subject, target.release),
     "P7": lambda subject, target: missing_features(subject, target.release),

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from ...ipc.link.stub_link import ReadFile
 from ...stub._pb_stub.process.reads_record import HELD, LISTED, LOADED, LOOKED, OPENED, STARTED, is_everywhere
+from ..releases import Target
 from .finding import Finding, Prediction, worst
 from .guards import guarded, never_run
 from .moments import outcome_at
-from .subject import SourceFile, Subject, line_of
+from .subject import SourceFile, Subject, line_of, python_there, version_of
 
 #: Modules that the image brings, and ours.
 _BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
@@ -50,12 +51,12 @@ _MAKING = {"mkdir", "makedirs"}
 _Spelled = tuple[SourceFile, ast.Constant, str]
 
 
-def third_party_imports(subject: Subject) -> Iterator[Finding]:
+def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
     """P2: what is imported and a stock image lacks, unless the model brings an environment."""
     if subject.environment_value:
         return
-    direct = direct_imports(subject)
-    found: dict[str, Distribution | None] = {}
+    direct = direct_imports(subject, python_there(subject, target))
+    found: dict[str, Distribution | None] = {name: None for name, each in direct.items() if each.is_only_there}
     for module in subject.third_party:
         if module.top in direct and module.is_packaged and not found.get(module.top):
             found[module.top] = module.distribution
@@ -79,9 +80,9 @@ def third_party_imports(subject: Subject) -> Iterator[Finding]:
     )
 
 
-def modules_beside_the_notebook(subject: Subject) -> Iterator[Finding]:
+def modules_beside_the_notebook(subject: Subject, target: Target) -> Iterator[Finding]:
     """P4: modules from the working directory, or from another one that only this machine has."""
-    direct = direct_imports(subject)
+    direct = direct_imports(subject, python_there(subject, target))
     for module in subject.third_party:
         if module.is_packaged or module.name != module.top or module.name in _BROUGHT | subject.own_modules:
             continue
@@ -303,10 +304,12 @@ def _paths_in(subject: Subject) -> Iterator[_Spelled]:
 
 @dataclass
 class _Import:
-    """A top-level module that the model's files import: the lines, those first that cannot do without it."""
+    """A top-level module that the model's files import: the lines, those first that cannot do without it.
+    `is_only_there`: the import runs with the target's Python and not with the one here."""
 
     needing: list[str] = field(default_factory=list)
     doing_without: list[str] = field(default_factory=list)
+    is_only_there: bool = False
 
     @property
     def line(self) -> str:
@@ -317,18 +320,21 @@ class _Import:
         return worst(outcome_at(subject, line) for line in self.needing)
 
 
-def direct_imports(subject: Subject) -> dict[str, _Import]:
-    """Return the top-level modules that the model's files import and neither Python nor the model has."""
+def direct_imports(subject: Subject, python: tuple[int, ...] = ()) -> dict[str, _Import]:
+    """Return the top-level modules that the model's files import and neither Python nor the model has. `python`: the
+    version at the target."""
     found: dict[str, _Import] = {}
     known = _BROUGHT | subject.own_modules | set(sys.stdlib_module_names)
     for source in subject.sources:
         if source.tree is None:
             continue
-        without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True)
+        without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True, python=python)
+        not_here = never_run(source.tree, version_of(subject.python))
         for node in ast.walk(source.tree):
             for top in {name.partition(".")[0] for name in imported_by(node)} - known:
                 each = found.setdefault(top, _Import())
                 (each.doing_without if node in without else each.needing).append(line_of(source, node))
+                each.is_only_there |= node in not_here and node not in without
     return found
 
 
