@@ -234,9 +234,16 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
                 sentence=f"it names {path}, a path of this machine",
                 remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
                 source_line=line_of(source, node),
-                # while it was loaded, it did not open it
-                outcome=Prediction.FAILS if subject.reads else Prediction.LOAD,
+                # while it was loaded, it did not open it; nor for its requests, if they were sent
+                outcome=_of_spelled(subject),
             )
+
+
+def _of_spelled(subject: Subject) -> Prediction:
+    """Return what may come of a path that the sources spell out and that was not seen to be read."""
+    if subject.without is not None:
+        return Prediction.ATTENTION
+    return Prediction.FAILS if subject.reads else Prediction.LOAD
 
 
 def _outcomes(subject: Subject, lines: Iterable[str]) -> list[Prediction]:

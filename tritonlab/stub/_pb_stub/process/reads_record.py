@@ -187,8 +187,8 @@ class ReadsRecord:
         return None
 
     def is_authors(self, file: str) -> bool:
-        if any(part in file for part in _PACKAGES) or file.startswith((_LIBRARY + os.sep, _STUB_DIRECTORY + os.sep)):
-            return False
+        if file.startswith(("<", _LIBRARY + os.sep, _STUB_DIRECTORY + os.sep)) or any(p in file for p in _PACKAGES):
+            return False  # such as `<frozen os>`
         return any(
             root and os.path.realpath(file).startswith(root + os.sep)
             for root in (self._model_directory, self._working_directory)
