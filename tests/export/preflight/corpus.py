@@ -40,14 +40,12 @@ class TritonPythonModel:
 
 
 class Code(NamedTuple):
-    """A model. `named`: what a finding of pre-flight has to contain; empty for one that must not be accused. `slow`: it
-    needs runs of its own."""
+    """A model. `named`: what a finding of pre-flight has to contain; empty for one that must not be accused."""
 
     initialize: str = "pass"
     execute: str = "pass"
     named: str = ""
     head: str = ""
-    slow: bool = False
 
     def source(self, **places: str) -> str:
         """Return its model.py."""
@@ -162,10 +160,16 @@ TRAPS = {
         head="import torch",
         initialize="self.m = torch.jit.load('a50.pt'); self.k = float(self.m(torch.ones(1)))",
         named="a50.pt",
-        slow=True,
     ),
-    "c_access": Code("self.k = 2 - (ctypes.CDLL(None).access(b'a51.txt', 0) != 0)", named="{top}/", slow=True),
+    "c_access": Code("self.k = 2 - (ctypes.CDLL(None).access(b'a51.txt', 0) != 0)", named="{top}/"),
 }  # fmt: skip
+
+#: A trap of each kind, which `make test` tries; `make exam` tries them all.
+QUICK = (
+    *("np_load", "fromfile", "memmap_default", "absolute", "zip", "ini", "sqlite", "library", "script", "shell_string"),
+    *("exists", "isfile_later", "glob", "listdir", "expanduser", "cached", "variable_later", "etc", "url", "module"),
+    *("temporary", "fallback", "program", "spec", "python_c", "c_open", "onnxruntime"),
+)
 
 RIGHT = {
     "plain": Code("self.k = 2"),

@@ -97,7 +97,7 @@ def preflight(
         notes = trial.notes
         if trial.reads and not trial.sent:
             notes = (*notes, "no request was sent, so what `execute` reads is not known: %triton golden add keeps one")
-    found = judge(subject, place)
+    found = replace(judge(subject, place), is_complete=not notes)
     needed = ", ".join(other.name for other in needed_models(model).loaded)
     if needed:
         notes = (*notes, f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME")
