@@ -6,21 +6,23 @@ from __future__ import annotations
 import http.server
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.export.preflight.corpus import CONFIG, QUICK, RIGHT, TRAPS, write_files
+from tests.export.preflight.corpus import CONFIG, QUICK, RIGHT, TRAPS, Code, write_files
 from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.export.preflight import trial
 from tritonlab.export.preflight.finding import Prediction, Preflight
 from tritonlab.export.preflight.judge import preflight
 from tritonlab.export.preflight.trial import try_models
+from tritonlab.export.verify.hiding import Hiding
 
 X = Tensor(DataType.FP32, (2,), np.array([1, 2], np.float32))
 _IS_EXAM = "TRITONLAB_EXAM" in os.environ
@@ -76,3 +78,58 @@ def test_a_trap_is_named(found: dict[str, Preflight], places: dict[str, str], na
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_model_is_not_accused(found: dict[str, Preflight], name: str) -> None:
     assert found[f"right_{name}"].passed, found[f"right_{name}"]
+
+
+@pytest.fixture
+def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Code], Preflight]]:
+    """Return the pre-flight of one model, which is sent a request; the working directory has `a.txt`."""
+    (tmp_path / "a.txt").write_text("2")
+    monkeypatch.chdir(tmp_path)
+
+    def tried(code: Code) -> Preflight:
+        write_model(tmp_path / "models", "m", code.source(), CONFIG)
+        with Server(tmp_path / "models", warm=0) as server:
+            return preflight(server.model("m"), "24.12", cases=[GoldenCase("m", "one", {"X": X}, {})])
+
+    yield tried
+
+
+def test_without_namespaces_the_verdict_says_what_was_not_seen(
+    one: Callable[[Code], Preflight], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "find_hiding", lambda paths: Hiding((), "", ()))
+    found = one(Code("self.k = 2"))
+    assert found.passed and not found.is_complete and not found.to_dict()["complete"]
+    assert "nothing was found that stops it, and not all that it reads was seen" in str(found)
+    assert any(note.startswith("there is no mount namespace here") for note in found.notes)
+    held = one(Code("self.fd = ctypes.CDLL(None).open(b'a.txt', 0); self.k = 2"))
+    (finding,) = held.findings
+    assert "a.txt, by code that is not Python" in finding.sentence and not held.passed
+
+
+def test_a_model_that_does_not_load_once_more_is_not_called_right(one: Callable[[Code], Preflight]) -> None:
+    found = one(Code("os.open('lock', os.O_CREAT | os.O_EXCL); self.k = float(open('a.txt').read())"))
+    assert [each.row for each in found.findings] == ["P3"]  # as its first load was recorded
+    assert any("could not be loaded once more" in note and "File exists: 'lock'" in note for note in found.notes)
+    assert not found.is_complete
+
+
+def test_reading_that_makes_no_difference_is_named_and_does_not_stop_it(one: Callable[[Code], Preflight]) -> None:
+    found = one(Code("try:\n    open('a.txt').read()\nexcept OSError:\n    pass\nself.k = 2"))
+    (finding,) = found.findings
+    assert "a.txt" in finding.sentence and finding.sentence.endswith("and its answers are the same without")
+    assert found.passed and found.is_complete
+
+
+def test_what_is_missing_has_the_outcome_that_was_seen(one: Callable[[Code], Preflight]) -> None:
+    code = "try:\n    self.k = float(open('a.txt').read())\nexcept OSError:\n    self.k = 1"
+    assert one(Code(code)).outcome == "differs"
+    assert one(Code("self.k = float(open('a.txt').read())")).outcome == "does not load"
+    assert one(Code(execute="k = float(open('a.txt').read())")).outcome == "fails"
+
+
+def test_nothing_of_a_trial_is_left(one: Callable[[Code], Preflight], tmp_path: Path) -> None:
+    found = one(Code("self.k = np.fromfile('a.txt', 'u1')[0]"))
+    assert not found.passed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "models"]
+    assert (tmp_path / "a.txt").read_text() == "2"
