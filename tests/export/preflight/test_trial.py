@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,6 @@ from tritonlab.export.preflight import trial
 from tritonlab.export.preflight.finding import Prediction, Preflight
 from tritonlab.export.preflight.judge import preflight
 from tritonlab.export.preflight.trial import try_models
-from tritonlab.export.verify.hiding import Hiding
 
 X = Tensor(DataType.FP32, (2,), np.array([1, 2], np.float32))
 _IS_EXAM = "TRITONLAB_EXAM" in os.environ
@@ -97,7 +97,7 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[C
 def test_without_namespaces_the_verdict_says_what_was_not_seen(
     one: Callable[[Code], Preflight], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "find_hiding", lambda paths: Hiding((), "", ()))
+    monkeypatch.setattr(trial, "find_hiding", lambda paths: SimpleNamespace(unshare=()))
     found = one(Code("self.k = 2"))
     assert found.passed and not found.is_complete and not found.to_dict()["complete"]
     assert "nothing was found that stops it, and not all that it reads was seen" in str(found)

@@ -131,6 +131,12 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def _needs_variable(line: str) -> bool:
+    """Return whether the author's line fails without the variable, and has no other value for it."""
+    file, _, number = line.rpartition(":")
+    return "environ[" in linecache.getline(file, int(number))
+
+
 def _of_code_that_is_not_python(subject: Subject) -> Iterator[Finding]:
     """Yield the files without which the model differed when they were hidden, and that no line of Python opens."""
     for path, outcome in subject.needed.items():
@@ -165,12 +171,6 @@ def _of_others(subject: Subject) -> Iterator[Finding]:
                 source_line=line,
                 outcome=outcome_at(subject, line) if is_here else Prediction.ATTENTION,
             )
-
-
-def _needs_variable(line: str) -> bool:
-    """Return whether the author's line fails without the variable, and has no other value for it."""
-    file, _, number = line.rpartition(":")
-    return "environ[" in linecache.getline(file, int(number))
 
 
 def _of_files_beside(

@@ -186,7 +186,7 @@ def _tried(job: Job) -> list[_Suspect]:
     seen = _run(job)
     found = [_Suspect(model, seen[model.name]) for model in job.models]
     judged = [each for each in found if not each.seen.problem]
-    unshare = find_hiding(()).unshare
+    unshare = find_hiding({}).unshare
     if not unshare:
         for each in judged:
             each.needed.update(dict.fromkeys(each.held, Prediction.FAILS))
