@@ -559,11 +559,11 @@ def test_a_variable_with_a_default_makes_it_differ(server: Server, trials: dict[
 
 def test_what_is_read_while_requests_are_sent_again_is_found(server: Server, here: Path) -> None:
     case = GoldenCase("late", "one", {"IN": Tensor(DataType.FP32, (1,), np.zeros(1, np.float32))}, {})
-    loaded, asked = (preflight(server.model("late"), "24.12", cases=cases) for cases in ((), [case]))
+    loaded, sent = (preflight(server.model("late"), "24.12", cases=cases) for cases in ((), [case]))
     assert loaded.findings == ()
     assert loaded.notes[-1].startswith("no request was sent, so what `execute` reads is not known")
-    assert rows(asked) == [("P3", Prediction.FAILS)] and str(here / "table.txt") in asked.findings[0].sentence
-    assert not any("no request" in note for note in asked.notes)
+    assert rows(sent) == [("P3", Prediction.FAILS)] and str(here / "table.txt") in sent.findings[0].sentence
+    assert not any("no request" in note for note in sent.notes)
 
 
 BESIDE = "open(os.path.join(args['model_repository'], '..', 'shared.txt')).close()"

@@ -130,11 +130,11 @@ def _cited(source_line: str, cite: Callable[[str], str]) -> str:
 
 def say_once(found: Iterable[Preflight]) -> list[Preflight]:
     """Return what was found of several models, without what is said of no line of a model and was said before."""
-    said: set[str] = set()
+    earlier: set[str] = set()
     once = []
     for each in found:
-        kept = tuple(one for one in each.findings if one.row != "P5" or one.source_line or one.sentence not in said)
-        said |= {one.sentence for one in each.findings}
+        kept = tuple(one for one in each.findings if one.row != "P5" or one.source_line or one.sentence not in earlier)
+        earlier |= {one.sentence for one in each.findings}
         once.append(replace(each, findings=kept))
     return once
 

@@ -240,8 +240,9 @@ def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, uns
         written = {path for reads in each.seen.reads for path in reads.written}
         opened = (again[each.name].opened | each.held) - each.known - written
         errors = hidden[each.name].problem + "".join(error for error, _ in hidden[each.name].answers)
-        by_error = sorted(opened, key=lambda path: (os.path.basename(path) not in errors, path))
-        each.candidates = [path for path in by_error if not is_everywhere(path)][:_MOST_COVERED]
+        # others of this machine open files meanwhile: those that an error or the working directory has come first
+        likely = sorted(opened, key=lambda p: (os.path.basename(p) not in errors, not p.startswith(job.cwd + "/"), p))
+        each.candidates = [path for path in likely if not is_everywhere(path)][:_MOST_COVERED]
     waiting = suspects
     for number in range(_MOST_COVERED):
         waiting = [each for each in waiting if number < len(each.candidates)]
