@@ -108,7 +108,7 @@ def build(
     cores = Cores()
     link_reader = LinkReader(cores)
     shm, buffers = shm_settings(options.backend_config or {}), _buffers(options, gpus)
-    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers)
+    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers, audits=options.audit_reads)
     calls = _stub_calls(server, metrics, executor=executor, announcer=announcer, debugger=debugger)
     instances = InstanceServices(
         pool,

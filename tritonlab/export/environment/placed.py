@@ -77,9 +77,9 @@ class PlacedEnvironment:
 
     def subject_with(self, subject: Subject) -> Subject:
         """Return the model as pre-flight has to look at it with this environment."""
-        if not self.name:
-            return subject
         packages = {pin.name.lower(): pin.version for pin in self.pins}
+        if not self.name:
+            return replace(subject, pins=packages)
         return replace(subject, exported=ExportedEnvironment(self.name, self.python, packages, has_stub=self.has_stub))
 
     def to_dict(self) -> dict[str, Any]:

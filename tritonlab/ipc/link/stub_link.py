@@ -140,11 +140,12 @@ class StubLink(StubConnection):
         instance: str,
         env: dict[str, str],
         cwd: str,
+        audits: bool = False,
     ) -> Answer:
-        """Ask the stub to import the module. `cwd` is empty if the working directory was removed."""
-        return self.ask(
-            Import(module, path, paths=list(paths), model_dir=model_dir, instance=instance, env=env, cwd=cwd)
-        )
+        """Ask the stub to import the module. `cwd` is empty if the working directory was removed. `audits`: whether an
+        audit hook records what it reads."""
+        body = Import(module, path, list(paths), model_dir, instance=instance, env=env, cwd=cwd, audits=audits)
+        return self.ask(body)
 
     def auto_complete(self, config: str) -> Answer:
         """Ask for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
