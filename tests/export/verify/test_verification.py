@@ -74,7 +74,7 @@ def test_a_link_beside_the_models_stays_a_link(tmp_path: Path) -> None:
             seen.update({each.name: each.is_symlink() for each in path.iterdir()})
             raise KeyboardInterrupt
 
-    work = verification._Work(models, ["m"], [], (), load_seconds=1, say=print, cancel=threading.Event())
+    work = verification._Work(models, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
     with pytest.raises(KeyboardInterrupt):
         work.run(mock.Mock(hiding=Hiding))
     assert seen == {"m": False, "home": True, "key": True, "alias": False}
