@@ -289,7 +289,7 @@ def test_behind_a_host_that_speaks_asgi(
 
     async def run() -> None:
         gone = asyncio.Event()
-        asked = asyncio.ensure_future(
+        answer = asyncio.ensure_future(
             host.request("POST", f"/v2/models/{model}/{action}", body(code, model, action), gone=gone)
         )
         while not place.started.exists():
@@ -299,7 +299,7 @@ def test_behind_a_host_that_speaks_asgi(
             await asyncio.sleep(0)
         if not (cancels or action == "generate_stream"):
             place.go.touch()
-        await asked
+        await answer
 
     asyncio.run(run())
     app.close()
