@@ -318,7 +318,8 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     options: fields of `EndpointOptions`, such as `http_port=8000`, `grpc=False`, `client_shm=True`; port 0 is any free
     one. Clients need a token, and how they get it is printed; `token="..."` sets another, `token=""` none.
     `model_control=True` lets them load and unload models, and so run code here; `settings=True` lets them change the
-    settings of traces and log.
+    settings of traces and log. An HTTP client that leaves cancels its request, unless
+    `http_cancel_on_disconnect=False`.
 
     What is returned shows the addresses; its `headers` are what clients send, and its `stop()` closes the ports. Close
     those of a server of your own before you stop it. Raises TritonError for a port in use.

@@ -57,6 +57,7 @@ REASONS = {
     "6.10.1": "2.51 always allows it",
     "6.15.7": "Triton lets in whoever finds its port",
     "6.15.9": "Triton asks for no token",
+    "6.15.10": "Triton has no such option",
     "6.16": "the in-process package comes with Triton's container only",
     "6.16.1": "the in-process package comes with Triton's container only",
     "6.16.2": "the in-process package comes with Triton's container only",

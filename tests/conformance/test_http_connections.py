@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from .cases_http import ANSWER, IN, JSON
-from .models import CPU, ECHO, config, model
+from .models import CPU, ECHO, SCRIPTED, config, model
 from .raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
 from .rules import rule
+from .scripts import TENSORS, code, marked
 
 MODELS = {
     "one": model(ECHO, config("IN FP32 -1", "IN FP32 -1")),
+    "script": model(SCRIPTED, config(*TENSORS)),
     "rows": model(ECHO, config("IN INT32 -1", "IN INT32 -1", "max_batch_size: 4", CPU)),
 }
 
@@ -58,6 +61,24 @@ def test_a_request_for_another_protocol_is_answered_in_this_one(http: RawHTTP, h
 def test_a_client_that_has_sent_everything_is_answered(http: RawHTTP) -> None:
     (reply,) = replies(http, infer(http), 1, end=True)
     assert reply.plain == (200, JSON, ANSWER)
+
+
+@rule("3.10.1")
+@pytest.mark.parametrize("action", ["infer", "generate"])
+def test_a_client_that_leaves_does_not_cancel_its_request(http: RawHTTP, tmp_path: Path, action: str) -> None:
+    paths = {name: str(tmp_path / name) for name in ("started", "go", "ended")}
+    body = "mark(started)\nuntil(lambda: os.path.exists(go))\nmark(ended, request.is_cancelled())\nreturn [number(1)]"
+    text = code(body, **paths)
+    tensor = {"name": "CODE", "shape": [1], "datatype": "BYTES", "data": [text]}
+    data = json.dumps({"inputs": [tensor]} if action == "infer" else {"CODE": text}).encode()
+    head = f"POST /v2/models/script/{action} HTTP/1.1\r\nHost: {http.address}\r\nContent-Length: {len(data)}\r\n\r\n"
+    with closing(http.connect()) as connection:
+        connection.sendall(head.encode() + data)
+        marked(tmp_path / "started")
+    for _ in range(2):
+        assert http.get("/v2/health/live").status == 200  # by then the server has seen it
+    (tmp_path / "go").touch()
+    assert marked(tmp_path / "ended") is False
 
 
 @rule("6.1.1")

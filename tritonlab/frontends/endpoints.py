@@ -62,6 +62,7 @@ class EndpointOptions:
     `max_message_size`: bytes of one request, and of one answer over gRPC; all requests together may have twice as many.
     `max_unread_size`: bytes of responses that may wait for the client of one stream, as it does not read them; beyond
     that the request is cancelled and the stream ends with an error. None is the server's own of these two (`Options`).
+    `http_cancel_on_disconnect`: whether an HTTP client that leaves cancels its request.
     """
 
     http: bool = True
@@ -76,6 +77,7 @@ class EndpointOptions:
     client_shm: bool = False
     max_message_size: int | None = None
     max_unread_size: int | None = None
+    http_cancel_on_disconnect: bool = False
     access: AccessRules = field(default_factory=AccessRules)
     http_options: HTTPOptions = field(default_factory=HTTPOptions)
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
@@ -152,7 +154,12 @@ class Endpoints(ProcessBound):
         shared_memory = SharedMemoryManager(options.client_shm, ServerGpus(core.gpus, core.pool.gpu_buffers))
         access = options.guarded()
         unread = options.max_unread_size if options.max_unread_size is not None else core.max_unread_size
-        http_options = replace(options.http_options, access=access, max_unread_size=unread)
+        http_options = replace(
+            options.http_options,
+            access=access,
+            max_unread_size=unread,
+            cancel_on_disconnect=options.http_cancel_on_disconnect,
+        )
         grpc_options = replace(options.grpc_options, access=access, max_unread_size=unread)
         most = options.max_message_size
         memory = RequestMemory(core.max_message_size if most is None else most)

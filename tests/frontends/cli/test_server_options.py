@@ -124,6 +124,18 @@ def test_endpoints_alone() -> None:
         endpoints("--model-repository=x")
 
 
+def test_a_client_that_leaves_cancels_its_request_where_that_is_the_default_or_requested() -> None:
+    flag = "--http-cancel-on-disconnect"
+    for default in (False, True):
+
+        def cancels(*arguments: str, default: bool = default) -> bool:
+            chosen = read_endpoint_options(arguments, PLAIN, http_cancel_on_disconnect=default)
+            return chosen.http_cancel_on_disconnect
+
+        assert (cancels(), cancels(f"{flag}=true"), cancels(f"{flag}=false")) == (default, True, False)
+    assert read_options(["--model-repository=/models", f"{flag}=true"]).endpoints.http_cancel_on_disconnect
+
+
 def test_the_size_of_messages() -> None:
     assert endpoints().max_message_size is None
     assert endpoints("--max-message-size=1000").max_message_size == 1000

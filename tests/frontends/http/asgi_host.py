@@ -34,11 +34,12 @@ class AsgiHost:
         headers: tuple[tuple[bytes, bytes], ...] = ((b"host", b"localhost"),),
         gone_after: int | None = None,
         root: str = "",
+        gone: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request; `gone_after`: the client goes after so many messages of the answer."""
+        """Send a request; `gone_after`: the client goes after so many messages of the answer, or when `gone` is set."""
         parts = [body[n : n + self._pieces] for n in range(0, len(body), self._pieces)] or [b""]
         sent: list[dict[str, Any]] = []
-        gone = asyncio.Event()
+        gone = gone or asyncio.Event()
 
         async def receive() -> dict[str, Any]:
             if parts:

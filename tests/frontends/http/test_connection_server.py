@@ -34,7 +34,7 @@ class App:
         self.begun.append(path)
         self.arrived.release()
         if "held" in path:
-            request.on_gone = self.gone.set
+            request.call_when_gone(self.gone.set)
             while not self.go_on.is_set() and not self.gone.is_set():
                 await asyncio.sleep(0.001)
         if "wrong" in path:
@@ -165,6 +165,45 @@ def test_who_goes_is_noticed_and_what_waits_behind_is_dropped() -> None:
         assert app.gone.wait(SOON)
         assert http.get("/other").body == b"/other"
         assert "/two" not in app.begun
+
+
+def test_the_end_of_a_clients_bytes_is_noticed_where_it_means_that_it_has_left() -> None:
+    for cancels in (True, False):
+        with serving(cancel_on_disconnect=cancels) as (app, _, http), closing(http.connect()) as connection:
+            connection.sendall(get("/held") + get("/two"))
+            assert app.arrived.acquire(timeout=SOON)
+            connection.shutdown(socket.SHUT_WR)
+            for _ in range(2):
+                assert http.get("/other").body == b"/other"
+            assert app.gone.is_set() is cancels
+            app.go_on.set()
+            with connection.makefile("rb") as stream:
+                assert read_reply(stream).body == b"/held"
+                assert stream.read().endswith(b"/two") is not cancels
+            assert app.begun.count("/two") == (not cancels)
+
+
+def test_a_client_that_leaves_before_its_request_begins() -> None:
+    """The end of its bytes comes with them, before the application has said what is to happen then."""
+    with serving(cancel_on_disconnect=True) as (app, _, http), closing(http.connect()) as connection:
+        connection.sendall(get("/held"))
+        connection.shutdown(socket.SHUT_WR)
+        assert app.gone.wait(SOON)
+        with connection.makefile("rb") as stream:
+            assert read_reply(stream).body == b"/held"
+
+
+def test_events_for_a_client_that_has_left_end_without_their_end() -> None:
+    for cancels in (True, False):
+        with serving(cancel_on_disconnect=cancels) as (app, _, http), closing(http.connect()) as connection:
+            connection.sendall(get("/held/events"))
+            assert app.arrived.acquire(timeout=SOON)
+            connection.shutdown(socket.SHUT_WR)
+            for _ in range(2):
+                http.get("/other")
+            app.go_on.set()
+            with connection.makefile("rb") as stream:
+                assert stream.read().endswith(b"0\r\n\r\n") is not cancels
 
 
 @pytest.mark.parametrize("reads", [True, False])

@@ -26,6 +26,7 @@ from tests.models import IDENTITY
 from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
 from tritonlab.core.unknown_option import UnknownOption
 from tritonlab.frontends.endpoints import Endpoints
+from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.listener import listen
 from tritonlab.notebook.authoring.workspace import Workspace
 
@@ -118,6 +119,29 @@ def test_a_notebook_may_serve_without_a_token(notebook: Notebook, workspace: Wor
     assert "Bearer" not in result.text and result.text.rstrip().endswith("token    none")
     assert result.result.headers == {}
     assert fetch(result.result.http, "/v2")[0] == fetch(result.result.metrics, "/metrics")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "cancels"),
+    [
+        ([], {}, True),
+        (["--http-cancel-on-disconnect=false"], {}, False),
+        ([], {"http_cancel_on_disconnect": False}, False),
+    ],
+)
+def test_an_http_client_that_leaves_cancels_its_request_unless_that_is_off(
+    monkeypatch: pytest.MonkeyPatch, workspace: Workspace, arguments: list[str], options: dict[str, Any], cancels: bool
+) -> None:
+    opened: list[HTTPOptions] = []
+
+    def noted(*arguments: Any) -> HTTPServer:
+        opened.append(arguments[2])
+        return HTTPServer(*arguments)
+
+    monkeypatch.setattr("tritonlab.frontends.endpoints.HTTPServer", noted)
+    workspace.ports.open(arguments, http_port=0, grpc=False, metrics=False, token="", **options)
+    workspace.ports.close()
+    assert [each.cancel_on_disconnect for each in opened] == [cancels]
 
 
 def test_a_token_of_one_s_own_is_not_printed(capsys: pytest.CaptureFixture[str], workspace: Workspace) -> None:

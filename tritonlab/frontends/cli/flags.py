@@ -45,6 +45,10 @@ _FORWARD = "Headers in whose name this regular expression of RE2 is found, capit
 _RESTRICT = "Parts of the protocol that need a header with this value."
 _ORIGIN = "A web page's origin that may send requests, or *. May be repeated."
 _HOST = "A host name clients may use beside addresses, localhost and the machine's own, or *. May be repeated."
+_LEAVES = (
+    "Whether a client that closes its connection, or its side of it, cancels its request. Default: false, as Triton; "
+    "true in a notebook."
+)
 _STRICT = "Require every config.pbtxt to be complete."
 
 GROUPS = (
@@ -135,6 +139,9 @@ GROUPS = (
             Flag("http-port", INTEGER, "endpoints.http_port", HTTP_PORT, _PORT),
             Flag("reuse-http-port", BOOLEAN, "http.reuse_port", False, _REUSE),
             Flag("http-header-forward-pattern", PATTERN, "http.header_forward_pattern", None, _FORWARD),
+            Flag(
+                "http-cancel-on-disconnect", BOOLEAN, "endpoints.http_cancel_on_disconnect", None, _LEAVES, ours=True
+            ),
             Flag("http-max-input-size", SIZE, "http.max_input_size", 64 << 20, "Bytes of JSON, or of a raw body."),
             _inert("http-thread-count", INTEGER, "one event loop serves HTTP."),
             Flag("http-restricted-api", RESTRICTED_APIS, "http.restricted_api", None, _RESTRICT),

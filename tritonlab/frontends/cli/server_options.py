@@ -78,18 +78,18 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     )
 
 
-def read_endpoint_options(arguments: Sequence[str], access: AccessRules) -> EndpointOptions:
-    """Read the flags that `%triton serve` takes: those about endpoints only. `access` holds the rules where no flag
-    gives any. Raises CommandLineError, or InvalidArgumentError."""
-    return _endpoints(CommandLine((*ENDPOINT_GROUPS, NOTEBOOK), arguments).values, access)
+def read_endpoint_options(arguments: Sequence[str], access: AccessRules, **defaults: Any) -> EndpointOptions:
+    """Read the flags that `%triton serve` takes: those about endpoints only. `access` holds the rules, and `defaults`
+    the other fields, where no flag gives any. Raises CommandLineError, or InvalidArgumentError."""
+    return _endpoints(CommandLine((*ENDPOINT_GROUPS, NOTEBOOK), arguments).values, access, **defaults)
 
 
-def _endpoints(values: dict[str, dict[str, Any]], access: AccessRules) -> EndpointOptions:
+def _endpoints(values: dict[str, dict[str, Any]], access: AccessRules, **defaults: Any) -> EndpointOptions:
     http, grpc = dict(values["http"]), dict(values["grpc"])
     http["restricted_api"] = restricted("api", http["restricted_api"])
     grpc["restricted"] = restricted("protocol", grpc["restricted"])
     return EndpointOptions(
-        **values["endpoints"],
+        **{**defaults, **values["endpoints"]},
         access=_access(values["access"], access),
         http_options=HTTPOptions(**http),
         grpc_options=GRPCOptions(**grpc),

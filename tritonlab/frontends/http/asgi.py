@@ -1,8 +1,9 @@
 """The HTTP application of a server for a host that speaks ASGI, such as uvicorn or Ray Serve.
 
 The host owns sockets, timeouts and who may connect. Everything above that is the application's: paths, bodies, streams
-of events, and that a request is cancelled when its client goes. Header names come in lower case here, and forwarded
-headers with them; that is ASGI's.
+of events, and that a request is cancelled when its client goes: a stream always, any other with
+`HTTPOptions.cancel_on_disconnect`. Header names come in lower case here, and forwarded headers with them; that is
+ASGI's.
 """
 
 from __future__ import annotations
@@ -70,8 +71,7 @@ class AsgiApp:
             if reply is not None:
                 await _send(request, reply, send)
         except BaseException:  # a host may cancel the call of a client that is gone
-            if request.on_gone is not None:
-                request.on_gone()
+            request.leave()
             raise
 
     async def _reply(self, request: Request, receive: Receive) -> HttpReply | None:
@@ -108,8 +108,7 @@ class AsgiApp:
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            if request.on_gone is not None:
-                request.on_gone()
+            request.leave()
 
         watching = asyncio.ensure_future(watch())
         request.sender = watching

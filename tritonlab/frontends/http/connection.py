@@ -10,6 +10,12 @@ still holds when it comes again.
 
 A client that has shut down its side after its last request still gets its replies, and so does one that goes on with
 bytes which are not HTTP, before it gets the error for these.
+
+With `cancel_on_disconnect`, the end of a client's bytes while a request is under way means that the client has left, as
+for nginx, uvicorn and aiohttp: the request is cancelled, and those behind it are dropped. A client that closes its
+connection and one that only shuts down its side send the same FIN, and nothing tells them apart before something is
+written, so waiting for more would notice no client that leaves. What is answered nevertheless is still written, for a
+client of the second kind: the error of its cancelled request, or the reply of an endpoint with nothing to cancel.
 """
 
 from __future__ import annotations
@@ -46,6 +52,10 @@ class LaterReply:
         """Have it called no more."""
         raise NotImplementedError
 
+    def leave(self) -> None:
+        """Note that the client has gone; `take` is still called."""
+        raise NotImplementedError
+
 
 #: Answers a request with a known head, given its body: at once or later. None: it must be parsed.
 Direct: TypeAlias = Callable[[memoryview], Reply | LaterReply | None]
@@ -63,7 +73,8 @@ _MAX_HEAD = 1 << 12
 
 class ConnectionHost:
     """What the connections of one server share: `app` answers requests, `defect` makes the reply for an exception that
-    `app` did not expect, `memory` bounds the bodies of requests."""
+    `app` did not expect, `memory` bounds the bodies of requests. `cancel_on_disconnect`: whether a client that sends no
+    more has left."""
 
     def __init__(
         self,
@@ -71,11 +82,13 @@ class ConnectionHost:
         defect: Callable[[Exception], HttpReply],
         door: Door,
         memory: RequestMemory,
+        cancel_on_disconnect: bool = False,
     ) -> None:
         self.app = app
         self.defect = defect
         self.door = door
         self.memory = memory
+        self.cancel_on_disconnect = cancel_on_disconnect
         self.connections: set[HttpConnection] = set()
         self.stopping = False
 
@@ -139,6 +152,8 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Return whether the connection is kept, for answers that are still to be given."""
         self._ended = True
+        if self._server.cancel_on_disconnect:
+            self._leave()
         return self._current is not None
 
     def pause_writing(self) -> None:
@@ -150,11 +165,17 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._known.clear()
-        self._queue.clear()
         self._parser.close()
         self._writer.resume()
-        if self._current is not None and self._current.on_gone is not None:
-            self._current.on_gone()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Drop the requests that wait, and note of the one under way that the client has gone."""
+        self._queue.clear()
+        if self._later is not None:
+            self._later.leave()
+        elif self._current is not None:
+            self._current.leave()
 
     # -- called by the server
 
@@ -382,6 +403,8 @@ class ReplyWriter:
             async for event in reply.events:
                 self.write(event if old else chunk(event))
                 await self._room()
+            if request.gone:  # and its events have ended early
+                raise CutOffError
             if not old:
                 self.write(LAST_CHUNK)
         elif request.method == "HEAD":

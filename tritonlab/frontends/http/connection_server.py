@@ -33,6 +33,7 @@ class ConnectionServer(ConnectionHost):
     """A server with one listening socket, one event loop and one thread. It is started and stopped at most once.
 
     `app` is called on the event loop. `loop_context` is a context for as long as the event loop runs.
+    `cancel_on_disconnect`: see ConnectionHost.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class ConnectionServer(ConnectionHost):
         defect: Callable[[Exception], HttpReply] = _defect,
         memory: RequestMemory | None = None,
         loop_context: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[object]] = nullcontext,
+        cancel_on_disconnect: bool = False,
     ) -> None:
-        super().__init__(app, defect, Door(access or AccessRules()), memory or RequestMemory())
+        door = Door(access or AccessRules())
+        super().__init__(app, defect, door, memory or RequestMemory(), cancel_on_disconnect)
         self._loop_context = loop_context
         self._name = name
         self._timeout = 0.0

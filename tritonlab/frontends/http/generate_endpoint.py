@@ -74,7 +74,7 @@ class ResponseQueue:
             if self._unsent > self._most and len(self._encoded) > 1:
                 self.overrun = True
                 self._encoded.append((400, errors.body(too_much_unread(self._most))))
-                request.cancel()
+                self.cancel()
         if response.final or self.overrun:
             self._encoded.append(None)
         with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
@@ -91,9 +91,13 @@ class ResponseQueue:
             self._unsent -= len(item[1]) + OVERHEAD
         return item
 
+    def cancel(self) -> None:
+        """Cancel the request; its responses still come."""
+        self._request.cancel()
+
     def abandon(self) -> None:
         """Cancel the request, as its client is gone; nothing more is sent. Runs on the event loop."""
-        self._request.cancel()
+        self.cancel()
         self._encoded.clear()
         self._encoded.append(None)
         self._arrived.set()
@@ -114,7 +118,8 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 
 
 class GenerateEndpoint:
-    """What answers `generate`, or with `stream` `generate_stream`. At most `most_unread` bytes wait for a client."""
+    """What answers `generate`, or with `stream` `generate_stream`. At most `most_unread` bytes wait for a client. With
+    `cancels`, a client that goes cancels `generate`, too."""
 
     def __init__(
         self,
@@ -124,12 +129,14 @@ class GenerateEndpoint:
         *,
         stream: bool,
         most_unread: int,
+        cancels: bool,
     ) -> None:
         self._exchange = exchange
         self._work = work
         self._restricted = restricted
         self._stream = stream
         self._most_unread = most_unread
+        self._cancels = cancels
 
     async def __call__(self, request: Request, path: dict[str, str]) -> HttpReply:
         loop = asyncio.get_running_loop()
@@ -140,7 +147,12 @@ class GenerateEndpoint:
         request.body = b""
         if isinstance(started, HttpReply):
             return started
-        return await _events(started, request) if self._stream else await _single(started)
+        if self._stream:
+            request.call_when_gone(started.abandon)
+            return await _events(started)
+        if self._cancels:
+            request.call_when_gone(started.cancel)
+        return await _single(started)
 
     def _start(
         self, request: Request, path: dict[str, str], loop: asyncio.AbstractEventLoop
@@ -164,10 +176,8 @@ class GenerateEndpoint:
         return queue
 
 
-async def _events(queue: ResponseQueue, request: Request) -> HttpReply:
-    """Send responses as events. The status is that of the first response. If the client goes, its request is cancelled
-    (rule 6.9.3)."""
-    request.on_gone = queue.abandon
+async def _events(queue: ResponseQueue) -> HttpReply:
+    """Send responses as events. The status is that of the first response."""
     first = await queue.get()
 
     async def events() -> AsyncIterator[bytes]:

@@ -66,7 +66,8 @@ class HTTPOptions:
     `header_forward_pattern`: request headers that match it, an expression of RE2, become parameters. `restricted_api`:
     category -> (header, value) that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a
     raw binary body. `reuse_port`: servers that all say so may share a port. `access`: who may ask for what.
-    `max_unread_size`: bytes of responses that may wait for a client.
+    `max_unread_size`: bytes of responses that may wait for a client. `cancel_on_disconnect`: whether a client that
+    leaves cancels its request (rule 6.15.10).
     """
 
     header_forward_pattern: str = ""
@@ -75,6 +76,7 @@ class HTTPOptions:
     reuse_port: bool = False
     access: AccessRules = field(default_factory=AccessRules)
     max_unread_size: int = MAX_UNREAD_SIZE
+    cancel_on_disconnect: bool = False
 
 
 class HTTPApp:
@@ -87,6 +89,7 @@ class HTTPApp:
         self._health_threads = ThreadPoolExecutor(_HEALTH_THREADS, "tritonlab http health")
         self._work = LargeWork()
         self._most_unread = options.max_unread_size
+        self._cancels = options.cancel_on_disconnect
         self._exchange = Exchange(core, shared_memory)
         self._infer = InferEndpoint(
             self._exchange,
@@ -95,6 +98,7 @@ class HTTPApp:
             max_input_size=options.max_input_size,
             on_defect=self.on_defect,
             work=self._work,
+            cancels=self._cancels,
         )
         self._traced_infer = TracedCall(core, self._infer)
         self._routes = self._table(ControlEndpoints(core, shared_memory, options.access))
@@ -200,7 +204,12 @@ class HTTPApp:
             (
                 _pattern(path + name),
                 GenerateEndpoint(
-                    self._exchange, self._restricted, self._work, stream=stream, most_unread=self._most_unread
+                    self._exchange,
+                    self._restricted,
+                    self._work,
+                    stream=stream,
+                    most_unread=self._most_unread,
+                    cancels=self._cancels,
                 ),
             )
             for path in versions

@@ -31,7 +31,13 @@ class HTTPServer:
         self._shared = options.reuse_port
         app = self._app
         self._server = ConnectionServer(
-            app, "tritonlab http", options.access, app.on_defect, memory=memory, loop_context=app.reading
+            app,
+            "tritonlab http",
+            options.access,
+            app.on_defect,
+            memory=memory,
+            loop_context=app.reading,
+            cancel_on_disconnect=options.cancel_on_disconnect,
         )
 
     def start(self, address: str, port: int) -> int:

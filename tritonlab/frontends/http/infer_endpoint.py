@@ -130,6 +130,10 @@ class HttpInferCall(LaterReply):
         self._take = None
         self._endpoint.forget(self)
 
+    def leave(self) -> None:
+        if self._endpoint.cancels:
+            self.request.cancel()
+
     async def reply(self) -> HttpReply:
         """Return the reply, once it is there."""
         if self.response is not None:
@@ -193,7 +197,7 @@ def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
 
 class InferEndpoint:
     """The endpoint of infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs what takes
-    long."""
+    long. With `cancels`, a client that goes cancels its request."""
 
     def __init__(
         self,
@@ -203,7 +207,10 @@ class InferEndpoint:
         max_input_size: int,
         on_defect: Callable[[Exception], HttpReply],
         work: LargeWork,
+        cancels: bool,
     ) -> None:
+        #: whether a client that goes cancels its request
+        self.cancels = cancels
         self._exchange = exchange
         self._tracer = exchange.core.tracer
         self._log_settings = exchange.core.log_settings
@@ -228,6 +235,8 @@ class InferEndpoint:
         else:
             begun = self._begin(head, body, home)
         del body
+        if self.cancels and isinstance(begun, HttpInferCall) and begun.response is None:
+            request.call_when_gone(begun.request.cancel)
         reply = await begun.reply() if isinstance(begun, HttpInferCall) else begun
         if reply.status == 200 and request.remember is not None and not large:
             request.remember(partial(self._answer, head, home))

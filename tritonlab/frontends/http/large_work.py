@@ -50,7 +50,7 @@ class LargeWork:
     async def run_for(self, request: Request, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Run the call as `run` does, up to its next piece if the request's client goes. Raises CutOffError then."""
         gone = threading.Event()
-        request.on_gone = gone.set
+        request.call_when_gone(gone.set)
         token = CLIENT_GONE.set(gone.is_set)
         try:
             return await self.run(call, *args, **options)

@@ -64,6 +64,7 @@ class Request:
         "chunked",
         "ended",
         "expects",
+        "gone",
         "headers",
         "held",
         "keep_alive",
@@ -107,8 +108,22 @@ class Request:
         self.remember: Callable[[Any], None] | None = None
         #: the same object for all requests of one connection, which come one after the other
         self.sender: object = None
-        #: called if the client goes before it has its answer
+        #: whether the client has gone before it has its answer, and what is called then
+        self.gone = False
         self.on_gone: Callable[[], None] | None = None
+
+    def call_when_gone(self, call: Callable[[], None]) -> None:
+        """Have `call` called, in place of an earlier one, when the client goes; at once if it has. Runs on the event
+        loop."""
+        self.on_gone = call
+        if self.gone:
+            call()
+
+    def leave(self) -> None:
+        """Note that the client has gone."""
+        self.gone = True
+        if self.on_gone is not None:
+            self.on_gone()
 
 
 class RequestParser:

@@ -2,7 +2,9 @@
 cost a tenth of a second, more than loading a model.
 
 On a machine that others use too, such as a JupyterHub, loopback keeps nobody out, and who may load a model runs code as
-the notebook's user. So a notebook's ports require a token, and what changes the server is off by default.
+the notebook's user. So a notebook's ports require a token, and what changes the server is off by default. A client that
+leaves cancels its request by default, as an author stops and runs clients all the time, and a model that computes for
+none of them keeps the next one waiting.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ def open_endpoints(
     UnknownOption.check("serve", options, [*_OPTIONS, *_RULES])
     token = new_token()
     try:
-        chosen = read_endpoint_options(arguments, AccessRules(token=token, model_control=False, settings=False))
+        rules = AccessRules(token=token, model_control=False, settings=False)
+        chosen = read_endpoint_options(arguments, rules, http_cancel_on_disconnect=True)
     except CommandLineError as error:
         raise OptionError(str(error)) from None
-    rules = {name: options.pop(name) for name in _RULES if name in options}
-    chosen = replace(chosen, access=replace(chosen.access, **rules), **options)
+    access = replace(chosen.access, **{name: options.pop(name) for name in _RULES if name in options})
+    chosen = replace(chosen, access=access, **options)
     make_room()
     endpoints = Endpoints.from_server(server, chosen)
     if chosen.access.token == token:
