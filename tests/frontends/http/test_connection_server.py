@@ -299,7 +299,7 @@ def test_the_rest_of_a_body_that_is_too_large_is_dropped_and_the_next_request_is
                 connection.sendall(post("/a", 8 * MB) + bytes(8 * MB) + get("/b"))
                 assert read_reply(stream).status == 413
                 assert read_reply(stream).body == b"/b"
-        server.memory.take(server.memory.total)
+        server.memory.take(server.memory.total, server.memory.total)
 
 
 def test_a_body_in_chunks_is_refused_when_it_has_become_too_large() -> None:
@@ -315,7 +315,7 @@ def test_a_body_in_chunks_is_refused_when_it_has_become_too_large() -> None:
             connection.sendall(b"0\r\n\r\n" + get("/b"))
             assert read_reply(stream).body == b"/b"
         assert app.begun == ["/b"]
-        server.memory.take(server.memory.total)
+        server.memory.take(server.memory.total, server.memory.total)
 
 
 def test_one_that_is_too_large_behind_another_is_refused_in_its_turn() -> None:
@@ -348,4 +348,4 @@ def test_all_bodies_together_take_no_more_than_twice_that() -> None:
             connection.close()
         eventually(lambda: status() == (200, "/b"))
         eventually(lambda: not server.connections)
-        server.memory.take(server.memory.total)
+        server.memory.take(server.memory.total, server.memory.total)

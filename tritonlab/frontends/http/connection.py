@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..shared.access import Door, DoorAnswer
-from ..shared.request_memory import UNCOUNTED, NoRoomError, RequestMemory, TooLargeError
+from ..shared.request_memory import NoRoomError, RequestMemory, TooLargeError
 from . import errors
 from .reply import JSON, LAST_CHUNK, TEXT, CutOffError, HttpReply, chunk
 from .request_parser import BadRequestError, Request, RequestParser
@@ -245,12 +245,12 @@ class HttpConnection(asyncio.Protocol):
                 self._start(request, _as_awaited(refused_reply(answer)))
             return
         request.reply_headers = self._server.door.for_page(request.headers)
-        if request.size > UNCOUNTED:
+        if request.size > self._server.memory.unasked:
             try:
                 self._server.memory.announce(request.size)
             except TooLargeError as error:
                 self._on_too_large(request, error)
-            return
+                return
         if request.expects:
             if self._current is None:
                 self._writer.write(_CONTINUE)

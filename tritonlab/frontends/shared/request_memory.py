@@ -58,6 +58,8 @@ class RequestMemory:
     def __init__(self, most: int = 0, room: MemoryRoom = ROOM) -> None:
         self.most = most or max((memory_limit() or 4 * _UNKNOWN) // 4, _LEAST)
         self.total = 2 * self.most
+        #: a message of so many bytes is taken without a look
+        self.unasked = min(self.most, UNCOUNTED)
         self.room = room
         self._why = "" if most else ", a quarter of the memory there is"
         self._lock = threading.Lock()  # guards _used
