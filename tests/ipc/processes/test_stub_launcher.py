@@ -486,7 +486,7 @@ os.waitpid(child, 0)
 say([script.value("3").item(), script.instance.replacement.count])
 """
     )
-    assert process.hear() == "Request for unknown model: 'script' is not found"
+    assert process.hear().startswith("Request for unknown model: 'script' is not found; this process was forked from ")
     assert process.hear() == [3.0, 0]
     assert process.process.wait(60) == 0
 

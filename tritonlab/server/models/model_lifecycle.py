@@ -397,9 +397,11 @@ class VersionLoad:
     def _check_directory(self) -> None:
         """Refuse a version whose number was read from another name (rule 2.1.1). Raises ModelError."""
         place, number = self._files.directory / str(self._version), self._version
-        if number < 0 or not place.is_dir():
-            with os.scandir(place.parent) as entries:
-                name = next((entry.name for entry in entries if read_version(entry) == number), place.name)
+        if number >= 0 and place.is_dir():
+            return
+        with os.scandir(place.parent) as entries:
+            name = next((entry.name for entry in entries if read_version(entry) == number), place.name)
+        if number < 0 or name != place.name:
             file = place / (self._files.config.default_model_filename or MODEL_FILE)
             raise ModelError(
                 f"Python model file not found in '{file}'",
