@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def {function}():
 class CheckFinding:
     """One finding. `relation` names what does not hold, `sentence` says how. `case` is the smallest experiment that
     shows it, `judgement` what it has shown; `line` is where in the model's file, and `where` that in the author's
-    words (a cell's line). `seed` finds it again.
+    words (a cell's line). `seed` finds it again. `also` are findings that this one, the smallest, explains.
     """
 
     model: str
@@ -57,6 +57,8 @@ class CheckFinding:
     seed: int = 0
     side_effects: bool = False
     again: Callable[[Case], Judgement | None] | None = None
+    #: findings that this one explains, which are not counted
+    also: tuple[CheckFinding, ...] = ()
 
     @property
     def requests(self) -> list[InferenceRequest]:
@@ -116,6 +118,7 @@ class CheckFinding:
             "got": judgement.got.text() if judgement.got is not None else None,
             "measured": plain(judgement.series) if judgement.series is not None else None,
             "seed": self.seed,
+            "also": [one.to_dict() for one in self.also],
         }
 
     def lines(self) -> list[str]:
@@ -132,10 +135,41 @@ class CheckFinding:
         for name, answer in (("alone", self.judgement.expected), ("got", self.judgement.got)):
             if answer is not None:
                 found.append(f"    {name:<9}{answer.text()}")
+        found += [f"    also     {one.relation}: {one.sentence}" for one in self.also]
         return found
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
+
+
+#: What explains findings of other kinds: who keeps something between requests needs no reload to be wrong.
+_EXPLAINS = {
+    ("company", "state"): {"after", "poison", "crowd", "busy", "instances", "reload", "rows", "beside", "many"},
+    ("company", "batch"): {"failed", "beside", "cancelled", "crowd", "rows"},
+    ("company", "crowd"): {"busy"},
+    ("edges", "accident"): {"failed"},
+}
+
+
+def grouped(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
+    """Return the findings that no smaller one explains, with those that they explain."""
+    by_size = sorted(findings, key=lambda one: len(one.case.order))
+    heads: list[CheckFinding] = []
+    for one in by_size:
+        place = next((number for number, head in enumerate(heads) if _explains(head, one)), -1)
+        if place < 0:
+            heads.append(one)
+        else:
+            heads[place] = replace(heads[place], also=(*heads[place].also, one))
+    order = {id(one.case): number for number, one in enumerate(findings)}
+    return tuple(sorted(heads, key=lambda one: order[id(one.case)]))
+
+
+def _explains(one: CheckFinding, other: CheckFinding) -> bool:
+    """Return whether one bug makes both: the same line fails, or the one's cause is at work in the other."""
+    if one.judgement.place is not None and one.judgement.place == other.judgement.place:
+        return True
+    return other.case.kind in _EXPLAINS.get((one.relation, one.case.kind), ())
 
 
 def write_to(case: Case, directory: Path) -> None:
