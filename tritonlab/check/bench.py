@@ -117,8 +117,8 @@ class Bench:
         return self.left <= 0
 
     def limit(self, seconds: float) -> None:
-        """Let what is done now have so many seconds."""
-        self.deadline = self._clock() + seconds
+        """Let what is done now have so many seconds, as far as the check has them."""
+        self.deadline = min(self._clock() + seconds, self.end)
 
     def need(self, seconds: float) -> None:
         """Let what is done now have so many seconds more, at least, as far as the check has them."""

@@ -142,34 +142,38 @@ class CheckFinding:
         return "\n".join(self.lines())
 
 
-#: What explains findings of other kinds: who keeps something between requests needs no reload to be wrong.
+#: What explains findings of other kinds: a model that keeps something between requests is wrong without a reload, too.
 _EXPLAINS = {
     ("company", "state"): {"after", "poison", "crowd", "busy", "instances", "reload", "rows", "beside", "many"},
     ("company", "batch"): {"failed", "beside", "cancelled", "crowd", "rows"},
     ("company", "crowd"): {"busy"},
     ("edges", "accident"): {"failed"},
+    ("neighbours", "after"): {"poison"},
 }
 
 
 def grouped(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Return the findings that no smaller one explains, with those that they explain."""
-    by_size = sorted(findings, key=lambda one: len(one.case.order))
-    heads: list[CheckFinding] = []
-    for one in by_size:
-        place = next((number for number, head in enumerate(heads) if _explains(head, one)), -1)
-        if place < 0:
-            heads.append(one)
-        else:
-            heads[place] = replace(heads[place], also=(*heads[place].also, one))
-    order = {id(one.case): number for number, one in enumerate(findings)}
-    return tuple(sorted(heads, key=lambda one: order[id(one.case)]))
+    """Return the findings that no other one explains, each with those that it explains."""
+    below: dict[int, list[CheckFinding]] = {}
+    for one in findings:
+        head = one
+        while (cause := next((other for other in findings if _explains(other, head)), None)) is not None:
+            head = cause
+        below.setdefault(id(head), []).extend([one] if one is not head else [])
+    return tuple(replace(one, also=tuple(below[id(one)])) for one in findings if id(one) in below)
 
 
 def _explains(one: CheckFinding, other: CheckFinding) -> bool:
-    """Return whether one bug makes both: the same line fails, or the one's cause is at work in the other."""
-    if one.judgement.place is not None and one.judgement.place == other.judgement.place:
+    """Return whether the cause of a finding is at work in another one: by the kinds of both, or because the same line
+    fails with fewer requests."""
+
+    def has_kind_for(first: CheckFinding, second: CheckFinding) -> bool:
+        return second.case.kind in _EXPLAINS.get((first.relation, first.case.kind), ())
+
+    if has_kind_for(one, other):
         return True
-    return other.case.kind in _EXPLAINS.get((one.relation, one.case.kind), ())
+    is_same_line = one.judgement.place is not None and one.judgement.place == other.judgement.place
+    return is_same_line and len(one.case.order) < len(other.case.order) and not has_kind_for(other, one)
 
 
 def write_to(case: Case, directory: Path) -> None:

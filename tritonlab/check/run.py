@@ -274,16 +274,16 @@ class _Run:
 
     def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> CheckFinding | None:
         """Do a case again, as it must be seen twice, and make it small."""
-        before, seconds = bench.deadline, min(_SHRINK, max(share / 2, 1.0))
+        left, seconds = bench.left, min(_SHRINK, max(share / 2, 1.0))
         bench.need(_CONFIRM)
         judgement = relation.judges[case.kind](bench, case, True)
         if judgement is None:
-            bench.deadline = before
+            bench.limit(left)
             return None
         bench.need(seconds + _CONFIRM)
         if relation.shrinks and case.samples:
             case, judgement = shrink(bench, relation, case=case, judgement=judgement, seconds=seconds)
-        bench.deadline = before
+        bench.limit(left)
         sentence, place = judgement.sentence, judgement.place
         where = ""
         if place is not None:
