@@ -121,7 +121,7 @@ BUGS = [
         VECTOR,
         answers(
             """
-            with tempfile.NamedTemporaryFile(delete=False) as file:
+            with tempfile.NamedTemporaryFile(prefix="tritonlab-test-", delete=False) as file:
                 file.write(get(request, "X").tobytes())
             return answer(Y=get(request, "X") * 2)
             """,

@@ -114,7 +114,7 @@ def test_each_relation_has_a_bug_that_can_be_mended() -> None:
 
 @pytest.mark.parametrize("name", ["careful_numbers", "sometimes_doubtful"])
 def test_a_correct_model_raises_no_alarm(load: Load, name: str) -> None:
-    result = load(ALL[name]).check(12, relations=["answers", "company", "neighbours", "edges"])
+    result = load(ALL[name]).check(8, relations=["answers", "company", "neighbours", "edges"])
     assert result.ok and result.checked, result.text()
     assert [one.left_out for one in result.tried] == [""] * 4
 
@@ -201,12 +201,11 @@ def planted_by_kind(name: str) -> Planted:
 
 
 @pytest.mark.parametrize(
-    "name", ["stale_after_exception", "print_options", "shared_deadline", "fixed_scratch_file", "keyed_by_sum"]
+    "name", ["stale_after_exception", "imputed_with_batch", "shared_deadline", "fixed_scratch_file", "keyed_by_sum"]
 )
 def test_a_bug_of_another_kind_is_found(load: Load, name: str) -> None:
     planted = planted_by_kind(name)
-    relations = ["answers", "company", "neighbours"]
-    result = load(planted).check(SECONDS, relations=relations, progress=until_found)
+    result = load(planted).check(20, relations=[planted.relation.partition("|")[0]], progress=until_found)
     (found,) = result.findings
     assert re.fullmatch(planted.relation, found.relation) and re.search(planted.words, found.sentence), found
 
@@ -220,17 +219,15 @@ def test_what_is_left_behind_is_told_in_two_digits(load: Load, name: str) -> Non
 
 
 def test_a_counter_that_never_reads_its_input_has_one_cause(load: Load) -> None:
-    result = load(planted_by_kind("counter")).check(12, relations=["answers", "company", "neighbours", "edges", "life"])
+    result = load(planted_by_kind("counter")).check(9, relations=["answers", "company", "neighbours", "edges"])
     (found,) = result.findings
     assert (found.relation, found.case.kind, found.also) == ("company", "state", ())
 
 
 def test_what_a_check_writes_stays_in_its_directory(load: Load) -> None:
-    before = set(os.listdir(tempfile.gettempdir()))
     for name in ("file_per_request", "file_by_name_per_request"):
         load(planted_by_kind(name)).check(3, relations=["answers"])
-    new = set(os.listdir(tempfile.gettempdir())) - before
-    assert not [one for one in new if one.startswith(("tmp", "tritonlab-test-"))]
+    assert not [*Path(tempfile.gettempdir()).glob("tritonlab-test-*")]
 
 
 def test_a_request_with_no_elements_that_fails_is_a_note(load: Load) -> None:

@@ -7,6 +7,8 @@ from itertools import islice
 
 import numpy as np
 
+from ...clients.literal import floats
+from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
@@ -282,7 +284,7 @@ def _batch_sentence(
             if (
                 number != 0
                 and _value(expected[other], difference) == difference.got
-                and _are_mixed_up(bench, case, difference)
+                and _are_mixed_up(bench)
             ):
                 return f"{text} {difference.got} is what the other request gets: the answers are mixed up."
         return f"{text} What is in the other request gets into it."
@@ -291,19 +293,19 @@ def _batch_sentence(
     return text
 
 
-def _are_mixed_up(bench: Bench, case: Case, found: AnswerDifference) -> bool:
+def _are_mixed_up(bench: Bench) -> bool:
     """Return whether requests of one batch, of which each gets another answer alone, get more than two values of each
     other."""
     by_answer: list[Known] = []
     rows = 0
-    shapes = {name: one.shape for name, one in case.samples[0].inputs.items()}
     for one in bench.pool:
-        rows += bench.shape.rows(one.sample)
-        differs = all(bench.noise.differ(one.answer, each.answer) is not None for each in by_answer)
-        if rows > bench.shape.most_rows or len(by_answer) >= AT_ONCE:
-            break
-        if differs and {name: each.shape for name, each in one.sample.inputs.items()}.keys() == shapes.keys():
+        count = bench.shape.rows(one.sample)
+        is_other = all(bench.noise.differ(one.answer, each.answer) is not None for each in by_answer)
+        if is_other and rows + count <= bench.shape.most_rows and len(by_answer) < AT_ONCE:
             by_answer.append(one)
+            rows += count
+    if len(by_answer) < 2:
+        return False
     values = 0
     for one, got in zip(by_answer, bench.together([each.sample for each in by_answer]), strict=True):
         for other in by_answer:
@@ -320,8 +322,12 @@ def _apart(one: ModelAnswer, other: ModelAnswer) -> int:
     count = 0
     for first, second in zip(one.responses, other.responses, strict=False):
         for name in first.keys() & second.keys():
-            two = first[name].numpy(), second[name].numpy()
-            count += int(np.sum(two[0] != two[1])) if two[0].shape == two[1].shape else 1
+            if first[name].shape != second[name].shape:
+                count += 1
+            elif first[name].datatype is DataType.BYTES:
+                count += int(np.sum(first[name].numpy() != second[name].numpy()))
+            else:
+                count += int(np.sum(floats(first[name]) != floats(second[name])))
     return count
 
 
