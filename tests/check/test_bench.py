@@ -67,6 +67,13 @@ def test_many_elements_are_tried(error: str, count: int) -> None:
     assert (len(bench.long), len(bench.refused), len(bench.edges)) == (count, 3 - count, 3 - count)
 
 
+def test_a_model_that_refuses_some_sizes_may_refuse_long_ones() -> None:
+    bench = bench_at([0.0], ModelAnswer(error="cannot reshape"))
+    bench.refused = [known([1, 2, 3], error="cannot reshape")]
+    bench._sweep_sizes()
+    assert bench.edges == []
+
+
 @pytest.mark.parametrize(("values", "is_said"), [([[0], [1]], False), ([[0, 1, 2, 3], [4, 5, 6, 7]], True)])
 def test_answers_are_mixed_up_if_that_is_no_chance(values: list[list[float]], is_said: bool) -> None:
     pool = [known(value) for value in values]

@@ -319,6 +319,7 @@ class Bench:
         if not self.shape.is_variable or self.generator.given_names:
             return
         self.say("sending many elements")
+        is_picky = any(not one.words for one in self.refused)  # it may take even sizes only
         for size in LONG_SIZES:
             if self.over() or self._is_slow() or self.shape.elements(size) > _MOST_ELEMENTS:
                 return
@@ -329,7 +330,7 @@ class Bench:
                 self.long.append(known)
             elif answer.ended and not answer.died:
                 self.refused.append(known)
-            if not answer.good:
+            if not answer.good and (answer.died or not answer.ended or not is_picky):
                 self.edges.append(known)
             self.recover(answer)
 

@@ -145,9 +145,8 @@ class CheckFinding:
 #: What explains findings of other kinds: a model that keeps something between requests is wrong without a reload, too.
 _EXPLAINS = {
     ("company", "state"): {"after", "poison", "crowd", "busy", "instances", "reload", "rows", "beside", "many"},
-    ("company", "batch"): {"failed", "beside", "cancelled", "crowd", "rows"},
+    ("company", "batch"): {"beside", "cancelled", "crowd", "rows"},
     ("company", "crowd"): {"busy"},
-    ("edges", "accident"): {"failed"},
     ("neighbours", "after"): {"poison"},
 }
 
