@@ -74,8 +74,8 @@ def test_a_model_that_refuses_some_sizes_may_refuse_long_ones() -> None:
     assert bench.edges == []
 
 
-@pytest.mark.parametrize(("values", "is_said"), [([[0], [1]], False), ([[0, 1, 2, 3], [4, 5, 6, 7]], True)])
-def test_answers_are_mixed_up_if_that_is_no_chance(values: list[list[float]], is_said: bool) -> None:
+@pytest.mark.parametrize(("values", "mixed_up"), [([[0], [1]], False), ([[0, 1, 2, 3], [4, 5, 6, 7]], True)])
+def test_answers_are_mixed_up_if_that_is_no_chance(values: list[list[float]], mixed_up: bool) -> None:
     pool = [known(value) for value in values]
     bench: Any = SimpleNamespace(
         pool=pool,
@@ -84,4 +84,4 @@ def test_answers_are_mixed_up_if_that_is_no_chance(values: list[list[float]], is
         together=lambda samples: [one.answer for one in reversed(pool)],
     )
     # two answers of one value each are equal by chance where there are few values
-    assert _are_mixed_up(bench) == is_said
+    assert _are_mixed_up(bench) == mixed_up

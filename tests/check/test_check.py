@@ -211,7 +211,7 @@ def test_a_bug_of_another_kind_is_found(load: Load, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["file_per_request", "leak_per_execution"])
-def test_what_is_left_behind_is_told_in_two_digits(load: Load, name: str) -> None:
+def test_the_amount_left_behind_has_two_digits(load: Load, name: str) -> None:
     planted = planted_by_kind(name)
     result = load(planted).check(SECONDS_OF_RESOURCES, relations=["resources"], progress=until_found)
     (found,) = result.findings

@@ -22,7 +22,7 @@ _BATCHES = 60
 #: Requests that are sent at once, in no batch.
 AT_ONCE = 8
 #: Requests that are much like the first one, at most, and how often two instances are asked at once.
-_ALIKE, _ROUNDS = 12, 40
+_SIMILAR, _ROUNDS = 12, 40
 #: Values that are another request's before it is said that answers are mixed up: fewer may be equal by chance.
 _MIXED_UP = 3
 
@@ -77,9 +77,9 @@ def _find_state(bench: Bench) -> Case | None:
 
 def _find_mistaken(bench: Bench) -> Case | None:
     """Return two requests of which the second gets another answer after the first than before it: those that are much
-    alike, edge values, and many elements."""
-    alike = [*islice(near_collisions(bench.pool[0].sample), _ALIKE), *(one.sample for one in bench.pool[:1])]
-    for samples in (alike, [*(one.sample for one in bench.mixed_company()), bench.pool[0].sample]):
+    similar, edge values, and many elements."""
+    similar = [*islice(near_collisions(bench.pool[0].sample), _SIMILAR), *(one.sample for one in bench.pool[:1])]
+    for samples in (similar, [*(one.sample for one in bench.mixed_company()), bench.pool[0].sample]):
         if len(samples) < 2 or bench.over():
             continue
         bench.renew()
