@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import tritonlab
 from tests.conformance.rules import rule
 from tests.interpreters import bare_environment, environment
+from tests.test_layering import PACKAGE
 from tritonlab.__main__ import main
 from tritonlab.ipc.processes.own_stub import NAME
 
@@ -63,6 +68,35 @@ def test_its_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert (ended.value.code, capsys.readouterr().out) == (0, f"tritonlab {metadata.version('tritonlab')}\n")
+
+
+@pytest.fixture
+def uninstalled(tmp_path: Path) -> Callable[[str], str]:
+    """Return what runs a command line and returns its output: of a copy of the package that is on Python's path, next
+    to what it needs, but not installed.
+    """
+    needed = tmp_path / "site-packages"
+    needed.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "tritonlab" not in entry.name:
+            (needed / entry.name).symlink_to(entry)
+    shutil.copytree(PACKAGE, tmp_path / "checkout" / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'checkout'}:{needed}"}
+
+    def run(words: str) -> str:
+        command = [sys.executable, "-S", "-m", "tritonlab", *words.split()]  # -S: without what is installed
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_it_runs_where_it_is_on_the_path_and_not_installed(uninstalled: Callable[[str], str], tmp_path: Path) -> None:
+    """As in the environments of `make engines`."""
+    assert uninstalled("--version") == f"tritonlab {tritonlab.__version__}\n"
+    assert uninstalled("--help").startswith("usage: tritonlab ") and "triton" in uninstalled("serve --help")
+    assert "tritonlab is on Python's path, but not installed" in uninstalled("doctor")
 
 
 def test_releases_prints_the_table_as_text_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.test_release import PROJECT
 from tritonlab import __main__, quickstart
 
 
@@ -35,8 +36,9 @@ def test_links_of_the_copy_lead_to_the_site(tmp_path: Path, started: list[list[s
     __main__.main(["lab", str(tmp_path)])
     cells = nbformat.read(tmp_path / quickstart.NAME, 4).cells  # type: ignore[no-untyped-call]
     links = [link for cell in cells for link in re.findall(r"\]\(([^)]+)\)", cell.source)]
-    assert "https://tritonlab.readthedocs.io/page/how-to/index.html" in links
-    assert "https://tritonlab.readthedocs.io/page/how-to/10_numpy_and_pytorch.html" in links
+    site = PROJECT["urls"]["Documentation"]
+    assert f"{site}/page/how-to/index.html" in links
+    assert f"{site}/page/how-to/10_numpy_and_pytorch.html" in links
     assert [link for link in links if not link.startswith("https://")] == []
 
 

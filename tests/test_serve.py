@@ -22,6 +22,8 @@ import tritonclient.grpc
 import tritonclient.http
 
 from tests.conformance.rules import rule
+from tests.damaged import CORPUS, GOOD
+from tests.damaged import write as write_damaged
 from tests.interpreters import pack_environment
 from tests.models import initializes
 from tests.serve_process import ServeProcess, failures
@@ -322,3 +324,25 @@ def test_it_polls(tmp_path: Path) -> None:
             "explicit model load / unload is not allowed if polling is enabled",
         )
         assert alive(process.pid)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_damaged(tmp_path_factory.mktemp("damaged"))
+
+
+def test_damaged_models_fail_alone(damaged: Path, tmp_path: Path) -> None:
+    with ServeProcess(damaged, tmp_path, "--exit-on-error=false") as process:
+        process.serving()
+        document = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]}
+        assert process.post(f"/v2/models/{GOOD}/infer", document)[0] == 200
+        assert [row["name"] for row in process.post("/v2/repository/index", {"ready": True})[1]] == [GOOD]
+        log = process.stderr
+        assert not [name for name in CORPUS if f"'{name}'" not in log]
+        assert process.end(signal.SIGTERM) == 0
+
+
+def test_damaged_models_end_a_server_that_ends_on_errors(damaged: Path) -> None:
+    status, text = failures([f"--model-repository={damaged}", "--http-port=0", "--grpc-port=0", "--metrics-port=0"])
+    assert status == 1
+    assert text.endswith("error: creating server: Internal - failed to load all models\n")

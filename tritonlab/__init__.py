@@ -14,6 +14,7 @@ from .core.observe.instrument import Instrument
 from .core.observe.log_settings import LogSetting
 from .core.observe.trace_settings import TraceSetting
 from .core.status import ModelError, ModelLoadError, TritonError
+from .core.version import VERSION as __version__  # noqa: F401 - read as an attribute
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.imported_notebook import import_repository
 from .notebook.model import Model, Server
@@ -39,8 +40,6 @@ from .server.options import Options
 if TYPE_CHECKING:
     from .export.verify.verification import verify
     from .frontends.endpoints import EndpointOptions
-
-__version__ = "0.1.0"
 
 kernel_modules.install()  # from here on `import triton_python_backend_utils` works in this process
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import doctor, golden_run, preflight_run, quickstart
+from .core.version import VERSION
 from .export.preflight.judge import DEFAULT_TARGET
 from .export.releases import table_facts, table_text
 from .frontends.cli.freed_memory import keep_freed_memory
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the options of `serve` are not in it (`frontends/cli/flags.py`)."""
     parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
-    parser.add_argument("--version", action="version", version=f"tritonlab {importlib.metadata.version('tritonlab')}")
+    parser.add_argument("--version", action="version", version=f"tritonlab {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serves a model repository over HTTP and gRPC, as tritonserver does")
     add_lab_command(commands)
@@ -183,7 +183,7 @@ def add_verify_command(commands: Any) -> None:
         "--requests",
         default="golden",
         metavar="PATH",
-        help="golden: DIR.golden (the default), or golden cases elsewhere",
+        help="golden: those that lie with the export and DIR.golden (the default), or golden cases elsewhere",
     )
     parser.add_argument("--hide", action="append", default=[], type=Path, metavar="PATH", help="hide this, too")
     parser.add_argument("--python", default="", metavar="VERSION", help="of the stub for models without an environment")

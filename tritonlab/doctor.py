@@ -24,6 +24,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from .core.status import TritonError
+from .core.version import VERSION
 from .frontends.shared.listener import GRPC_PORT, HTTP_PORT, METRICS_PORT
 from .server.api.server import Server
 
@@ -99,8 +100,14 @@ def _python() -> Iterator[Diagnosis]:
 
 def _packages() -> Iterator[Diagnosis]:
     """Compare what is installed with what the package and its notebook half ask for."""
+    try:
+        wanted = importlib.metadata.requires("tritonlab") or ()
+    except importlib.metadata.PackageNotFoundError:
+        text = "tritonlab is on Python's path, but not installed: the versions it needs are not known"
+        yield Diagnosis("packages", State.NOTE, text, "pip install 'tritonlab[lab]'")
+        return
     seen = set()
-    for text in importlib.metadata.requires("tritonlab") or ():
+    for text in wanted:
         requirement = Requirement(text)
         is_core = requirement.marker is None
         if not (is_core or requirement.marker.evaluate({"extra": "lab"})):  # type: ignore[union-attr]
@@ -141,12 +148,12 @@ def _extension() -> Iterator[Diagnosis]:
         mend = "install tritonlab into the environment of JupyterLab, too, and restart it"
         yield Diagnosis("extension", State.BAD, "JupyterLab of this environment does not list tritonlab", mend)
         return
-    version, line = importlib.metadata.version("tritonlab"), lines[0].strip()
+    line = lines[0].strip()
     if "disabled" in line:
         yield Diagnosis("extension", State.BAD, line, "jupyter labextension enable tritonlab")
-    elif f"v{version} " not in f"{line} ":
-        mend = f"pip install --force-reinstall --no-deps tritonlab=={version}"
-        yield Diagnosis("extension", State.BAD, f"{line}; the package is {version}", mend)
+    elif f"v{VERSION} " not in f"{line} ":
+        mend = f"pip install --force-reinstall --no-deps tritonlab=={VERSION}"
+        yield Diagnosis("extension", State.BAD, f"{line}; the package is {VERSION}", mend)
     else:
         yield Diagnosis("extension", State.GOOD, line)
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from .clients.golden import GoldenSet, golden_beside
-from .clients.sending import asks_of
 from .core.config.model_config import ConfigError
 from .core.status import TritonError
-from .export.preflight.finding import Finding, Prediction, Preflight
+from .export.preflight.finding import Finding, Prediction, Preflight, say_once
 from .export.preflight.judge import judge, preflight, subject_in
+from .export.preflight.trial import try_models
 from .export.releases import UnknownTarget, find_target
 from .repository.layout import is_model_directory, model_names
 from .server.api.server import Server
@@ -32,7 +32,7 @@ def run(folder: str, target: str, *, as_json: bool = False) -> int:
     except (UnknownTarget, FileNotFoundError) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
-    found = list(_judged(repository, names, target))
+    found = say_once(_judged(repository, names, target))
     if as_json:
         print(json.dumps([each.to_dict() for each in found], indent=1))
     else:
@@ -56,23 +56,24 @@ def _models(folder: Path) -> tuple[Path, list[str]]:
 
 
 def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:
+    failed = {}
     with Server(repository, model_control_mode="explicit", warm=0) as server:
-        golden = GoldenSet(golden_beside(repository), ask=asks_of(server))
         for name in names:
             try:
                 server.load(name)
             except TritonError as error:
-                yield _not_loaded(repository / name, target, error.symptom().strip().splitlines()[0])
-                continue
-
-            def replay(name: str = name) -> object:
-                return golden.check(model=name)
-
-            yield preflight(server.model(name), target, replay=replay)
+                failed[name] = error.symptom().strip().splitlines()[0]
+        loaded = [server.model(name) for name in names if name not in failed]
+        trials = try_models(loaded, GoldenSet(golden_beside(repository)).cases())
+        for name in names:
+            if name in failed:
+                yield _not_loaded(repository / name, target, failed[name])
+            else:
+                yield preflight(server.model(name), target, trial=trials.get(name))
 
 
 def _not_loaded(directory: Path, target: str, why: str) -> Preflight:
-    failed = Finding("P0", f"it does not load here ({why})", "mend that first", outcome=Prediction.LOAD)
+    failed = Finding("P0", f"it does not load here ({why})", "fix that first", outcome=Prediction.LOAD)
     try:
         found = judge(subject_in(directory), target)
     except ConfigError:  # `why` says what is wrong with it

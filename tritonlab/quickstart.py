@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -11,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NAME = "tritonlab_quickstart.ipynb"
+#: The documentation, as pyproject.toml names it.
+_SITE = "https://tritonlab.readthedocs.io"
 _PACKAGE = Path(__file__).parent
 #: Where the notebook is in a wheel, and in a checkout.
 _SOURCES = (_PACKAGE / "quickstart.ipynb", _PACKAGE.parent / "notebooks" / "00_quickstart.ipynb")
@@ -44,7 +45,5 @@ def copy_quickstart(directory: Path) -> Path:
 def linked_to_site(text: str) -> str:
     """Return the text of a notebook with its links to other notebooks, which are not beside a copy, made links to the
     pages of the documentation."""
-    urls = importlib.metadata.metadata("tritonlab").get_all("Project-URL") or []
-    site = next(url.rpartition(" ")[2] for url in urls if url.startswith("Documentation"))
-    text = text.replace("](README.md)", f"]({site}/page/how-to/index.html)")
-    return re.sub(r"\]\((\d\d_\w+)\.ipynb\)", rf"]({site}/page/how-to/\1.html)", text)
+    text = text.replace("](README.md)", f"]({_SITE}/page/how-to/index.html)")
+    return re.sub(r"\]\((\d\d_\w+)\.ipynb\)", rf"]({_SITE}/page/how-to/\1.html)", text)

@@ -31,7 +31,8 @@ class TritonPythonModel:
 JUDGE = """
 import importlib
 from tritonlab.export.child_command import raise_if_cancelled
-from tritonlab.export.verify.verdict import ReleaseVerdict, Verification
+from tritonlab.export.verify.release_verdict import ReleaseVerdict
+from tritonlab.export.verify.verdict import Verification
 import time
 
 def judged(directory, *, triton, say, cancel, **rest):

@@ -94,8 +94,11 @@ def test_the_verdict_is_one_line_and_the_first_failure_is_printed(golden: Golden
     assert "3 not sent: out of time" in golden.check(answered, seconds=-1).verdict
 
 
-def test_errors_are_answers(golden: GoldenSet) -> None:
-    golden.add(answered(request(), error="no such thing"))
+def test_errors_are_answers_if_they_are_expected(golden: GoldenSet) -> None:
+    with pytest.raises(ValueError, match="nothing was kept: the answer is an error: no such thing"):
+        golden.add(answered(request(), error="no such thing"))
+    assert not golden.cases()
+    golden.add(answered(request(), error="no such thing"), error=True)
     assert golden.check(lambda again: answered(again, error="no such thing\n")).passed
     assert "errors: no such thing | none" in str(golden.check(answered))
 

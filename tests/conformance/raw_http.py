@@ -17,13 +17,16 @@ JSON_SIZE = "Inference-Header-Content-Length"
 @dataclass(frozen=True)
 class Reply:
     """A reply of a server. `headers` by their names in lower case; `chunks` are the pieces of a chunked body, which
-    `body` joins. `protocol` is what the first line begins with."""
+    `body` joins. `protocol` is what the first line begins with, `reason` what ends it; `names` are those of the headers
+    as they were sent."""
 
     status: int
     headers: dict[str, str]
     body: bytes
     chunks: tuple[bytes, ...] = ()
     protocol: str = "HTTP/1.1"
+    reason: str = ""
+    names: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -94,9 +97,10 @@ def read_reply(stream: BinaryIO) -> Reply:
     line = stream.readline()
     if not line:
         raise ConnectionError("the server closed the connection")
-    headers = {}
+    headers, names = {}, set()
     while (field := stream.readline()) not in (b"\r\n", b""):
         name, _, value = field.decode("latin-1").partition(":")
+        names.add(name)
         headers[name.lower()] = value.strip()
     chunks: list[bytes] = []
     if headers.get("transfer-encoding") == "chunked":
@@ -109,5 +113,5 @@ def read_reply(stream: BinaryIO) -> Reply:
         body = stream.read()
     else:
         body = stream.read(int(headers.get("content-length", "0")))
-    protocol, status = line.split()[:2]
-    return Reply(int(status), headers, body, tuple(chunks), protocol.decode())
+    protocol, status, reason = line.decode().strip().split(" ", 2)
+    return Reply(int(status), headers, body, tuple(chunks), protocol, reason, frozenset(names))

@@ -428,9 +428,7 @@ def test_an_ensemble_and_its_steps_count_separately(client: Client) -> None:
 
 
 @rule("5.7.13")
-def test_a_failed_request_is_a_failure_of_the_ensemble(client: Client) -> None:
-    """Triton counts each of them twice; not so here."""
-
+def test_a_failed_request_is_two_failures_of_the_ensemble(client: Client) -> None:
     def counts() -> tuple[int, int]:
         found = statistics(client, "exception")["inference_stats"]
         return found["fail"]["count"], found["success"]["count"]
@@ -438,7 +436,30 @@ def test_a_failed_request_is_a_failure_of_the_ensemble(client: Client) -> None:
     failed, succeeded = counts()
     assert succeeded == 0
     client.infer("exception", {"X": x(1)})
-    wait_for(lambda: counts() == (failed + (2 if client.side == "real" else 1), 0))
+    wait_for(lambda: counts() == (failed + 2, 0))
+
+
+@rule("5.7.13")
+def test_a_request_that_times_out_at_a_step_is_two_failures(client: Client) -> None:
+    policy = "dynamic_batching { default_queue_policy { default_timeout_microseconds: 100000 } }"
+    slow = SUM.replace("def execute(self, requests):", "def execute(self, requests):\n        time.sleep(0.4)")
+    assert client.placed("patient", python(slow, model_text(more=policy))) is None
+    assert client.placed("around", only("patient")) is None
+    pending = [client.submit("around", {"X": x(1)}) for _ in range(3)]
+    failed = sum(each.answer.result(30).error == "in ensemble 'around', Request timeout expired" for each in pending)
+    assert failed
+    assert _failures(client, "around") == {"OTHER": 2 * failed}
+    assert _failures(client, "patient") == {"REJECTED": failed}
+    for name in ("around", "patient"):
+        client.unload(name)
+
+
+def _failures(client: Client, name: str) -> dict[str, int]:
+    eventually(lambda: statistics(client, name)["inference_stats"]["success"]["count"])
+    lines = [each for each in client.metrics().splitlines() if each.startswith("nv_inference_request_failure{")]
+    words = [each.partition('reason="')[2].split('"') for each in lines if f'model="{name}"' in each]
+    counts = {reason: int(rest.split()[-1]) for reason, *_, rest in words}
+    return {reason: count for reason, count in counts.items() if count}
 
 
 @rule("5.2.4", "5.7.7")

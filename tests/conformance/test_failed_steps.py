@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 from tests.ensembles import model_text, step
 
 from .clients import Client, Files
+from .lab_client import LabClient
 from .rules import rule
 from .test_ensemble import SUM, ensemble, only, python
 
@@ -124,6 +126,31 @@ MODELS: dict[str, Files] = {}  # each test places its own
 
 @rule("5.7.3", "5.7.4", "2.5.3")
 @pytest.mark.usefixtures("unloads")
+@rule("5.7.3")
+@pytest.mark.parametrize("change", ["comment", "beside", "in the version", "rewritten"])
+def test_a_change_of_the_files_brings_the_reason_back(client: Client, change: str) -> None:
+    name = f"fs_back_{change.partition(' ')[0]}"
+    client.place(f"{name}_e", chain(name))
+    for text in (MISSING, UNPOLLED % "e"):
+        check_load(client, name, "e", text)
+    directory = client.repository / f"{name}_e"
+    text = (directory / "config.pbtxt").read_text()
+    path, content = {
+        "comment": ("config.pbtxt", f"{text}# a comment\n"),
+        "beside": ("beside.txt", ""),
+        "in the version": ("1/more.txt", ""),
+        "rewritten": ("config.pbtxt", text),
+    }[change]
+    time.sleep(0.02)  # the times of files are coarse
+    (directory / path).write_text(content)
+    for text in (MISSING, UNPOLLED % "e"):
+        check_load(client, name, "e", text)
+    if isinstance(client, LabClient):  # Triton does not say it a second time
+        failure = client.load(f"{name}_e")
+        assert failure is not None
+        assert failure.reason.startswith(f"ensemble {name}_e contains models that are not available or ambiguous: ")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_load_says_of_failed_steps(client: Client, name: str) -> None:
     place(client, name, CASES[name].models)

@@ -12,7 +12,8 @@ import pytest
 from tritonclient.grpc.service_pb2 import RepositoryIndexRequest
 
 import tritonlab
-from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
+from tritonlab.frontends.grpc.grpc_server import GRPCServer
+from tritonlab.frontends.shared.grpc_options import GRPCOptions
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .grpc_messages import PAIR, Rpc, answer, message, ok, tensor

@@ -10,7 +10,7 @@ import pytest
 
 from .cases_http import ANSWER, IN, JSON
 from .models import CPU, ECHO, config, model
-from .raw_http import RawHTTP, Reply, read_reply
+from .raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
 from .rules import rule
 
 MODELS = {
@@ -58,6 +58,37 @@ def test_a_request_for_another_protocol_is_answered_in_this_one(http: RawHTTP, h
 def test_a_client_that_has_sent_everything_is_answered(http: RawHTTP) -> None:
     (reply,) = replies(http, infer(http), 1, end=True)
     assert reply.plain == (200, JSON, ANSWER)
+
+
+@rule("6.1.1")
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "reason", "names"),
+    [
+        ("GET", "/v2/health/live", "", "OK", ""),
+        ("GET", "/v2", "", "OK", ""),
+        ("GET", "/v2/models/stats", "", "OK", ""),
+        ("GET", "/v2/nothing", "", "Not Found", ""),
+        ("DELETE", "/v2", "", "Not Allowed", ""),
+        ("DELETE", "/v2/health/live", "", "Not Allowed", ""),
+        ("POST", "/v2/repository/index", "", "OK", ""),
+        ("POST", "/v2/models/one/infer", "", "OK", ""),
+        ("POST", "/v2/models/one/infer", "Connection: close", "OK", "Connection"),
+        ("POST", "/v2/models/one/infer", "Accept-Encoding: gzip", "OK", "Content-Encoding"),
+        ("POST", "/v2/models/one/infer", "Content-Encoding: br", "Not Implemented", "Accept-Encoding"),
+        ("POST", "/v2/models/one/infer", f"{JSON_SIZE}: 0", "OK", JSON_SIZE),
+        ("POST", "/v2/models/one/generate_stream", "", "OK", "Transfer-Encoding"),
+    ],
+)
+def test_names_of_headers_are_written_as_by_triton(
+    http: RawHTTP, method: str, path: str, headers: str, reason: str, names: str
+) -> None:
+    body = BODY if path.endswith("infer") else b'{"IN":[1]}' if "generate" in path else b""
+    if JSON_SIZE in headers:
+        body = bytes(4)
+    lines = f"{method} {path} HTTP/1.1\r\nHost: {http.address}\r\nContent-Length: {len(body)}\r\n{headers}"
+    reply = http.send(f"{lines.rstrip()}\r\n\r\n".encode() + body)
+    size = [] if names == "Transfer-Encoding" else ["Content-Length"]
+    assert (reply.reason, set(reply.names)) == (reason, {"Content-Type", *size, *names.split()})
 
 
 @rule("6.1.4")

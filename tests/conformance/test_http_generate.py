@@ -61,6 +61,9 @@ NOT_ONE = (
     b'{"error":"generate expects model to produce exactly 1 response, use generate stream for model that generates '
     b'various number of responses"}'
 )
+TWICE = "[request id: {}] input 'S' already exists in request"
+#: A text that tritonlab does not read with the rest of its document.
+LONG = b"a" * 100_000
 PARAMETER = "parameter '{}' has invalid type. It should be either 'int', 'bool', or 'string'."
 
 
@@ -95,6 +98,32 @@ def stream(http: RawHTTP, name: str, document: Any, **headers: str) -> Any:
 def test_what_a_model_sees(http: RawHTTP, document: Any, expected: list[Any]) -> None:
     reply = generate(http, "reports", document)
     assert (reply.status, reply.kind, json.loads(reply.document["OUT"])) == (200, JSON, expected)
+
+
+@rule("6.3.7", "6.8.1")
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'{"S":"a","S":1}', TWICE.format("<id_unknown>")),
+        (b'{"S":"a","\\u0053":"b","id":"q"}', TWICE.format("q")),
+        (b'{"S":"a","x":"\xff","S":"b"}', TWICE.format("<id_unknown>")),
+        (b'{"S":"%b","x":{},"S":"b"}' % LONG, PARAMETER.format("x")),
+        (b'{"S":"%b","x":1,"x":2,"S":"b"}' % LONG, TWICE.format("<id_unknown>")),
+        (b'{"x":1,"x":{},"S":"%b","y":1,"S":"b"}' % LONG, TWICE.format("<id_unknown>")),
+        (b'{"S":"%b","x":1,"S":"b"}' % LONG, TWICE.format("<id_unknown>")),
+        (b'{"parameters":{"S":"a"},"S":"b"}', TWICE.format("<id_unknown>")),
+        (b'{"parameters":{"S":"a","S":"b"}}', "Converting keyword: 'parameters': " + TWICE.format("<id_unknown>")),
+    ],
+)
+def test_an_input_may_be_there_once(http: RawHTTP, body: bytes, error: str) -> None:
+    reply = generate(http, "reports", body)
+    assert (reply.status, reply.error) == (400, error)
+
+
+@rule("6.3.7", "6.8.1")
+def test_of_other_keys_the_first_counts(http: RawHTTP) -> None:
+    reply = generate(http, "reports", b'{"a":1,"a":{},"id":"q","id":2,"parameters":{"b":1,"b":2},"parameters":3}')
+    assert json.loads(json.loads(reply.document["OUT"])[0]) == {"a": 1, "id": "q", "b": 1}
 
 
 @rule("6.8.3")

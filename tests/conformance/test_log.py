@@ -5,17 +5,22 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.observe.log_writer import LogWriter
 
 from .clients import Client
 from .lab_client import LabClient
 from .models import CPU, config, model
 from .observed import log_settings, serving
+from .raw_http import RawHTTP, read_reply
+from .real_client import RealClient
 from .rules import rule
 from .scripts import eventually
 
@@ -97,3 +102,54 @@ def test_what_a_model_logs(
     found = [shape.fullmatch(line) for line in lines()]
     assert [f"{each[1]} {each[2]}" for each in found if each is not None] == expected
     assert None not in found
+
+
+def test_each_http_request_is_a_line_of_the_verbose_log(written: tuple[Client, Callable[[], str]]) -> None:
+    """Rule 5.14.3. The second of two requests with the same head is answered without being parsed on our side."""
+    client, log = written
+    if isinstance(client, RealClient):
+        assert_lines(client, RawHTTP("real", client.server.http), log)
+        return
+    assert isinstance(client, LabClient)
+    frontend = HTTPServer(client.server.core, SharedMemoryManager(), HTTPOptions())
+    assert_lines(client, RawHTTP("lab", f"127.0.0.1:{frontend.start('127.0.0.1', 0)}"), log)
+    frontend.stop()
+
+
+def assert_lines(client: Client, http: RawHTTP, log: Callable[[], str]) -> None:
+    body = b'{"inputs":[{"name":"IN","shape":[1],"datatype":"INT32","data":[1]}]}'
+    head = f"POST /v2/models/logs/infer HTTP/1.1\r\nHost: {http.address}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+
+        def infer() -> None:
+            connection.sendall(head.encode() + body)
+            assert read_reply(stream).status == 200
+
+        infer()
+        before = len(log())
+        log_settings(client, {"log_verbose_level": 1})
+        infer()
+        infer()
+        http.request("GET", "/v2/models/logs?a=1#b")
+        http.request("PUT", "/v2/logs")
+        http.request("DELETE", "/logs/")
+        http.request("OPTIONS", "/v2/models/logs/ready")
+        http.request("PATCH", "/v2/models/logs%20/ready")
+        log_settings(client, {"log_verbose_level": 0})
+        infer()
+
+    def lines() -> list[str]:
+        return [line for line in re.findall(r'"(HTTP \w+: .*)"', log()[before:]) if "logs" in line]
+
+    expected = [
+        *["HTTP request: 2 /v2/models/logs/infer"] * 2,
+        "HTTP request: 0 /v2/models/logs",
+        "HTTP request: 3 /v2/logs",
+        "HTTP error: 3 /v2/logs - 404",
+        "HTTP request: 4 /logs/",
+        "HTTP error: 4 /logs/ - 404",
+        "HTTP request: 8 /v2/models/logs/ready",
+        "HTTP request: 15 /v2/models/logs%20/ready",
+    ]
+    eventually(lambda: len(lines()) >= len(expected))
+    assert lines() == expected

@@ -42,6 +42,7 @@ class TritonPythonModel:
         ]
         more = ({}, {}, {"buckets": [1.5]})
         self.metrics = [f.Metric(labels={"b": "2", "a": "1"}, **m) for f, m in zip(self.families, more)]
+        self.metrics[2].observe(float("nan"))
 
     def execute(self, requests):
         return [pb_utils.InferenceResponse([pb_utils.Tensor("IN", r.inputs()[0].as_numpy())]) for r in requests]
@@ -275,6 +276,12 @@ def all_families() -> dict[str, tuple[str, str, list[str]]]:
         "nv_cache_miss_summary_per_model": cached,
     }
     return found | {n: (t, "summary", summary(n, summarized.get(n, models))) for n, t in summaries.items()}
+
+
+@rule("1.14.4")
+def test_what_is_no_number_is_in_the_first_bucket(used: Client) -> None:
+    lines = [line.split() for line in used.metrics().splitlines() if line.startswith("own_histogram_bucket")]
+    assert [(name.partition('le="')[2], count) for name, count in lines] == [('1.5"}', "1"), ('+Inf"}', "1")]
 
 
 @rule("5.13.1", "5.13.3", "5.13.4", "1.14.8")

@@ -20,6 +20,7 @@ from .models import CPU, model
 from .real_client import RealClient
 from .rules import rule
 from .scripts import eventually
+from .test_first_load import held
 from .test_load import ANSWERING_CONFIG
 from .test_model_control import GONE, READY, answers, ensemble, settled, states, traceless, who, write
 
@@ -217,6 +218,61 @@ def test_a_server_without_model_control_loads_all_it_can(start: Callable[..., Cl
     assert refused(side, "nobody")
     assert states(side, "unreadable") == {"unreadable": [("UNAVAILABLE", "model appears in two or more repositories")]}
     assert side.ready()
+
+
+@rule("5.11.1", "5.11.7", "5.11.9")
+@pytest.mark.parametrize("program", ["real", "lab"])
+def test_a_polled_model_is_known_while_it_loads(start: Callable[..., Client], tmp_path: Path) -> None:
+    side = start("poll", tmp_path)
+    assert side.ready()
+    fill(tmp_path, {"new": model(held(), ANSWERING_CONFIG)})
+    eventually((tmp_path / "new" / "begun.1").exists)
+    assert not side.ready()
+    assert states(side, "new") == {"new": [("1", "LOADING")]}
+    assert answers(side, "new") == ("NOT_FOUND", "Request for unknown model: 'new' has no available versions")
+    (tmp_path / "new" / "go.1").touch()
+    eventually(lambda: states(side, "new") == {"new": READY})
+
+
+@rule("5.11.1", "5.11.10", "5.7.4")
+@pytest.mark.parametrize("program", ["real", "lab"])
+def test_a_polling_server_serves_nothing_of_a_name_that_two_repositories_have(
+    start: Callable[..., Client], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    second.mkdir()
+    fill(first, {"twice": traceless(model(who("1"), ANSWERING_CONFIG)), "around": ensemble("twice")})
+    side = start("poll", first, second)
+
+    def now(*names: str) -> list[Any]:
+        return [answers(side, name)[-1] for name in names]
+
+    about = "Request for unknown model: '{}' has no available versions"
+    copies = {"name": "twice", "state": "UNAVAILABLE", "reason": "model appears in two or more repositories"}
+    assert now("twice", "around") == ["1", "1"]
+    (second / "twice").mkdir()  # what is in it does not matter
+    eventually(lambda: now("twice", "around") == [about.format("twice"), about.format("around")])
+    assert copies in side.index()
+    assert settled(side, "around") == {"around": GONE}
+    assert "failed to poll model 'twice': not unique across all model repositories" in side.log()
+    eventually(side.ready)
+    (second / "twice").rmdir()
+    eventually(lambda: now("twice", "around") == ["1", "1"])
+    shutil.copytree(first / "around", second / "around")
+    eventually(lambda: now("twice", "around") == ["1", about.format("around")])
+    shutil.rmtree(first / "around")
+    eventually(lambda: now("twice", "around") == ["1", "1"])
+
+
+@rule("5.11.7", "5.11.9")
+@pytest.mark.parametrize("program", ["real", "lab"])
+@pytest.mark.parametrize("mode", ["none", "poll"])
+def test_a_server_that_finds_no_version_is_not_ready(start: Callable[..., Client], tmp_path: Path, mode: str) -> None:
+    fill(tmp_path, {"bare": {"config.pbtxt": ANSWERING_CONFIG}})
+    side = start(mode, tmp_path)
+    assert not side.ready()
+    assert side.index() == []
+    assert answers(side, "bare")[-1] == "Request for unknown model: 'bare' has no available versions"
 
 
 # -- models of one name in several repositories

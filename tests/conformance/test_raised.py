@@ -27,6 +27,8 @@ MODELS = {
     "raises_async_flow": model(ASYNC_SCRIPTED, config(*TENSORS, DECOUPLED, CPU)),
 }
 
+UNDECOUPLED = "using_decoupled_model_transaction_policy"
+
 #: One for each exception.
 WORDS = (f"word-{number}-" for number in itertools.count())
 BOOM = "def boom():\n    raise ValueError(word)\n"
@@ -60,6 +62,40 @@ def test_a_missing_attribute_of_the_module_has_the_name_of_its_class(
 ) -> None:
     answer = client.infer("raises", script(f"L = pb_utils.Logger\n{expression}"))
     assert f"message: AttributeError: {text}\n\nAt:" in answer.error
+
+
+CONFIG = """'{"name": "m", "max_batch_size": 4, "input": [], "output": [], "sequence_batching": {}}'"""
+
+
+@pytest.mark.parametrize(
+    ("call", "frames"),
+    [
+        ("c.set_max_batch_size(1)", ["set_max_batch_size"]),
+        ("c.set_dynamic_batching()", ["set_dynamic_batching"]),
+        ("c.add_input({'name': 'a', 'x': 1})", ["add_input"]),
+        ("c.add_input({'name': 'a'})", ["add_input"]),
+        ("c.add_input({})", ["add_input"]),
+        ("c.add_output({'name': 'a', 'data_type': 'x'})", ["add_output"]),
+        ("c.add_input({'name': 1, 'x': 1})", ["add_input"]),
+        ("[c.add_input({'name': 'a', 'data_type': t, 'dims': [1]}) for t in 'xy']", ["add_input"]),
+        ("[c.add_output({'name': 'a', 'data_type': 'x', 'dims': [n]}) for n in (1, 2)]", ["add_output"]),
+        ("c.set_model_transaction_policy({'x': 1})", ["set_model_transaction_policy"]),
+        ("pb_utils.ModelConfig('{')", ["__init__"]),
+        ("pb_utils.get_input_tensor_by_name(1, 'x')", ["get_input_tensor_by_name"]),
+        ("pb_utils.get_input_config_by_name({'input': [{}]}, 'x')", ["get_input_config_by_name"]),
+        ("c.as_dict()['input'].append({})\nc.add_input({'name': 'a', 'data_type': 'x', 'dims': []})", ["add_input"]),
+        ("pb_utils.triton_to_numpy_type(np.arange(2))", ["triton_to_numpy_type"]),
+        ("pb_utils.numpy_to_triton_type(np.arange(2))", ["numpy_to_triton_type"]),
+        ("pb_utils.triton_string_to_numpy('x')", ["triton_string_to_numpy"]),
+        ("pb_utils.deserialize_bytes_tensor(b'abc')", ["deserialize_bytes_tensor"]),
+        ("pb_utils.using_decoupled_model_transaction_policy({'model_transaction_policy': {}})", [UNDECOUPLED]),
+    ],
+)
+@rule("2.5.2")
+def test_a_text_has_the_frames_of_pb_utils(client: Client, call: str, frames: list[str]) -> None:
+    answer = client.infer("raises", script(f"c = pb_utils.ModelConfig({CONFIG})\n{call}"))
+    found = [line for line in answer.error.splitlines() if "/triton_python_backend_utils.py(" in line]
+    assert [line.rpartition(": ")[2] for line in found] == frames
 
 
 @rule("3.5.4")

@@ -19,7 +19,7 @@ if (why := missing()) is not None:
     pytest.skip(f"{why}; the releases here are wheels of the same package", allow_module_level=True)
 if find_python(PYTHON) is None:
     pytest.skip(f"this machine has no Python {PYTHON}, as the containers have", allow_module_level=True)
-if find_hiding([]).kind != "namespace":
+if find_hiding({}).kind != "namespace":
     pytest.skip("there is no mount namespace here, so that absolute paths are not caught", allow_module_level=True)
 
 pytestmark = pytest.mark.timeout(300)

@@ -13,11 +13,16 @@ import pytest
 
 from tests.models import executes, streams
 from tritonlab.core.observe.trace_settings import TraceSetting
+from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.profile.triton_trace import read_trace
 
 from .clients import Client, Files
+from .lab_client import LabClient
 from .models import ECHO, config, model
 from .observed import serving, trace_settings
+from .raw_http import RawHTTP
+from .real_client import RealClient
 from .rules import rule
 
 IO = ("IN INT32 -1", "IN INT32 -1")
@@ -178,6 +183,44 @@ def test_a_request(traced: Traced, name: str, answered: list[str]) -> None:
     assert traced.next() == whole(1, name, answered)
 
 
+@pytest.fixture(scope="module")
+def traced_http(traced: Traced) -> Iterator[RawHTTP]:
+    """Return the HTTP endpoint of the traced server."""
+    client = traced.client
+    if isinstance(client, RealClient):
+        yield RawHTTP("real", client.server.http)
+        return
+    assert isinstance(client, LabClient)
+    frontend = HTTPServer(client.server.core, SharedMemoryManager(), HTTPOptions())
+    yield RawHTTP("lab", f"127.0.0.1:{frontend.start('127.0.0.1', 0)}")
+    frontend.stop()
+
+
+@rule("5.14.4")
+@pytest.mark.parametrize(
+    ("name", "path", "responses"),
+    [
+        *(("add", path, 1) for path in ("infer", "generate", "generate_stream")),
+        *(("raises", path, 1) for path in ("generate", "generate_stream")),
+        *(("refuses", path, 1) for path in ("generate", "generate_stream")),
+        ("twice", "generate_stream", 2),
+    ],
+)
+def test_generate_is_traced_over_http_as_infer(
+    traced: Traced, traced_http: RawHTTP, name: str, path: str, responses: int
+) -> None:
+    inputs = [{"name": "IN", "datatype": "INT32", "shape": [1, 2], "data": [1, 2]}]
+    traced_http.post(f"/v2/models/{name}/{path}", {"inputs": inputs} if path == "infer" else {"IN": [1, 2]})
+    entries = json.loads(traced.file().read_text())
+    found = [entry["timestamps"][0]["name"] for entry in entries if "timestamps" in entry]
+    sent = ["HTTP_SEND_START", "HTTP_SEND_END", "INFER_RESPONSE_COMPLETE"] * responses
+    if name == "twice" and traced.client.side == "real":
+        sent.append("INFER_RESPONSE_COMPLETE")  # of the last response, which is empty
+    over_http = [moment for moment in found if moment.startswith(("HTTP_", "INFER_"))]
+    assert over_http[:2] == ["HTTP_RECV_START", "HTTP_RECV_END"]
+    assert sorted(over_http[2:]) == sorted(sent)
+
+
 @rule("5.14.4")
 def test_a_request_that_the_cache_answers(traced: Traced) -> None:
     traced.client.infer("cached", numbers(1, 2))
@@ -275,3 +318,17 @@ def test_a_trace_file_opens_as_a_recording(traced: Traced) -> None:
     assert record.batches.rows()[:, :2].tolist() == [[times["COMPUTE_START"], times["COMPUTE_END"]]]
     assert record.requests.rows()[:, 1:3].tolist() == [[times["REQUEST_START"], times["QUEUE_START"]]]
     assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]
+
+
+@rule("5.14.4")
+def test_a_trace_file_with_a_quote_in_a_text_opens_too(traced: Traced) -> None:
+    """Triton's is not JSON then; ours is."""
+    text = np.array([['say "yes"', "b", "c"]], np.object_)
+    traced.client.infer("types", {"S": text})
+    file = traced.file()
+    if traced.client.side == "real":
+        with pytest.warns(UserWarning, match="not JSON"):
+            recording = read_trace(file)
+    else:
+        recording = read_trace(file)
+    assert recording.model("types").batches.total == 1

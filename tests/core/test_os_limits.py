@@ -51,3 +51,11 @@ def test_the_cause_counts_and_other_errors_have_no_words() -> None:
         assert str(explained(error)).startswith("too many open files")
     assert explained(FileNotFoundError(errno.ENOENT, "No such file")) is None
     assert explained(ValueError()) is None
+
+
+def test_a_full_target_is_named_and_not_the_temporary_directory() -> None:
+    named = OSError(errno.ENOSPC, "No space left on device", "/models/m/model.bin", None, "/exports/.m/model.bin")
+    for error in (OSError(errno.ENOSPC, "No space left on device"), named):
+        assert explained(error, "/exports") == "no space left in /exports; make room there, or name another directory"
+    temporary = OSError(errno.ENOSPC, "No space left on device", os.path.join(tempfile.gettempdir(), "x"))
+    assert "set TMPDIR" in str(explained(temporary, "/exports"))

@@ -16,9 +16,9 @@ from tests.serving import eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends import endpoints as endpoints_module
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints, ListenAddress
-from tritonlab.frontends.grpc.grpc_server import GRPCOptions
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.access import AccessRules
+from tritonlab.frontends.shared.grpc_options import GRPCOptions
 from tritonlab.frontends.shared.listener import listen
 from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.options import Options

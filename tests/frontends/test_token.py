@@ -23,9 +23,10 @@ from tests.models import executes
 from tests.serving import DECOUPLED, Lab, config, lab
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.grpc.control_handlers import RPCS
-from tritonlab.frontends.grpc.grpc_server import HEALTH_CHECK, SERVICE, GRPCOptions
+from tritonlab.frontends.grpc.grpc_server import HEALTH_CHECK, SERVICE
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.shared.access import AccessRules, new_token
+from tritonlab.frontends.shared.grpc_options import GRPCOptions
 
 __all__ = ["lab"]
 

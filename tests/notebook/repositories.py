@@ -88,7 +88,7 @@ def write_repository(root: Path) -> Path:
     (root / "pre/1/model.py").chmod(0o755)
     (root / "pre/1/weights.txt").chmod(0o640)
     (root / "pre/1/latest").symlink_to("weights.txt")
-    (root / "pre/2.draft").mkdir()
+    (root / "pre/draft").mkdir()
     return root
 
 

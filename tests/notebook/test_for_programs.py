@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import pickle
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,6 +161,10 @@ def test_every_object_states_its_facts(book: Notebook) -> None:
         assert type(found).__name__ == name
         document = json.dumps(found if isinstance(found, dict) else found.to_dict(), allow_nan=False)
         assert document != "{}" and document == json.dumps(plain(json.loads(document))), name
+        try:
+            pickle.loads(pickle.dumps(found))
+        except TypeError as error:
+            assert "belongs to its process and cannot be copied or pickled: " in str(error), name
         assert displayed and any(bundle["text/plain"] for bundle in displayed), name
         for bundle in displayed:
             text = bundle["text/plain"]

@@ -49,3 +49,23 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(RecordingError, match="not a trace"):
         read_trace(file)
+
+
+@pytest.mark.parametrize("ns", ["1e400", "9" * 24, "-" + "9" * 24, "1" * 5000, "[]", '"x"', "NaN"])
+def test_times_that_fit_nowhere_are_refused(tmp_path: Path, ns: str) -> None:
+    file = tmp_path / "trace.json"
+    text = json.dumps(entries(1, 10, 20, 5))
+    file.write_text(text.replace('"ns": 20}', f'"ns": {ns}}}'))
+    with pytest.raises(RecordingError, match="not a trace"):
+        read_trace(file)
+
+
+def test_entries_that_triton_wrote_wrong_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    wrong = '{"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name":"S","data":""a"b"","shape":"1"}}'
+    found = [json.dumps(each, separators=(",", ":")) for each in entries(1, 10, 20, 5)]
+    file.write_bytes(f"[{','.join([*found[:2], wrong, *found[2:]])}]".encode() + b"\n")
+    with pytest.warns(UserWarning, match=f"1 of {len(found) + 1} entries are not JSON and were left out"):
+        record = read_trace(file).model("add")
+    assert record.batches.rows()[:, :2].tolist() == [[10, 20]]
+    assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]

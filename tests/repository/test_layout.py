@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.serving import write_model
+from tritonlab.core.config.model_config import ConfigError
 from tritonlab.repository.layout import fingerprint, model_names, read_contents, version_numbers
 
 SOURCE = "class TritonPythonModel:\n    pass\n"
@@ -44,12 +47,14 @@ def test_files_that_vanish_do_no_harm(repository: Path) -> None:
     assert fingerprint(directory / "gone") == {}
 
 
-def test_links_that_lead_to_themselves_are_no_directories(repository: Path) -> None:
+def test_links_that_lead_nowhere_count_in_the_model_directory_alone(repository: Path) -> None:
     directory = write_model(repository, "m", SOURCE)
-    (directory / "2").symlink_to("2")
     (directory / "1" / "loop").symlink_to("loop")
     contents = read_contents(directory)
     assert (contents.versions, sorted(contents.first_files)) == ([1], ["loop", "model.py"])
+    (directory / "2").symlink_to("2")
+    with pytest.raises(ConfigError, match=f"failed to stat file {directory}/2"):
+        read_contents(directory)
 
 
 def test_one_look_finds_versions_files_and_fingerprint(repository: Path) -> None:
@@ -85,3 +90,17 @@ def test_a_directory_is_a_models_if_it_has_a_config_or_a_version(repository: Pat
         (repository / path).parent.mkdir(parents=True, exist_ok=True)
         (repository / path).touch()
     assert model_names(repository) == ["config", "version"]
+
+
+def test_a_deep_directory_does_not_stop_those_who_look(repository: Path) -> None:
+    where = os.open(repository, os.O_RDONLY)
+    try:
+        for _ in range(sys.getrecursionlimit() + 100):
+            os.mkdir("d", dir_fd=where)
+            below = os.open("d", os.O_RDONLY, dir_fd=where)
+            os.close(where)
+            where = below
+    finally:
+        os.close(where)
+    assert fingerprint(repository) == {}
+    subprocess.run(["rm", "-r", str(repository / "d")], check=True)  # pytest cannot

@@ -287,7 +287,7 @@ def test_a_configuration_of_another_name_counts_where_there_is_one(repository: P
         (["1", "2", "3"], "version_policy { specific { versions: [ 3, 1, 7 ] } }", (1, 3)),
         (["1"], "version_policy { specific { versions: 2 } }", ()),
         (["0"], "", (0,)),
-        (["abc", "01", "-1", "1.5", "\u0661", " 3", "2"], "version_policy { all { } }", (2,)),  # rule 2.1.1
+        (["abc", "01", "-1", "1.5", "\u0661", " 3", "2"], "version_policy { all { } }", (-1, 1, 2, 3)),  # rule 2.1.1
         (["abc"], "", ()),
     ],
 )

@@ -147,6 +147,17 @@ def test_cancelled_requests(config: BatchConfig) -> None:  # rule 3.10.2
         assert bench.responses["b"] == []
 
 
+def test_what_was_cancelled_does_not_reach_the_next_stub_of_an_instance() -> None:
+    bench = Bench(BatchConfig(8, keeps_cancelled=True))
+    bench.send("a", "b", "c")
+    bench.requests["b"].cancel()
+    bench.scheduler.instance_away(bench.instance)
+    (response,) = bench.responses["b"]
+    assert isinstance(response.error, CancelledError) and bench.scheduler.waiting() == [bench.requests["c"]]
+    bench.scheduler.instance_idle(bench.instance)
+    assert bench.executed()[-1] == ["c"]
+
+
 def test_a_request_that_executes_is_not_cancelled_by_the_scheduler() -> None:
     bench = Bench(batching())
     bench.send("a")

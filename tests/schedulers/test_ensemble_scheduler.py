@@ -189,7 +189,7 @@ def test_a_step_that_is_refused_fails_the_request() -> None:
     error = ensemble.responses[0].error
     assert error is not None
     assert (error.message, error.code) == ("in ensemble 'e', Exceeds maximum queue size", Code.UNAVAILABLE)
-    assert (ensemble.counted("fail"), ensemble.stats.failures()["OTHER"]) == (1, 1)
+    assert (ensemble.counted("fail"), ensemble.stats.failures()["OTHER"]) == (2, 2)
 
 
 def test_a_deadlock_is_reported_with_what_is_waited_for() -> None:

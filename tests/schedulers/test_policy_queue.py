@@ -20,7 +20,7 @@ def request(name: str, priority: int = 0, queued: int = 0, timeout_ms: int = 0) 
 
 
 def queue(*policies: QueuePolicy, default: int = 1) -> PolicyQueue:
-    return PolicyQueue(QueuePolicies(policies, default))
+    return PolicyQueue(QueuePolicies(dict(enumerate(policies, 1)), count=len(policies), default_level=default))
 
 
 def names(requests: object) -> str:
@@ -30,9 +30,9 @@ def names(requests: object) -> str:
 # -- levels
 
 
-@pytest.mark.parametrize(("priority", "level"), [(1, 0), (2, 1), (3, 2), (0, 1), (4, 1), (99, 1)])
+@pytest.mark.parametrize(("priority", "level"), [(1, 1), (2, 2), (3, 3), (0, 2), (4, 2), (99, 2)])
 def test_a_priority_out_of_range_means_the_default(priority: int, level: int) -> None:  # rule 5.5.8
-    assert QueuePolicies((QueuePolicy(),) * 3, 2).level(priority) == level
+    assert QueuePolicies(count=3, default_level=2).level(priority) == level
 
 
 def test_higher_levels_go_first_and_within_one_the_order_is_that_of_arrival() -> None:  # rule 5.5.8
@@ -133,6 +133,20 @@ def test_requests_are_taken_out_wherever_they_stand() -> None:
     assert not waiting
 
 
+def test_levels_are_made_when_a_request_uses_them() -> None:
+    most = (1 << 64) - 1
+    waiting = PolicyQueue(QueuePolicies({most: QueuePolicy(max_size=1)}, count=most, default_level=1 << 32))
+    for name, priority in (("c", most), ("b", 0), ("a", 1)):
+        waiting.append(request(name, priority))
+    with pytest.raises(UnavailableError):
+        waiting.append(request("full", most))
+    assert names([waiting.popleft() for _ in range(3)]) == "a b c"
+    for priority in range(1, 100_000):  # a client may name them all
+        waiting.append(request("", priority))
+        waiting.popleft()
+    assert repr(waiting).count(":") < 100
+
+
 # -- QueuePolicies.from_config
 
 
@@ -156,7 +170,12 @@ def test_the_policies_of_a_configuration() -> None:
         """
     )
     default = QueuePolicy(max_size=5, timeout=100_000, override=True)
-    assert found == QueuePolicies((QueuePolicy(timeout=7_000, delay=True), default, default), 2)
+    assert found == QueuePolicies({1: QueuePolicy(timeout=7_000, delay=True)}, default, 3, 2)
+
+
+def test_a_configuration_may_have_all_levels_there_are() -> None:
+    found = policies_of(f"priority_levels: {(1 << 64) - 1} default_priority_level: 4294967296")
+    assert found == QueuePolicies(count=(1 << 64) - 1, default_level=1 << 32)
 
 
 def test_repr_tells_the_state() -> None:
@@ -164,4 +183,4 @@ def test_repr_tells_the_state() -> None:
     for name, priority, queued in (("a", 1, 0), ("b", 1, 9 * MS), ("c", 2, 0)):
         waiting.append(request(name, priority, queued))
     waiting.expire(MS)
-    assert repr(waiting) == "<PolicyQueue [waiting+delayed by level: 1+1, 1+0]>"
+    assert repr(waiting) == "<PolicyQueue [waiting+delayed by level: 1: 1+1, 2: 1+0]>"

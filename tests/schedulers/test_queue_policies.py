@@ -36,7 +36,9 @@ class Bench:
             self.clock,
             Instruments(),
             self.timer,
-            policies=QueuePolicies(policies, min(2, len(policies))) if policies else None,
+            policies=QueuePolicies(dict(enumerate(policies, 1)), QueuePolicy(), len(policies), min(2, len(policies)))
+            if policies
+            else None,
             preserve_ordering=ordered,
             stats=self.stats,
         )

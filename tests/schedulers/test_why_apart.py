@@ -12,7 +12,7 @@ from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.observe.instrument import Instrument, Instruments
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
-from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy
+from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.schedulers.why_apart import BatchPlace, FormedBatch, why_apart
 from tritonlab.testing import MS, FakeInstance, FakeTimer, MockClock
 
@@ -46,7 +46,7 @@ class Bench:
         instruments = Instruments()
         self.places = Places()
         instruments.add(self.places)
-        policies = QueuePolicies((QueuePolicy(),) * levels, levels) if levels else None
+        policies = QueuePolicies(count=levels, default_level=levels) if levels else None
         clock: Clock = self.clock
         self.scheduler = DynamicBatchScheduler("m", 1, config, clock, instruments, self.timer, policies=policies)
         self.instance = FakeInstance()

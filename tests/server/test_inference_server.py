@@ -281,6 +281,7 @@ def test_no_version_at_all(lab: Lab) -> None:  # rule 2.1.1
     (lab.repository / "empty" / "config.pbtxt").write_text('backend: "python"')
     text = "at least one version must be available under the version policy of model 'empty'"
     assert load_failure(lab, "empty").message == f"load failed for model 'empty': {text}\n"
+    repair(lab, "empty")
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -297,6 +298,8 @@ def test_an_interrupted_load_leaves_nothing(lab: Lab, name: str, count: int) -> 
     threading.Thread(target=when_it_initializes, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         lab.server.load(name)
+    assert lab.server.model(name).state == "UNKNOWN"
+    assert {"name": name} in lab.server.index()
     assert lab.server.core.pool.wait_warm()
     warm = warm_pids(lab.server)
     eventually(lambda: {p.pid for p in stub_processes()} - before <= warm)

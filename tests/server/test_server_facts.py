@@ -20,7 +20,7 @@ def repositories(root: Path) -> list[Path]:
 
 def failed(name: str, namespace: str = "") -> LoadedModel:
     model = LoadedModel(name, namespace)
-    model.ended = {2: (ModelState.UNAVAILABLE, "why"), 1: (ModelState.UNAVAILABLE, "")}
+    model.not_ready = {2: (ModelState.UNAVAILABLE, "why"), 1: (ModelState.UNAVAILABLE, "")}
     return model
 
 

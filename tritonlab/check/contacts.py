@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.python_source import UNPARSABLE
 from ..core.status import TritonError
 from ..server.api.model import Model
 
@@ -111,7 +112,7 @@ def _trees(directory: Path) -> list[ast.Module]:
     """
     found: dict[Path, ast.Module] = {}
     for file in sorted(directory.rglob("*.py")):
-        with suppress(OSError, SyntaxError, ValueError):
+        with suppress(OSError, *UNPARSABLE):
             if file.stat().st_size < 1 << 20:
                 found[file] = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
     reached = [tree for tree in found.values() if _CLASS in _names(tree)] or list(found.values())

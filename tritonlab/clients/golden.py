@@ -26,6 +26,7 @@ from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
+from ..core.process_bound import ProcessBound
 from ..core.quoting import xml_document
 from ..core.status import TritonError
 from .comparison import Comparison, compare
@@ -62,7 +63,8 @@ def golden_beside(repository: Path) -> Path:
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """A request to a model and the answer it has to give: the outputs of each response, or an error."""
+    """A request to a model and the answer it has to give: the outputs of each response, or an error. `source`: where
+    the request is from, empty for one that somebody has kept. `unanswered`: why its answer is not known."""
 
     model: str
     name: str
@@ -70,6 +72,8 @@ class GoldenCase:
     fields: Mapping[str, Any]
     answers: Sequence[Mapping[str, Tensor]] = ()
     error: str = ""
+    source: str = ""
+    unanswered: str = ""
 
     def request(self) -> InferenceRequest:
         return InferenceRequest(self.model, dict(self.inputs), **self.fields)
@@ -134,8 +138,10 @@ class GoldenReport:
         }
 
 
-class GoldenSet:
+class GoldenSet(ProcessBound):
     """The cases in a directory. `ask` sends their requests, unless a call names another way."""
+
+    elsewhere = "call tritonlab.golden(DIRECTORY) in the other process, too"
 
     def __init__(self, directory: str | Path | None = None, ask: Ask | None = None) -> None:
         self.directory = Path(directory) if directory is not None else golden_directory()
@@ -147,12 +153,17 @@ class GoldenSet:
         """
         return [read_case(path) for path in sorted(self.directory.glob(f"{model or '*'}/*.json"))]
 
-    def add(self, outcome: Outcome, name: str = "") -> Path:
-        """Keep a request with its answers and return the file. Without a `name` the case gets a number.
+    def add(self, outcome: Outcome, name: str = "", *, error: bool = False) -> Path:
+        """Keep a request with its answers and return the file. Without a `name` the case gets a number. `error`:
+        whether an error may be the answer that is expected from now on.
 
-        Raises ValueError for a request without an answer, FileExistsError for a name that is taken.
+        Raises ValueError for a request without an answer, or with an error that is not expected, FileExistsError for a
+        name that is taken.
         """
-        case = _case(outcome, name or self._free_name(outcome.request.model_name))
+        if outcome.error is not None and not error:
+            text = outcome.error.message.strip().partition("\n")[0]
+            raise ValueError(f"nothing was kept: the answer is an error: {text}; error=True (--error) expects it")
+        case = case_of(outcome, name or self._free_name(outcome.request.model_name))
         path = self.directory / case.model / f"{case.name}.json"
         if not re.fullmatch(r"[\w.-]+", case.name):
             raise ValueError(f"'{case.name}' cannot be the name of a file")
@@ -181,7 +192,7 @@ class GoldenSet:
             if result.comparison is None:
                 raise ValueError(str(result))
         return [
-            write_case(_case(result.comparison.outcomes[1], result.case.name), self.directory)
+            write_case(case_of(result.comparison.outcomes[1], result.case.name), self.directory)
             for result in changed
             if result.comparison is not None
         ]
@@ -213,7 +224,8 @@ def _checked(cases: Sequence[GoldenCase], ask: Ask, seconds: float | None) -> Go
     return GoldenReport(tuple(results), len(cases) - len(results))
 
 
-def _case(outcome: Outcome, name: str) -> GoldenCase:
+def case_of(outcome: Outcome, name: str, source: str = "") -> GoldenCase:
+    """Return a request and its answers as a case. Raises ValueError for a request without an answer."""
     answers = [arrival.response.outputs for arrival in outcome.arrivals if arrival.response.outputs]
     if not answers and outcome.error is None:
         raise ValueError("a request without an answer cannot be kept")
@@ -226,6 +238,7 @@ def _case(outcome: Outcome, name: str) -> GoldenCase:
         fields=non_default_fields(request),
         answers=answers,
         error=error,
+        source=source,
     )
 
 
@@ -284,7 +297,7 @@ def write_case(case: GoldenCase, directory: Path) -> Path:
         "model": case.model,
         "request": {**case.fields, "inputs": _tensors(case.inputs, "input", large)},
         "answers": [_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(case.answers)],
-        **({"error": case.error} if case.error else {}),
+        **{name: value for name in ("error", "source", "unanswered") if (value := getattr(case, name))},
     }
     path, beside = folder / f"{case.name}.json", folder / f"{case.name}.npz"
     if not large:
@@ -310,7 +323,7 @@ def read_case(path: Path) -> GoldenCase:
             inputs=_read_tensors(request["inputs"], "input", large),
             fields={field: request[field] for field in RequestSpec.SETTINGS if field in request},
             answers=[_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
-            error=document.get("error", ""),
+            **{name: document.get(name, "") for name in ("error", "source", "unanswered")},
         )
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None

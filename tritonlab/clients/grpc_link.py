@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import grpc
 from google.protobuf import json_format
-from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from ..core.config.service_messages import SERVICE, messages
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
 from ..core.inference.infer_response import InferenceResponse, ParameterValue
@@ -51,28 +51,28 @@ class GrpcLink:
         self.headers = tuple((name.lower(), value) for name, value in headers.items())
         self.timeout = timeout
         self._channel = grpc.insecure_channel(address, options=UNLIMITED)
-        self._stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._calls = {method.name: _call(self._channel, method) for method in SERVICE.methods}
 
     def live(self, timeout: float) -> bool:
         """Return whether a gRPC server of this protocol is there. `timeout`: seconds."""
         try:
-            self._ask("ServerLive", service_pb2.ServerLiveRequest(), timeout)
+            self._ask("ServerLive", messages.ServerLiveRequest(), timeout)
         except TritonError as error:
             return not isinstance(error, UnavailableError | UnsupportedError)
         return True
 
     def server(self) -> dict[str, Any]:
-        return _document(self._ask("ServerMetadata", service_pb2.ServerMetadataRequest()))
+        return _document(self._ask("ServerMetadata", messages.ServerMetadataRequest()))
 
     def metadata(self, name: str, version: str) -> dict[str, Any]:
-        return _document(self._ask("ModelMetadata", service_pb2.ModelMetadataRequest(name=name, version=version)))
+        return _document(self._ask("ModelMetadata", messages.ModelMetadataRequest(name=name, version=version)))
 
     def config(self, name: str, version: str) -> dict[str, Any]:
-        found = self._ask("ModelConfig", service_pb2.ModelConfigRequest(name=name, version=version))
+        found = self._ask("ModelConfig", messages.ModelConfigRequest(name=name, version=version))
         return dict(_document(found)["config"])
 
     def statistics(self, name: str, version: str) -> dict[str, Any]:
-        return _document(self._ask("ModelStatistics", service_pb2.ModelStatisticsRequest(name=name, version=version)))
+        return _document(self._ask("ModelStatistics", messages.ModelStatisticsRequest(name=name, version=version)))
 
     def send(self, request: RequestSpec, decoupled: bool) -> Iterator[InferenceResponse]:
         message = infer_message(request)
@@ -81,7 +81,7 @@ class GrpcLink:
             return
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
-            for answer in self._stub.ModelStreamInfer(iter([message]), metadata=self.headers, timeout=self.timeout):
+            for answer in self._calls["ModelStreamInfer"](iter([message]), metadata=self.headers, timeout=self.timeout):
                 if answer.error_message:
                     # a stream has no code for the error of one of its requests
                     yield InferenceResponse(request.model_name, error=UnknownError(answer.error_message), final=False)
@@ -98,9 +98,17 @@ class GrpcLink:
 
     def _ask(self, call: str, message: Any, timeout: float | None = None) -> Any:
         try:
-            return getattr(self._stub, call)(message, metadata=self.headers, timeout=timeout or self.timeout)
+            return self._calls[call](message, metadata=self.headers, timeout=timeout or self.timeout)
         except grpc.RpcError as error:
             raise grpc_error(error) from None
+
+
+def _call(channel: grpc.Channel, method: Any) -> Callable[..., Any]:
+    """Return the function that makes calls of a method."""
+    make = channel.stream_stream if method.client_streaming else channel.unary_unary
+    request, response = (getattr(messages, each.name) for each in (method.input_type, method.output_type))
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    return make(path, request_serializer=request.SerializeToString, response_deserializer=response.FromString)
 
 
 def grpc_error(error: Any) -> TritonError:
@@ -115,7 +123,7 @@ def _document(message: Any) -> dict[str, Any]:
 
 def infer_message(request: RequestSpec) -> Any:
     version = str(request.model_version) if request.model_version != -1 else ""
-    message = service_pb2.ModelInferRequest(model_name=request.model_name, model_version=version, id=request.request_id)
+    message = messages.ModelInferRequest(model_name=request.model_name, model_version=version, id=request.request_id)
     for name, tensor in request.inputs.items():
         message.inputs.add(name=name, datatype=tensor.datatype.name, shape=tensor.shape)
         message.raw_input_contents.append(tensor.data.tobytes())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -18,21 +18,24 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.infer_response import Outputs
 from ..core.inference.tensor import Tensor
+from ..core.process_bound import ProcessBound
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..load_testing.load_run import LoadTest
 from ..load_testing.load_tested import LoadTested
-from .grpc_link import GrpcLink
 from .http_link import HttpLink
 from .outcome import Arrival, Outcome, PhaseTimes, addressed
-from .remote_target import RemoteTarget
 
-Link = HttpLink | GrpcLink
+if TYPE_CHECKING:
+    from .grpc_link import GrpcLink
+    from .remote_target import RemoteTarget
+
+    Link = HttpLink | GrpcLink
 
 #: Seconds that a server has to say which protocol it speaks.
 _FIND_SECONDS = 3.0
 #: Seconds to wait until the server has counted a request that it has answered.
 _SETTLE_SECONDS = 0.2
-
+_ELSEWHERE = "call tritonlab.connect(ADDRESS, headers=…) in the other process, too"
 
 #: Returns advice for the text of an error, "" if it has none, and asks for the configuration of a model by its name.
 Advise = Callable[[str, Callable[[str], dict[str, Any] | None]], str]
@@ -64,22 +67,35 @@ def connect(
     Raises UnavailableError if no such server is there.
     """
     scheme, _, rest = address.rpartition("://")
-    kinds: list[type[HttpLink] | type[GrpcLink]] = [HttpLink, GrpcLink]
+    kinds = {"HTTP": _http_link, "gRPC": _grpc_link}
     if scheme:
-        kinds = [kind for kind in kinds if kind.protocol.lower() == scheme.lower()]
+        kinds = {protocol: kind for protocol, kind in kinds.items() if protocol.lower() == scheme.lower()}
         if not kinds:
             raise ValueError(f"'{scheme}' is neither http nor grpc")
-    for kind in kinds:
+    for kind in kinds.values():
         link = kind(rest.rstrip("/"), headers or {}, timeout)
         if link.live(min(timeout, _FIND_SECONDS)):
             return RemoteServer(link, show_progress, advise)
         link.close()
-    words = " nor over ".join(kind.protocol for kind in kinds)
+    words = " nor over ".join(kinds)
     raise UnavailableError(f"no server answers at {rest}, over {words}")
 
 
-class RemoteServer:
+def _http_link(*arguments: Any) -> Link:
+    return HttpLink(*arguments)
+
+
+def _grpc_link(*arguments: Any) -> Link:
+    """Make the way over gRPC. Only here that is imported, so that HTTP does without."""
+    from .grpc_link import GrpcLink
+
+    return GrpcLink(*arguments)
+
+
+class RemoteServer(ProcessBound):
     """A server elsewhere. Close it, or use it in `with`."""
+
+    elsewhere = _ELSEWHERE
 
     def __init__(self, link: Link, show_progress: ShowProgress = no_progress, advise: Advise = no_advice) -> None:
         self._link = link
@@ -112,8 +128,10 @@ class RemoteServer:
         return f"<RemoteServer {self.protocol} {self.address}>"
 
 
-class RemoteModel(LoadTested):
+class RemoteModel(ProcessBound, LoadTested):
     """A model of a server elsewhere."""
+
+    elsewhere = _ELSEWHERE
 
     def __init__(
         self,
@@ -163,6 +181,8 @@ class RemoteModel(LoadTested):
         return Outcome(sent, tuple(arrivals), error, _split(before, self._counted_after(before)))
 
     def load_target(self) -> RemoteTarget:
+        from .remote_target import RemoteTarget
+
         return RemoteTarget(self._link, self.name, self._version())
 
     def _show_progress(self, test: LoadTest) -> Callable[[], None]:

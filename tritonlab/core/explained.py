@@ -5,7 +5,7 @@ do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from .plain_facts import plain
 
@@ -22,13 +22,21 @@ class Explanation(NamedTuple):
 Explain: TypeAlias = "Callable[[Explained], Explanation]"
 
 
+def blank(kind: type[Any], code: Any = None) -> Any:
+    """Return an error without arguments and attributes, which `copy` and `pickle` set next. `code`: for a class that is
+    made for each code."""
+    options = {} if code is None else {"code": code}
+    return cast(Any, kind).__new__(kind, **options)
+
+
 class Explained:
     """The base of errors that have `code`, `where` and `fix`, besides their text, which these do not change."""
 
     #: one of `status.Code`
     code: Any
-    #: set by what hands the error to an author in a notebook, called when `where` or `fix` is read
-    explained_by: Explain | None = None
+    #: set by what hands the error to an author in a notebook, called when `where` or `fix` is read; in another process
+    #: than the notebook's, what it returned
+    explained_by: Explain | Explanation | None = None
 
     @property
     def where(self) -> str | None:
@@ -51,7 +59,16 @@ class Explained:
         return {**facts, "topic": self.topic, "text": str(self).strip()}
 
     def _explanation(self) -> Explanation:
-        return self.explained_by(self) if self.explained_by is not None else Explanation()
+        found = self.explained_by
+        return found(self) if callable(found) else found or Explanation()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what `pickle` makes the same error of: without `__init__`, which may not take `args`."""
+        args = cast(BaseException, self).args[:1]  # a second one is a response, with a handle, for NVIDIA's programs
+        state = {"args": args, **vars(self)}
+        if self.explained_by is not None:
+            state["explained_by"] = self._explanation()
+        return blank, (type(self),), state
 
     # -- for subclasses
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import tempfile
 
 
-def explained(error: BaseException) -> str | None:
-    """Return which limit the error, or what it was raised from, met, and what to do; None if it met none."""
+def explained(error: BaseException, target: str | os.PathLike[str] = "") -> str | None:
+    """Return which limit the error, or what it was raised from, met, and what to do; None if it met none. `target`: the
+    directory that was written to besides the temporary one."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in _WORDS:
+            if target and seen.errno in _FULL and not _is_temporary(seen):
+                return f"no space left in {os.fspath(target)}; make room there, or name another directory"
             return _WORDS[seen.errno](seen)
         seen = seen.__cause__
     return None
@@ -30,8 +34,16 @@ def _too_many_files_everywhere(error: OSError) -> str:
     return "too many open files on this machine (fs.file-max); end other programs, or raise the limit"
 
 
+def _is_temporary(error: OSError) -> bool:
+    """Return whether the temporary directory is the one that is full."""
+    temporary, name = tempfile.gettempdir(), error.filename2 or error.filename
+    if isinstance(name, (str, bytes)):
+        return os.fsdecode(name).startswith(os.path.join(temporary, ""))
+    return shutil.disk_usage(temporary).free == 0
+
+
 def _no_space(error: OSError) -> str:
-    name = error.filename
+    name = error.filename2 or error.filename  # of a copy, the second is the one that is written
     where = os.path.dirname(os.fsdecode(name)) if isinstance(name, (str, bytes)) else tempfile.gettempdir()
     return f"no space left in {where}; make room there, or set TMPDIR to a directory with more space"
 
@@ -45,6 +57,7 @@ def _long_name(error: OSError) -> str:
     return f"a path is too long: it has {len(name)} bytes, and may have {_PATH_MAX}"
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NAME_MAX, _PATH_MAX = 255, 4095
 _WORDS = {
     errno.EMFILE: _too_many_files,

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from .explained import Explained
+from .explained import Explained, blank
 
 #: The field that a text of Triton's names.
 _FIELD = re.compile(r"\b(?P<role>input|output)s? '(?P<name>[^']*)'")
@@ -243,6 +243,10 @@ class ModelError(TritonError):
         self.exception = exception
         self.log = log
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, (kind,), state = super().__reduce__()
+        return blank, (vars(kind).get("_declared", kind), self.code), state  # as only those of `_coded` have no import
+
     def place(self) -> str:
         return (self.exception.place if self.exception is not None else "") or super().place()
 
@@ -268,6 +272,7 @@ def _coded(kind: type[Any], code: Code) -> type[Any]:
             "__qualname__": kind.__qualname__,
             "__doc__": kind.__doc__,
             "_default_code": code,
+            "_declared": kind,
         }
         made = kind if issubclass(kind, of_code) else type(kind.__name__, (kind, of_code), names)
         found = _CODED.setdefault((kind, code), made)

@@ -1,27 +1,65 @@
-"""The last requests of models as golden cases without answers: a server that judges an export is sent them, too."""
+"""The last requests of models, with the answers that their clients got, as golden cases: a server that judges an export
+is sent them, too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..clients.golden import GoldenCase, non_default_fields
+from ..clients.golden import GoldenCase, case_of, non_default_fields
+from ..clients.sending import ask
 from ..core.status import TritonError
-from ..profile.recorder import Recorder
+from ..profile.recorder import LastRequest, Recorder
 from ..server.api.failures import request_again
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
 
+KEPT = "last requests, as they were answered"
+ANSWERED_AGAIN = "last requests, answered again for the export"
+_SECONDS = 30.0
+
 
 def last_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
-    """Yield the requests that the recorder of the models' servers has kept; none where nothing is recorded."""
-    for model in models:
+    """Yield the requests that the recorder of the models' servers has kept, with their answers; none where nothing is
+    recorded. An answer of before one of the models was loaded again is left out."""
+    together = list(models)
+    for model in together:
         recorder = next((each for each in model.server.instruments if isinstance(each, Recorder)), None)
-        last = recorder.last_requests.of_models().get(model.name, ()) if recorder is not None else ()
-        for number, kept in enumerate(last, 1):
+        if recorder is None:
+            continue
+        last = recorder.last_requests
+        loaded = max(last.loaded.get(each.name, 0) for each in together)
+        for number, kept in enumerate(last.of_models().get(model.name, ()), 1):
             try:
-                request = request_again(model, kept)
+                request = request_again(model, kept.request)
             except TritonError:  # it was for a version with other inputs
                 continue
-            yield GoldenCase(model.name, f"last request {number}", request.inputs, non_default_fields(request))
+            case = GoldenCase(
+                model.name, f"last-request-{number}", request.inputs, non_default_fields(request), source=KEPT
+            )
+            yield _answered(case, kept, is_current=kept.started >= loaded)
+
+
+def _answered(case: GoldenCase, kept: LastRequest, is_current: bool) -> GoldenCase:
+    if not kept.is_answered:
+        return replace(case, unanswered="its answer was not kept: too large, on a GPU, or not whole")
+    if not is_current:
+        return replace(case, unanswered="a model was loaded again after it was answered")
+    error = kept.error.message.strip() if kept.error is not None else ""
+    return replace(case, answers=tuple(kept.answers), error=error)
+
+
+def answered_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
+    """Yield `last_cases`; the models are asked again where an answer is not kept, but not for requests of a
+    sequence."""
+    together = {model.name: model for model in models}
+    for case in last_cases(together.values()):
+        if not case.unanswered or case.fields.get("correlation_id"):
+            yield case
+            continue
+        try:
+            yield case_of(ask(together[case.model], case.request(), _SECONDS), case.name, ANSWERED_AGAIN)
+        except (TritonError, ValueError):  # it does not serve, or answers with nothing
+            yield case

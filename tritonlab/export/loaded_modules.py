@@ -36,8 +36,9 @@ def third_party_modules(modules: Mapping[str, str], own: Iterable[Path]) -> Iter
     """Yield those of `modules`, file by name, that are packages of an environment, or neither Python's nor in the
     directories `own`; shorter names first, so a package before what is in it."""
     left_out = tuple(f"{path}{os.sep}" for each in own for path in {str(each), os.path.realpath(each)})
+    installed = tuple(path for path in left_out if packages_directory(path))  # such as our stub, from a wheel
     for name, file in sorted(modules.items(), key=lambda each: (each[0].startswith("_"), len(each[0]), each[0])):
-        if name in _AT_START or name.startswith("__editable__"):
+        if name in _AT_START or name.startswith("__editable__") or file.startswith(installed):
             continue
         site = packages_directory(file)
         if site is not None:

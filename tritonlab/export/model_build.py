@@ -46,7 +46,9 @@ class ModelBuild:
     @property
     def incomplete(self) -> tuple[str, ...]:
         """What of the model has to be copied before it can be deployed."""
-        return tuple(left_out.incomplete(self.subject.tree.left_out))
+        served = self.subject.config
+        backend = () if choice_words(served) else left_out.own_backend(served)  # another one answers in its place
+        return (*left_out.incomplete(self.subject.tree.left_out), *backend)
 
     @property
     def on_gpu(self) -> bool:

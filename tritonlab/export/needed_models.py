@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..core.python_source import UNPARSABLE
 from ..core.status import TritonError
 from ..repository.layout import LEFT_BEHIND
 
@@ -66,7 +67,7 @@ def named_in(source: bytes) -> Iterator[str]:
     """Return the constant names in `InferenceRequest(model_name="…")`; none if this Python cannot parse the source."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except UNPARSABLE:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _called(node) == "InferenceRequest":

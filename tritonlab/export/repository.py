@@ -25,7 +25,7 @@ from .child_command import raise_if_cancelled
 from .model_build import ModelBuild, stops
 from .needed_models import needed_models
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
-from .preflight.finding import Preflight
+from .preflight.finding import Preflight, say_once
 from .preflight.judge import DEFAULT_TARGET
 from .releases import find_target
 from .report import ExportConflict, ExportPlan, ExportReport
@@ -98,7 +98,7 @@ def export(
         for folder in made:
             with contextlib.suppress(OSError):  # others have written there, or it was not made yet
                 folder.rmdir()
-        if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error)) is None:
+        if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error, path)) is None:
             raise
         raise NoRepository(path, f"'{chosen[0].name}' was not exported to {path}: {limit}") from error
 
@@ -183,7 +183,8 @@ class _Work:
         places = {scratch / MODELS / build.model.name: build for build in self._builds}
         found = [build.write(place, self._copied) for place, build in places.items()]
         environment = self._furnish(places, files)
-        preflights = [build.judged(environment, (repository, scratch / MODELS)) for build in self._builds]
+        places_there = (repository, scratch / MODELS)
+        preflights = say_once(build.judged(environment, places_there) for build in self._builds)
         plans = []
         for place, warnings, preflight in zip(places, found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)

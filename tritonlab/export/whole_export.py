@@ -7,7 +7,7 @@ environment, an error or a cancelled export leaves nothing. The verdict comes af
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..clients.golden import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
 from ..repository.place import repository_path
+from ..server.models.backend_choice import choice_words
 from .child_command import Cancelled, Say
 from .deploy.facts import Deployment, deployment_of
 from .deploy.files import KINDS, write_deploy_files
@@ -29,8 +30,11 @@ from .environment.placed import (
     place_environment,
     planned_environment,
 )
-from .last_cases import last_cases
+from .last_cases import answered_cases
+from .left_out import never_ran
 from .model_build import ModelBuild
+from .preflight.finding import Prediction
+from .preflight.reads import paths_of_the_machine
 from .report import ExportReport
 from .repository import Progress, export
 from .verify.verification import verify
@@ -38,6 +42,8 @@ from .verify.verification import verify
 if TYPE_CHECKING:
     from ..server.api.model import Model
 
+#: The rows of pre-flight about what a model reads of the author's machine.
+_OF_THIS_MACHINE = ("P3", "P4")
 #: The name of a repository that has deploy files beside it.
 MODELS = "models"
 
@@ -104,9 +110,14 @@ class WholeExport:
         cancel = cancel or threading.Event()
         repository = repository_path(directory)
         lock = LOCK if self.deploy else f"{repository.name}.{LOCK}"
+        reads: set[str] = set()
+        others: dict[str, list[str]] = {}
 
         def furnish(places: Mapping[Path, ModelBuild], beside: Path) -> PlacedEnvironment | None:
             placed = None
+            reads.update(*(paths_of_the_machine(build.subject) for build in places.values()))
+            for build in places.values():
+                others[build.model.name] = [*never_ran(choice_words(build.subject.config))]
             if self.environment.choice != "none":
                 subjects = {place: build.subject for place, build in places.items()}
                 # nothing is imported by an ensemble, nor by code of the model's own where an engine runs it
@@ -135,14 +146,32 @@ class WholeExport:
         if dry_run or not self.verify:
             return report
         exported = [models[0].server.model(each.path.name) for each in report.reports]
-        cases = [*self.cases, *last_cases(exported)]
+        cases = [*self.cases, *answered_cases(exported)]
         # the page and the record lie with what is handed over
         place = report.repository.parent if self.deploy else report.repository
         try:
-            found = verify(place, triton=self.verify, requests=cases, hide=self.hide, say=say, cancel=cancel)
+            found = verify(
+                place,
+                triton=self.verify,
+                requests=cases,
+                hide=self.hide,
+                reads=[Path(path) for path in sorted(reads)],
+                open_findings={
+                    each.path.name: [*others[each.path.name], *_open_findings(each)] for each in report.reports
+                },
+                say=say,
+                cancel=cancel,
+            )
         except Cancelled:
             raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
         return replace(report, verification=found)
+
+
+def _open_findings(report: ExportReport) -> Iterator[str]:
+    """Yield what pre-flight found that the model reads of this machine, and that a deployed server does not have."""
+    for finding in report.preflight.findings if report.preflight is not None else ():
+        if finding.row in _OF_THIS_MACHINE and finding.outcome is not Prediction.ATTENTION:
+            yield finding.sentence
 
 
 def _options(choice: str, target: str) -> EnvironmentOptions:

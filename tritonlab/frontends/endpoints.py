@@ -13,16 +13,17 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 from ..core.os_limits import explained
+from ..core.process_bound import ProcessBound
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import InvalidArgumentError, TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
-from .grpc.grpc_server import GRPCOptions, GRPCServer
 from .http.connection_server import ConnectionServer
 from .http.http_server import HTTPOptions, HTTPServer, metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
 from .shared.cuda_region import ServerGpus
+from .shared.grpc_options import GRPCOptions
 from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, FileWatch, check_free
 from .shared.request_memory import RequestMemory
 from .shared.shared_memory_manager import SharedMemoryManager
@@ -132,11 +133,13 @@ class _SecretHeaders(dict[str, str]):
         return repr(dict(self))
 
 
-class Endpoints:
+class Endpoints(ProcessBound):
     """The open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
 
     Raises the TritonError of a port that cannot be opened; then no port is open.
     """
+
+    elsewhere = "give the other process its addresses, `http` and `grpc`, and its `headers`"
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class Endpoints:
         most = options.max_message_size
         memory = RequestMemory(core.max_message_size if most is None else most)
         frontends: dict[str, Callable[[], Frontend]] = {
-            "GRPC": lambda: GRPCServer(core, shared_memory, grpc_options, memory),
+            "GRPC": lambda: _grpc_server(core, shared_memory, grpc_options, memory),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options, memory),
             "Metrics": lambda: ConnectionServer(
                 metrics_app(core.facts.metrics_text), "tritonlab metrics", access, memory=memory
@@ -269,6 +272,13 @@ class Endpoints:
             (f"token    {'needed: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),
         )
         return "\n".join(form.format(address) for form, address in forms if address) or "no endpoints"
+
+
+def _grpc_server(*arguments: Any) -> Frontend:
+    """Make the server. Only here gRPC is imported, so that HTTP does without."""
+    from .grpc.grpc_server import GRPCServer
+
+    return GRPCServer(*arguments)
 
 
 @contextlib.contextmanager

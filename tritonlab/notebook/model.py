@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..clients.golden import GoldenSet
-from ..clients.sending import asks_of
 from ..clients.snippets import Snippet, failure_test
 from ..core.observe.failure_capsule import FailureCapsule
 from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
+from ..export.last_cases import last_cases
 from ..export.preflight.finding import Preflight
 from ..export.preflight.judge import DEFAULT_TARGET, preflight
 from ..load_testing.load_target import LocalTarget
@@ -117,11 +117,11 @@ class Model(LoadTested, served.Model):
         """Return what of the model will not work at `target`, each in one sentence with what to do: a release of Triton
         as 2.49, its container as 24.08, kserve, dynamo or ray.
 
-        What its code read while it was loaded is known; its golden requests are sent again, and what it reads
-        meanwhile is recorded, too. Raises UnknownTarget, which names the nearest.
+        It is loaded once more in a process of its own, which is sent its last requests and golden ones, and records
+        what it reads; then where this machine's files are hidden. Raises UnknownTarget, which names the nearest.
         """
-        golden = GoldenSet(ask=asks_of(self._server))
-        return preflight(self, target, replay=lambda: golden.check(model=self.name)).cited(self._cited)
+        cases = [*last_cases([self]), *GoldenSet().cases(self.name)]
+        return preflight(self, target, cases=cases).cited(self._cited)
 
     def profile(
         self,

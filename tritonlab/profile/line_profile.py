@@ -122,6 +122,9 @@ class LineProfile:
         self._cite = cite
         self._when = time.time()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_cite": str}  # another process has no cells
+
     # -- facts
 
     @property

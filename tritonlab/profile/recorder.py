@@ -13,12 +13,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from ..core.inference.infer_request import SEQUENCE_START, InferenceRequest, ModelRequest, StepRequest
+from ..core.inference.infer_request import (
+    SEQUENCE_START,
+    InferenceRequest,
+    ModelRequest,
+    RequestState,
+    ResponseCallback,
+    StepRequest,
+)
 from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.tensor import Tensor
 from ..core.metrics.infer_stats import ExecuteTimes
-from ..core.observe.failure_capsule import KeptRequest, keep_requests
+from ..core.observe.failure_capsule import MOST_CAPSULE, KeptRequest, keep_requests, keep_tensor
 from ..core.observe.instrument import Instrument, Instruments
-from ..core.status import Code
+from ..core.status import Code, TritonError
 from .lone_executions import FULL, LoneKind, note
 from .model_record import EMPTY, ERROR, EVENTS, FINAL, REJECTIONS, ModelRecord, OpenStream
 from .recording import Recording
@@ -26,6 +34,8 @@ from .recording import Recording
 #: How many of the last requests are kept of a model, and the least nanoseconds between two of them.
 MOST = 4
 SPACING_NS = 100_000_000
+#: What a response counts besides its tensors, of the room for an answer: a long stream of small ones is not kept.
+RESPONSE_BYTES = 4_096
 
 _KINDS = {Code.CANCELLED: "cancelled", Code.UNAVAILABLE: "timeout"}
 
@@ -67,7 +77,7 @@ class Recorder(Instrument):
         # It is called for each execution, on the way of the response, mostly with nothing in the processor's caches: so
         # it calls nothing of Python's that it can do without, and only notes an execution of one usual request.
         if now > self.last_requests.due.get(model, 0):
-            self.last_requests.keep(model, requests, now)
+            self.last_requests.keep(model, requests[0], now)
         request = requests[0]
         extra = request.request_id or request.correlation_id or request.priority or request.timeout or request.made
         if len(requests) == 1 and not extra:
@@ -153,6 +163,8 @@ class Recorder(Instrument):
             stream = record.open.get(request.serial)
             if stream is None:
                 stream = record.open[request.serial] = OpenStream.from_request(request)
+                if now > self.last_requests.due.get(record.name, 0):
+                    self.last_requests.keep(record.name, request, now, is_first=True)
             shapes = record.shapes(response.outputs)
             record.responses.add((request.serial, now, stream.count, kind, shapes))
             if not response.empty:
@@ -205,6 +217,8 @@ class Recorder(Instrument):
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         first_line = reason.partition("\n")[0]
+        if state == "READY":
+            self.last_requests.loaded[model] = now
         self._mark(model, now, "state", f"version {version} {state}" + (f": {first_line}" if first_line else ""))
 
     def metric_made(
@@ -233,10 +247,53 @@ class Recorder(Instrument):
             record.extras.add((row, request.priority, number, parent, caller, batch, step, request.timeout))
 
 
+class LastRequest:
+    """A request, and the answer that its client got. `started`: when its execution began; `is_answered`: whether the
+    whole answer is kept. It is a callback of the request until the final response has come."""
+
+    def __init__(self, request: KeptRequest, started: int) -> None:
+        self.request = request
+        self.started = started
+        self.answers: list[dict[str, Tensor]] = []
+        self.error: TritonError | None = None
+        self.is_answered = False
+        self._room = MOST_CAPSULE
+        self._below: ResponseCallback | None = None
+
+    def follow(self, request: InferenceRequest) -> None:
+        """Keep the responses from now on."""
+        self._below = request.push(self)
+
+    def __call__(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        if self._room >= 0:
+            self._keep(response)
+        below = self._below
+        if response.final:
+            self._below = None  # it mostly refers back to the request
+        if below is not None:
+            below(request, response)
+
+    def _keep(self, response: InferenceResponse) -> None:
+        self._room -= RESPONSE_BYTES
+        kept = {}
+        for name, tensor in response.outputs.items():
+            found = None if tensor.memory_type else keep_tensor(tensor, self._room).tensor
+            if found is None:
+                self._room = -1  # an answer in parts would be another one
+                return
+            kept[name] = found
+            self._room -= found.byte_size
+        if kept:
+            self.answers.append(kept)
+        self.error = self.error or response.error
+        is_cancelled = self.error is not None and self.error.code is Code.CANCELLED
+        self.is_answered = response.final and not is_cancelled
+
+
 class LastRequests:
-    """The last requests of each model, with their tensors, so that they can be sent again. Those with larger tensors
-    than a failure keeps are not among them, nor those in the memory of a GPU, which nothing copies to the host for a
-    record.
+    """The last requests of each model, with their tensors and answers, so that they can be sent again and compared.
+    Those with larger tensors than a failure keeps are not among them, nor those in the memory of a GPU, which nothing
+    copies to the host for a record.
 
     Copies are made of one request in a tenth of a second and model, so that an author's own requests are kept and a
     load test is not slowed down: for all other requests this costs one look into a dict.
@@ -245,30 +302,39 @@ class LastRequests:
     def __init__(self) -> None:
         #: by model, the time from which on the next request is kept; read for each execution
         self.due: dict[str, int] = {}
-        self._records: dict[str, deque[KeptRequest]] = {}
+        #: by model, when it was loaded last: an answer from before was another model's
+        self.loaded: dict[str, int] = {}
+        self._records: dict[str, deque[LastRequest]] = {}
 
-    def keep(self, model: str, requests: Sequence[InferenceRequest], now: int) -> None:
-        """Keep the first of the requests."""
+    def keep(self, model: str, request: InferenceRequest, now: int, *, is_first: bool = False) -> None:
+        """Keep the request, and its answer if that has not begun. `is_first`: its first response is on its way."""
         self.due[model] = now + SPACING_NS
-        first = requests[0]
-        if first.null or any(tensor.memory_type for tensor in first.inputs.values()):
+        if request.null or any(tensor.memory_type for tensor in request.inputs.values()):
             return
-        ((record,), _) = keep_requests([first])
-        if not record.cut:
-            self._records.setdefault(model, deque(maxlen=MOST)).append(record)
+        records = self._records.setdefault(model, deque(maxlen=MOST))
+        if any(each.request.serial == request.serial for each in records):
+            return  # its stream was kept from its first response on, or it is executed again
+        ((record,), _) = keep_requests([request])
+        if record.cut:
+            return
+        last = LastRequest(record, request.execute_start)
+        records.append(last)
+        if is_first or not (request.responded or request.state is RequestState.RELEASED):
+            last.follow(request)
 
-    def of_models(self) -> Mapping[str, list[KeptRequest]]:
+    def of_models(self) -> Mapping[str, list[LastRequest]]:
         """Return the requests by their models, the oldest first. Those of a sequence whose first request is not kept
         are left out: alone they mean nothing."""
         return {model: _whole([*records]) for model, records in [*self._records.items()]}
 
 
-def _whole(records: Sequence[KeptRequest]) -> list[KeptRequest]:
-    found: list[KeptRequest] = []
+def _whole(records: Sequence[LastRequest]) -> list[LastRequest]:
+    found: list[LastRequest] = []
     started: set[int | str] = set()
-    for request in records:
+    for each in records:
+        request = each.request
         if request.flags & SEQUENCE_START:
             started.add(request.correlation_id)
         if not request.correlation_id or request.correlation_id in started:
-            found.append(request)
+            found.append(each)
     return found

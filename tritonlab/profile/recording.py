@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.explained import Explained
+from ..core.process_bound import ProcessBound
 from ..core.status import Code
 from .lone_executions import LoneKey, LoneKind
 from .metric_record import MetricRecord
@@ -32,12 +33,14 @@ class RecordingError(Explained, ValueError):
     code = Code.INVALID_ARG
 
 
-class Recording:
+class Recording(ProcessBound):
     """The records of a server's models, by name, and of its custom metrics.
 
     `events`: how many rows are kept of each table of a model; older ones are only counted. `wall`: add it to a time
     here to get nanoseconds since the epoch.
     """
+
+    elsewhere = "save it to a file, and call tritonlab.view(FILE) in the other process"
 
     def __init__(self, events: int = EVENTS) -> None:
         self.events = events

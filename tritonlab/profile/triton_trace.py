@@ -8,6 +8,7 @@ equal times were one batch; executions at the same time were on different instan
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,13 +38,37 @@ def read_trace(*paths: str | Path) -> Recording:
     entries: list[dict[str, Any]] = []
     for path in paths:
         try:
-            entries += json.loads(Path(path).read_text(encoding="utf-8"))
-        except (ValueError, TypeError) as error:
+            entries += _entries(Path(path))
+        except (ValueError, TypeError, RecursionError) as error:
             raise RecordingError(f"{path} is not a trace file of Triton: {error}") from error
     try:
-        traces = _traces(entries)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return _recording(_traces(entries))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise RecordingError(f"this is not a trace of Triton: {error!r}") from error
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    """Return the entries of a trace file, with a warning of those that are not JSON: Triton writes the text of a BYTES
+    tensor as it is, quotes too. Raises ValueError."""
+    # such a text need not be UTF-8 either
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        return list(json.loads(text))
+    except json.JSONDecodeError as error:
+        found, skipped = [], 0
+        for part in text.split('{"id":')[1:]:
+            try:
+                found.append(json.loads('{"id":' + part.rstrip(",] \n")))
+            except ValueError:
+                skipped += 1
+        if not found:
+            raise
+        text = f"{path}: {skipped} of {len(found) + skipped} entries are not JSON and were left out ({error})"
+        warnings.warn(text, stacklevel=3)
+        return found
+
+
+def _recording(traces: Iterable[_Traced]) -> Recording:
     recording = Recording()
     recording.wall = 0  # Triton's clock; the file has no wall clock time
     models: dict[str, list[_Traced]] = {}
@@ -58,18 +83,28 @@ def read_trace(*paths: str | Path) -> Recording:
 def _traces(entries: Iterable[dict[str, Any]]) -> list[_Traced]:
     found: dict[int, _Traced] = {}
     for entry in entries:
-        traced = found.setdefault(int(entry["id"]), _Traced(int(entry["id"])))
+        ident = _integer(entry["id"])
+        traced = found.setdefault(ident, _Traced(ident))
         if "model_name" in entry:
             traced.model = str(entry["model_name"])
-            traced.version = int(entry.get("model_version", -1))
+            traced.version = _integer(entry.get("model_version", -1))
             traced.request_id = str(entry.get("request_id", ""))
-            traced.parent = int(entry.get("parent_id", 0)) or -1
+            traced.parent = _integer(entry.get("parent_id", 0)) or -1
         for stamp in entry.get("timestamps", ()):
-            traced.stamps.setdefault(stamp["name"], int(stamp["ns"]))  # the first execution of a rescheduled request
+            # the first execution of a rescheduled request
+            traced.stamps.setdefault(stamp["name"], _integer(stamp["ns"]))
         if entry.get("activity") == "TENSOR_QUEUE_INPUT":
             tensor = entry["tensor"]
-            traced.shapes[tensor["name"]] = tuple(int(n) for n in str(tensor["shape"]).split(",") if n)
+            traced.shapes[tensor["name"]] = tuple(_integer(n) for n in str(tensor["shape"]).split(",") if n)
     return [traced for traced in found.values() if traced.model]
+
+
+def _integer(value: Any) -> int:
+    """Return a number that a column of a recording can hold. Raises ValueError, TypeError, OverflowError."""
+    number = int(value)
+    if abs(number) >= 1 << 63:
+        raise OverflowError(f"{value} has more than 64 bits")
+    return number
 
 
 def _record(record: ModelRecord, found: list[_Traced]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..core.config.model_config import ModelConfig
 from ..core.status import InternalError, UnsupportedError
+from .layout import read_file
 
 #: Output -> the label of each index.
 Labels = dict[str, tuple[str, ...]]
@@ -19,20 +20,19 @@ def read_labels(config: ModelConfig, directory: Path, base: Path | None = None) 
     Raises InternalError for a file that cannot be read, UnsupportedError for one outside of both (rule 5.3.4).
     """
     labels: Labels = {}
-    roots = [place.resolve() for place in (directory, base) if place is not None]
+    roots = [os.path.realpath(place) for place in (directory, base) if place is not None]
     for output in config.output:
         if not output.label_filename:
             continue
         path = directory / output.label_filename
-        if not any(path.resolve().is_relative_to(root) for root in roots):
+        if not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
             raise UnsupportedError(
                 f"label file path '{output.label_filename}' for output '{output.name}' in model '{config.name}' is "
                 "outside model directory"
             )
         try:
-            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            text = read_file(path).decode("utf-8", "surrogateescape")
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            raise InternalError(f"failed to open text file for read {path}: {reason}") from None
+            raise InternalError(f"failed to open text file for read {path}: {error.strerror}") from None
         labels[output.name] = tuple(text.split("\n"))  # Triton leaves the \r of a file from Windows there (measured)
     return labels

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
+
+from ..core.config.model_config import ConfigError
 
 CONFIG_FILE = "config.pbtxt"
 #: The directory for configurations of other names (rule 5.1.7).
@@ -19,9 +23,14 @@ LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 Fingerprint = dict[str, tuple[int, int]]
 
 
+#: How C++ reads a number: from the beginning of a text, and no further than it goes.
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
+
+
 class DirectoryContents(NamedTuple):
-    """What is in a model directory. `versions`: lowest first. `first_files`: the names in the directory of the version
-    whose name sorts first, `/` behind those of directories."""
+    """What is in a model directory. `versions`: the numbers that Triton reads from its directories' names, lowest
+    first. `first_files`: the names in the directory of the version whose name sorts first, `/` behind those of
+    directories."""
 
     fingerprint: Fingerprint
     versions: list[int]
@@ -29,17 +38,42 @@ class DirectoryContents(NamedTuple):
 
 
 def read_contents(directory: Path) -> DirectoryContents:
-    """Look into a model directory once. Raises OSError if that or the first version's cannot be read."""
+    """Look into a model directory once. Raises OSError if that or the first version's cannot be read, ConfigError for
+    an entry at which Triton gives up."""
     found: Fingerprint = {}
-    versions = _versions(_walk(str(directory), "", found))
-    first = min(map(str, versions), default="")
-    return DirectoryContents(found, versions, names_in(directory / first) if first else [])
+    entries = _walk(str(directory), "", found)
+    for entry in entries:
+        if entry.is_symlink() and not os.path.exists(entry.path):
+            raise ConfigError(f"failed to stat file {entry.path}", detail="a link that leads nowhere")
+    numbers = {entry.name: number for entry in entries if (number := read_version(entry)) is not None}
+    first = min(numbers, default="")
+    return DirectoryContents(found, sorted({*numbers.values()}), names_in(directory / first) if first else [])
+
+
+def read_version(entry: os.DirEntry[str]) -> int | None:
+    """Return the version that Triton sees in an entry of a model directory; None if it ignores the entry (rule 2.1.1).
+    Raises ConfigError for a number at which Triton ends."""
+    found = _NUMBER.match(entry.name)
+    if found is None or (entry.name[0] == "0" and len(entry.name) > 1) or not _is_directory(entry):
+        return None
+    number = int(found[0])
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ConfigError(f"the version directory '{entry.name}' has no number of 64 bits: give it a smaller one")
+    return number
 
 
 def names_in(directory: Path) -> list[str]:
     """Return the names in a directory, `/` behind those of directories."""
     with os.scandir(directory) as entries:
         return [entry.name + "/" * _is_directory(entry) for entry in entries]
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file that a configuration names. Raises OSError; also for a pipe or a device, which may
+    have no end, and for a name that no file can have."""
+    if "\0" in str(path) or not (path.is_file() or path.is_dir() or not path.exists()):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+    return path.read_bytes()
 
 
 def fingerprint(directory: Path) -> Fingerprint:
@@ -49,7 +83,7 @@ def fingerprint(directory: Path) -> Fingerprint:
     found: Fingerprint = {}
     try:
         _walk(str(directory), "", found)
-    except OSError:  # it is gone
+    except (OSError, RecursionError):  # it is gone, or too deep
         return {}
     return found
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.config.model_config import ConfigError, read_config
+from ..core.python_source import UNPARSABLE
 from .layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from .model_tree import leads_out
 from .place import scratch_name, scratch_place
@@ -99,7 +100,7 @@ def _name_in(config: Path | None) -> str:
 def _helpers(model: Path) -> tuple[Path, ...]:
     try:
         tree = ast.parse(model.read_bytes())
-    except (SyntaxError, ValueError):  # its load says so
+    except UNPARSABLE:  # its load says so
         return ()
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}

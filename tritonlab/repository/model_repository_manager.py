@@ -15,7 +15,7 @@ from typing import Any
 from ..core.config.model_config import ConfigError, ModelConfig, from_json, print_pbtxt, read_config
 from ..core.config.model_config_rules import identifier, polled
 from ..core.scratch_directory import ScratchDirectory
-from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
+from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError, TritonError
 from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
 from .repository_agents import run_agents
 
@@ -253,6 +253,8 @@ class ModelRepositoryManager:
         """
         try:
             return self._read(identifier, config, files)
+        except TritonError:
+            raise
         except ConfigError as error:
             detail = f" ({error.detail})" if error.detail else ""
             reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"
@@ -260,6 +262,9 @@ class ModelRepositoryManager:
         except PermissionError as error:
             reason = f"Poll failed for model directory '{identifier}': failed to open directory {error.filename}"
             reason += f" ({error.strerror})"
+            raise poll_failure(self.split(identifier)[1], reason) from error
+        except Exception as error:  # whatever lies there, only this model fails
+            reason = f"Poll failed for model directory '{identifier}': {type(error).__name__}: {error}"
             raise poll_failure(self.split(identifier)[1], reason) from error
 
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
@@ -300,6 +305,8 @@ class ModelRepositoryManager:
         return named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
 
     def _read_config(self, path: Path) -> ModelConfig:
+        if path.is_dir() or path.is_fifo() or path.is_socket():
+            raise ConfigError(f"failed to read text proto from {path}", detail="it is not a file")
         if not path.is_file():
             if self._strict:
                 raise ConfigError(f"failed to open text file for read {path}: No such file or directory")

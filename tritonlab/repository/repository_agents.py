@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from ..core.config.model_config import ConfigError, ModelConfig
+from .layout import read_file
 
 _SEARCHED = "/opt/tritonserver/repoagents"
 
@@ -29,7 +30,7 @@ def _compare_checksum(directory: Path, key: str, expected: str) -> None:
     if algorithm.lower() != "md5":
         raise ConfigError(f"Unsupported checksum algorithm: {algorithm}")
     try:
-        content = (directory / path).read_bytes()
+        content = read_file(directory / path)
     except OSError as error:
         raise ConfigError(f"failed to open text file for read {path}: {error.strerror}") from None
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -106,6 +106,10 @@ class DynamicBatchScheduler:
         with self._lock:
             return list(self._queue)
 
+    def held_back(self) -> list[InferenceRequest]:
+        """Return the request that `preserve_ordering` waits for, and those that are answered and wait behind it."""
+        return self._order.held_back() if self._order is not None else []
+
     def withdraw(self, request: InferenceRequest) -> bool:
         """Take a waiting request out of the queue, for the caller to end. Returns False if it does not wait."""
         with self._lock:
@@ -142,10 +146,17 @@ class DynamicBatchScheduler:
             left()
 
     def instance_away(self, instance: Instance) -> bool:
-        """Give an instance no batches until it is idle again. Returns whether it was idle."""
+        """Give an instance, whose stub has died, no batches until it is idle again. Returns whether it was idle. What
+        was cancelled meanwhile ends: it may be what the next stub would die of, or hang in, too.
+        """
+        now = self._clock.now()
         with self._lock:
             self._empty.notify_all()
-            return self._instances.away(instance)
+            was_idle = self._instances.away(instance)
+            cancelled = [request for request in self._queue if request.cancelled]
+            self._queue.take_out(cancelled)
+        self._rejections.cancel(cancelled, now)
+        return was_idle
 
     def instance_leaves(self, instance: Instance, left: Callable[[], None]) -> None:
         """Give an instance no more batches. `left` is called, without a lock held, once it has none; then

@@ -292,7 +292,7 @@ class EnsembleRun:
             scheduler.forget(request)
 
     def _record(self, response: InferenceResponse) -> None:
-        """Count the request as in rule 5.7.13. Triton counts a failed one twice."""
+        """Count the request as in rule 5.7.13."""
         request, scheduler = self.request, self._scheduler
         now = scheduler.clock.now()
         hook = scheduler.instruments.batch_executed
@@ -303,7 +303,8 @@ class EnsembleRun:
         if response.error is not None:
             if isinstance(response.error, EnsembleError) and response.error.reason:
                 scheduler.warn(f"{response.error.message} ({response.error.reason})")
-            scheduler.stats.record_rejected("OTHER", now - request.request_start)
+            for _ in range(2):  # as Triton does
+                scheduler.stats.record_rejected("OTHER", now - request.request_start)
             return
         scheduler.stats.record_batch(
             size=request.batch_size,
@@ -343,6 +344,11 @@ class StepLimits:
         with self._lock:
             self._steps.setdefault(step, _Step()).waiting.append(begin)
         self._begin(step)
+
+    def waiting(self) -> dict[int, int]:
+        """Return how many requests of a step wait, by its number."""
+        with self._lock:
+            return {number: len(step.waiting) for number, step in self._steps.items() if step.waiting}
 
     def end(self, step: int) -> None:
         """Record that one of the step's requests has ended, and begin the next."""

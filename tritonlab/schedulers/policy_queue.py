@@ -7,8 +7,8 @@ A plain dynamic batcher keeps its requests in an `ArrivalQueue`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.config.model_config import ModelConfig
@@ -18,6 +18,8 @@ from ..core.status import UnavailableError
 #: Triton keeps nanoseconds, and its times since the epoch, in 64 bits (measured). From this duration on, which is more
 #: than 500 years, a deadline from now is taken for one that has wrapped around, into the past.
 _WRAPS = (1 << 64) - (1 << 61)
+#: Levels that are kept, empty or not.
+_MOST_EMPTY = 64
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,13 @@ class QueuePolicy:
 
 @dataclass(frozen=True)
 class QueuePolicies:
-    """The policies of a model. `levels[0]` is for priority 1, the highest; `default_level` for priority 0 and those out
-    of range.
+    """The policies of a model with `count` levels, up to 2^64 - 1. `special` are those of single levels, 1 is the
+    highest, and `default` is the policy of all others. `default_level` is for priority 0 and those out of range.
     """
 
-    levels: tuple[QueuePolicy, ...] = (QueuePolicy(),)
+    special: Mapping[int, QueuePolicy] = field(default_factory=dict)
+    default: QueuePolicy = QueuePolicy()
+    count: int = 1
     default_level: int = 1
 
     @staticmethod
@@ -69,25 +73,30 @@ class QueuePolicies:
         """Return the policies of a normalised configuration; None if all requests are equal and wait without limit."""
         batching = config.dynamic_batching
         count = max(1, batching.priority_levels)
-        special = batching.priority_queue_policy
-        levels = tuple(
-            QueuePolicy.from_message(special.get(level, batching.default_queue_policy)) for level in range(1, count + 1)
-        )
-        if count == 1 and levels[0] == QueuePolicy(override=levels[0].override, delay=levels[0].delay):
+        written = batching.priority_queue_policy
+        special = {level: QueuePolicy.from_message(written[level]) for level in written if level <= count}
+        default = QueuePolicy.from_message(batching.default_queue_policy)
+        policies = QueuePolicies(special, default, count, batching.default_priority_level or 1)
+        first = policies.policy(1)
+        if count == 1 and first == QueuePolicy(override=first.override, delay=first.delay):
             return None
-        return QueuePolicies(levels, batching.default_priority_level or 1)
+        return policies
 
     def level(self, priority: int) -> int:
-        """Return the index into `levels` for a request's priority."""
-        return (priority if 1 <= priority <= len(self.levels) else self.default_level) - 1
+        """Return the level for a request's priority."""
+        return priority if 1 <= priority <= self.count else self.default_level
+
+    def policy(self, level: int) -> QueuePolicy:
+        return self.special.get(level, self.default)
 
 
 class _Level:
     """The requests of one level: `waiting` by arrival, each with its deadline, and `delayed`, which timed out."""
 
-    __slots__ = ("delayed", "policy", "waiting")
+    __slots__ = ("delayed", "number", "policy", "waiting")
 
-    def __init__(self, policy: QueuePolicy) -> None:
+    def __init__(self, number: int, policy: QueuePolicy) -> None:
+        self.number = number
         self.policy = policy
         self.waiting: deque[tuple[int | None, InferenceRequest]] = deque()
         self.delayed: deque[InferenceRequest] = deque()
@@ -127,18 +136,32 @@ class PolicyQueue:
 
     def __init__(self, policies: QueuePolicies) -> None:
         self._policies = policies
-        self._levels = [_Level(policy) for policy in policies.levels]
+        #: the levels that requests have used, highest first, and by number
+        self._levels: list[_Level] = []
+        self._by_number: dict[int, _Level] = {}
+        used = [*policies.special.values(), *([policies.default] if policies.count > len(policies.special) else [])]
         #: whether any request's time is limited
-        self.timed = any(policy.timeout for policy in policies.levels)
+        self.timed = any(policy.timeout for policy in used)
         #: whether a timeout may end a request
-        self.refuses = any(policy.timeout and not policy.delay for policy in policies.levels)
+        self.refuses = any(policy.timeout and not policy.delay for policy in used)
 
     def append(self, request: InferenceRequest) -> None:
         """Queue a request. Raises UnavailableError if its level is full."""
-        level = self._levels[self._policies.level(request.priority)]
+        number = self._policies.level(request.priority)
+        level = self._by_number.get(number)
+        if level is None:
+            level = self._add(number)
         if level.policy.max_size and len(level) >= level.policy.max_size:
             raise UnavailableError(f"{request.prefix}Exceeds maximum queue size")
         level.waiting.append((level.policy.deadline(request), request))
+
+    def _add(self, number: int) -> _Level:
+        """Add a level; a client may name any, so that not all that were used once can stay."""
+        if len(self._levels) >= _MOST_EMPTY:
+            self._by_number = {level.number: level for level in self._levels if len(level)}
+        level = self._by_number[number] = _Level(number, self._policies.policy(number))
+        self._levels = [self._by_number[each] for each in sorted(self._by_number)]
+        return level
 
     def popleft(self) -> InferenceRequest:
         """Take the first request. Raises IndexError if there is none."""
@@ -169,7 +192,7 @@ class PolicyQueue:
         """Return which of `requests`, already taken out of the queue, are to be refused because they timed out."""
         found = []
         for request in requests:
-            policy = self._levels[self._policies.level(request.priority)].policy
+            policy = self._policies.policy(self._policies.level(request.priority))
             if not policy.delay and (until := policy.deadline(request)) is not None and until <= now:
                 found.append(request)
         return found
@@ -198,5 +221,5 @@ class PolicyQueue:
             yield from level
 
     def __repr__(self) -> str:
-        levels = ", ".join(f"{len(level.waiting)}+{len(level.delayed)}" for level in self._levels)
+        levels = ", ".join(f"{each.number}: {len(each.waiting)}+{len(each.delayed)}" for each in self._levels)
         return f"<PolicyQueue [waiting+delayed by level: {levels}]>"

@@ -45,6 +45,13 @@ class ResponseOrder:
         request.pop()
         self._deliver()
 
+    def held_back(self) -> list[InferenceRequest]:
+        """Return the request whose turn it is, and behind it those that have responses already; empty if none has."""
+        with self._lock:
+            turns = list(self._turns.values())
+        held = [request for request, turn in turns[1:] if turn.held]
+        return [turns[0][0], *held] if held else []
+
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         with self._lock:
             _, turn = self._turns[id(request)]

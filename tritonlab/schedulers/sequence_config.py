@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..core.config.model_config import ModelConfig
+from ..core.status import InvalidArgumentError
 from .dynamic_batch import BatchConfig
+
+#: 2.51 serves a model with a million, and does not come to an end with ten million (measured).
+_MOST_SLOTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class SequenceConfig:
 
     @staticmethod
     def from_config(config: ModelConfig) -> SequenceConfig:
-        """Return the rules of a normalised configuration with `sequence_batching`. The default strategy is direct."""
+        """Return the rules of a normalised configuration with `sequence_batching`. The default strategy is direct.
+        Raises InvalidArgumentError."""
         sequences = config.sequence_batching
         oldest = sequences.HasField("oldest")
         slots = max(1, config.max_batch_size)
@@ -46,6 +51,11 @@ class SequenceConfig:
             )
         if oldest and sequences.oldest.max_candidate_sequences > 0:
             slots = sequences.oldest.max_candidate_sequences
+        if slots > _MOST_SLOTS:
+            raise InvalidArgumentError(
+                f"model '{config.name}' has {slots} sequences per instance, and {_MOST_SLOTS} can be kept: set a "
+                f"smaller {'max_candidate_sequences' if oldest else 'max_batch_size'}"
+            )
         direct = sequences.direct
         return SequenceConfig(
             slots=slots,

@@ -30,6 +30,7 @@ from ..ipc.gpu.gpu_buffers import GpuBuffers
 from ..ipc.gpu.visible_gpus import VisibleGpus
 from ..ipc.link.link_reader import LinkReader
 from ..ipc.link.wait_policy import Cores
+from ..ipc.processes.memory_room import ROOM
 from ..ipc.processes.stub_launcher import StubProcess
 from ..ipc.processes.stub_pool import StubPool
 from ..repository.model_repository_manager import ModelRepositoryManager, check_repositories
@@ -107,7 +108,7 @@ def build(
     cores = Cores()
     link_reader = LinkReader(cores)
     shm, buffers = shm_settings(options.backend_config or {}), _buffers(options, gpus)
-    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers)
+    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers, audits=options.audit_reads)
     calls = _stub_calls(server, metrics, executor=executor, announcer=announcer, debugger=debugger)
     instances = InstanceServices(
         pool,
@@ -131,6 +132,7 @@ def build(
         drain_seconds=options.drain_seconds,
     )
     idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
+    ROOM.owners.add(idle_memory)
     watchdog = _watchdog(
         options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle_memory
     )

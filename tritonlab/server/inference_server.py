@@ -86,7 +86,9 @@ class InferenceServer:
         self._models = parts.control.models
         self._choices = services.backends.choices
         self._watchdog = parts.watchdog
-        self.facts = ServerFacts(options.server_id, self._models, parts.server_metrics, services.execution)
+        self.facts = ServerFacts(
+            options.server_id, self._models, self._control.loading, parts.server_metrics, services.execution
+        )
         self._serials = itertools.count(1)
         self.tracer.refresh()
         _servers.add(self)

@@ -67,6 +67,8 @@ class Options:
         have twice as many. 0 is a quarter of the memory there is (rule 6.3.8).
     max_unread_size: bytes of responses that may wait for the client of one stream over HTTP or gRPC, as it does not
         read them; beyond that its request is cancelled and its stream ends with an error (rule 6.9.4).
+    audit_reads: whether an audit hook in each stub records what its model reads, for `model.reads()`; each event of
+        Python costs 2 us then, so that only pre-flight's own server has it.
     simulated_gpus: how many GPUs to simulate in the place of this machine's, so that models for GPUs load and their
         placement can be tried where there is none; 0 takes those of the machine.
     clock: the source of time; None is the machine's clock, tests have one of their own.
@@ -102,5 +104,6 @@ class Options:
     cuda_memory_pool_sizes: Mapping[int, int] | None = None
     max_message_size: int = 0
     max_unread_size: int = MAX_UNREAD_SIZE
+    audit_reads: bool = False
     simulated_gpus: int = 0
     clock: Clock | None = None

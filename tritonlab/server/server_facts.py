@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..core.config.model_config import ModelConfig
@@ -24,9 +24,17 @@ class ServerFacts:
     InvalidArgumentError.
     """
 
-    def __init__(self, server_id: str, models: GlobalMap, metrics: ServerMetrics, execution: ExecutionOptions) -> None:
+    def __init__(
+        self,
+        server_id: str,
+        models: GlobalMap,
+        loading: Callable[[], list[ModelVersion]],
+        metrics: ServerMetrics,
+        execution: ExecutionOptions,
+    ) -> None:
         self._server_id = server_id
         self._models = models
+        self._loading = loading
         self._metrics = metrics
         self._execution = execution
 
@@ -55,7 +63,7 @@ class ServerFacts:
         if name:
             found = [each for each in found if name in (each.name, each.identifier)]
             if not found:
-                raise InvalidArgumentError(f"requested model '{name}' is not available")
+                raise InvalidArgumentError(f"requested model '{name}' is not available{self._models.left_behind}")
             found = [each for each in found if number in (-1, each.version)]
             if not found:
                 raise InvalidArgumentError(f"requested model version is not available for model '{name}'")
@@ -65,7 +73,8 @@ class ServerFacts:
         """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
         the custom ones that its code made."""
         cache = self._execution.cache
-        text = self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
+        first = [each for each in self._loading() if each.version not in self._models[each.identifier].versions]
+        text = self._metrics.text([*self._serving(), *first], cache.metrics() if cache is not None else None)
         if not model:
             return text
         made = {_sample(line) for line in self._metrics.made_by(model).splitlines()}
@@ -97,10 +106,11 @@ def repository_index(
             yield {"name": name, "state": ModelState.UNAVAILABLE.value, "reason": _NOT_UNIQUE}
             continue
         model = models.get(identifier)
-        states = model.states() if model is not None else {}
-        for number, (state, reason) in states.items():
+        if model is None or not model.is_known:
+            if not ready:
+                yield {"name": name}
+            continue
+        for number, (state, reason) in model.states().items():
             if not ready or state == ModelState.READY.value:
                 entry = {"name": name, "version": str(number), "state": state}
                 yield {**entry, "reason": reason} if reason else entry
-        if not states and not ready:
-            yield {"name": name}

@@ -18,6 +18,7 @@ if __package__:  # in the server: tritonlab.stub.c_python_backend_utils
     from ._pb_stub.api.infer_response import InferenceResponse
     from ._pb_stub.api.metric_family import Metric, MetricFamily
     from ._pb_stub.api.model_loader import is_model_ready, load_model, unload_model
+    from ._pb_stub.api.native_type import put_into as _put_into
     from ._pb_stub.api.pb_log import Logger
     from ._pb_stub.api.pb_memory import InferenceTrace, PreferredMemory, SharedMemory, shared_memory
     from ._pb_stub.api.pb_response_iterator import ResponseIterator
@@ -36,6 +37,7 @@ else:  # in a stub: the directory is on sys.path
         load_model,
         unload_model,
     )
+    from _pb_stub.api.native_type import put_into as _put_into  # type: ignore[import-not-found,no-redef]
     from _pb_stub.api.pb_log import Logger  # type: ignore[import-not-found,no-redef]
     from _pb_stub.api.pb_memory import (  # type: ignore[import-not-found,no-redef]
         InferenceTrace,
@@ -136,9 +138,9 @@ for _item in (
     SharedMemory,
     Tensor,
     TritonError,
-    TritonModelException,
     type(TritonError.INTERNAL),
     type(Logger.INFO),
 ):
-    _item.__module__ = "c_python_backend_utils"
+    _put_into(_item, "c_python_backend_utils")
+TritonModelException.__module__ = "c_python_backend_utils"
 del _item

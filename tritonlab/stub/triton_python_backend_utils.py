@@ -155,8 +155,15 @@ def get_output_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> 
 
 def _entry(model_config: _t.Dict[str, _t.Any], key: str, name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
     # `in` and `[]`, not get(): the errors for anything but a dict are Triton's then
-    entries: _t.List[_t.Dict[str, _t.Any]] = model_config[key] if key in model_config else []  # noqa: SIM401
-    return next((entry for entry in entries if entry["name"] == name), None)
+    return _named(model_config[key] if key in model_config else [], name)  # noqa: SIM401
+
+
+def _named(entries: _t.Iterable[_t.Dict[str, _t.Any]], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
+    """Return the first entry of that name. A loop: the frame of a generator that raised does not know its caller."""
+    for entry in entries:
+        if entry["name"] == name:
+            return entry
+    return None
 
 
 def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any]) -> bool:
@@ -170,7 +177,10 @@ def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any])
 def triton_to_numpy_type(data_type: int) -> _t.Any:
     """Return the numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
     # compares, as `data_type` may be an array or another thing without a hash
-    return next((numpy_type for number, numpy_type in _NUMPY_OF_DATATYPE.items() if data_type == number), None)
+    for number, numpy_type in _NUMPY_OF_DATATYPE.items():
+        if data_type == number:
+            return numpy_type
+    return None
 
 
 def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
@@ -302,7 +312,7 @@ class ModelConfig:
     def _merge(self, kind: str, tensor: _t.Dict[str, _t.Any]) -> _t.Optional[_t.Dict[str, _t.Any]]:
         """Fill the entry of that name and return it; without one, add `tensor` and return None."""
         entries = self._model_config[kind]
-        existing: _t.Optional[_t.Dict[str, _t.Any]] = next((e for e in entries if e["name"] == tensor["name"]), None)
+        existing = _named(entries, tensor["name"])
         if existing is None:
             entries.append(tensor)
             return None

@@ -225,7 +225,7 @@ class RecordedExecutions:
         started = self.batches[self._batch, BATCHES.index("start")].tolist()
         found = []
         for request in self.arrivals:
-            policy = policies.levels[policies.level(request.priority)]
+            policy = policies.policy(policies.level(request.priority))
             until = policy.deadline(cast(InferenceRequest, request))
             if until is not None and (request.number < 0 or until <= started[request.number]):
                 found.append(until)

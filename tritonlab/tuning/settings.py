@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 from ..core.config.model_config import ModelConfig, print_pbtxt
 from ..core.status import InvalidArgumentError, UnavailableError, UnsupportedError
@@ -181,6 +182,10 @@ class Sentence(str):
         return str(self)
 
 
+def _refuse(settings: Settings | None) -> NoReturn:
+    raise UnavailableError("settings can only be applied in the process that has found them")
+
+
 class AppliedSettings:
     """The settings applied to a model, with its state before the first ones."""
 
@@ -188,6 +193,9 @@ class AppliedSettings:
         self._name = name
         self._reload = reload
         self._former: Callable[[], object] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AppliedSettings, (self._name, _refuse)
 
     def apply(self, settings: Settings) -> Sentence:
         """Load the model with the settings, and return that in words. Raises what a load does; the version that serves

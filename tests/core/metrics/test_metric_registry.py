@@ -128,7 +128,7 @@ def test_a_histogram_survives_what_is_no_number(registry: MetricRegistry) -> Non
     metric = registry.metric(registry.family("h", "h", HISTOGRAM), None, [1])
     registry.operate(metric, "observe", float("nan"))
     registry.operate(metric, "observe", float("inf"))
-    assert 'h_bucket{le="1"} 0\nh_bucket{le="+Inf"} 2\n' in registry.expose()
+    assert 'h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 2\n' in registry.expose()
 
 
 def test_same_name_and_labels_share_the_value_across_models(registry: MetricRegistry) -> None:

@@ -16,13 +16,16 @@ import pytest
 
 from tests.serving import write_model
 from tritonlab import Server
+from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.plain_facts import MOST_LINES
-from tritonlab.core.status import ModelError
-from tritonlab.export.preflight.finding import Finding, Prediction, Preflight
+from tritonlab.export.preflight.finding import Finding, Prediction, Preflight, say_once
 from tritonlab.export.preflight.judge import judge, preflight, subject_in
 from tritonlab.export.preflight.relocatable import NOTHING, needs_of
 from tritonlab.export.preflight.subject import Subject, version_of
+from tritonlab.export.preflight.trial import ModelTrial, try_models
 from tritonlab.export.preflight.versions import _GONE, _NAME_SINCE, _NUMPY_2
 from tritonlab.export.repository import export
 from tritonlab.ipc.processes.own_stub import NAME
@@ -166,6 +169,13 @@ def test_numpy_2(directory: Path, numpy: str, config: str, target: str, expected
         ("from datetime import datetime\ndef f(): return datetime.UTC", "2.51", None),
         ("import asyncio\nasync def f(): return asyncio.timeout(1)", "2.51", "it uses asyncio.timeout, which"),
         ("def f(): raise ExceptionGroup('', [])", "2.51", "it uses ExceptionGroup, which Python has since 3.11"),
+        ("from datetime import datetime as d\nX = d.fromisoformat('2024-01-01T00:00Z')", "2.51", "it uses fromisofo"),
+        ("from datetime import datetime as d\nX = d.fromisoformat('2024-01-01T00:00Z')", "24.12", None),
+        ("from datetime import datetime as d\nX = d.fromisoformat('2024-01-01T00:00:00+00:00')", "2.51", None),
+        ("import shutil\ndef f(): shutil.rmtree('x', onexc=print)", "24.10", "it uses rmtree(onexc=), which"),
+        ("import sys\nif sys.version_info >= (3, 11):\n    import tomllib\nelse:\n    tomllib = None", "2.51", None),
+        ("import sys\nif sys.version_info < (3, 11):\n    import tomllib", "2.51", "it imports tomllib, which Python"),
+        ("import sys\nif not sys.version_info[:2] >= (3, 11):\n    import tomllib", "2.51", "it imports tomllib, wh"),
         ("import imp", "24.12", "it imports imp, which Python has no longer since 3.12, and the stub of Triton"),
         ("import imp", "2.51", None),
         ("import telnetlib", "24.12", None),
@@ -175,6 +185,31 @@ def test_a_python_that_is_older_there(directory: Path, source: str, target: str,
     found = judge(subject(directory, source), target).findings
     assert [finding.row for finding in found] == (["P6"] if expected else [])
     assert not expected or (found[0].sentence.startswith(expected) and found[0].source_line[-11:-1] == "/model.py:")
+
+
+def test_a_branch_that_runs_with_the_older_python_only_is_looked_at(directory: Path) -> None:
+    text = "import sys\nif sys.version_info >= (3, 11):\n    import tomllib\nelse:\n    import tomli as tomllib\n"
+    (found,) = judge(subject(directory, text), "2.51").findings
+    assert (found.row, found.outcome) == ("P2", Prediction.LOAD)
+    assert found.sentence == "it imports tomli, which Triton's image does not bring"
+    assert judge(subject(directory, text), "24.12").findings == ()
+
+
+def test_what_is_not_run_as_a_model_is_not_looked_at(directory: Path) -> None:
+    path = directory.parent / "x.txt"
+    path.touch()
+    text = "if __name__ == '__main__':\n    open('{0}')\nelse:\n    pass\n"
+    assert judge(subject(directory, text.format(path), python="3.10.1"), "2.51").findings == ()
+    other = text.format(path).replace("==", "!=")
+    assert [row for row, _ in rows(judge(subject(directory, other, python="3.10.1"), "2.51"))] == ["P3"]
+
+
+def test_the_numpy_of_this_process_is_named_once_and_not_where_a_lock_has_another(directory: Path) -> None:
+    here = subject(directory, python="3.10.1", numpy="2.4.6")
+    found = judge(here, "2.51")
+    first, second = say_once([found, replace(found, model="other")])
+    assert rows(first) == [("P5", Prediction.ATTENTION)] and second.findings == ()
+    assert judge(replace(here, pins={"numpy": "1.26.4"}), "2.51").findings == ()
 
 
 def test_a_newer_python_is_needed_to_load_or_to_answer(directory: Path) -> None:
@@ -193,11 +228,21 @@ def test_a_newer_python_is_needed_to_load_or_to_answer(directory: Path) -> None:
         ("from numpy import linalg\ndef f(x): return linalg.vector_norm(x)", ["numpy.linalg.vector_norm"]),
         ("import numpy.linalg as la\ndef f(x): return la.norm(x)", []),
         ("from numpy import concat", ["numpy.concat"]),
+        ("import numpy as np\ndef f(x): return x.mT", ["the attribute .mT of an array"]),
+        ("import numpy as np\ndef f(x): return x.T", []),
+        ("import torch\nimport numpy as np\ndef f(x): return x.mT", []),
+        ("import numpy as np\ndef f(x): return x.reshape(shape=(-1,))", ["reshape(shape=)"]),
+        ("import numpy as np\ndef f(x): return np.reshape(x, shape=(-1,))", ["reshape(shape=)"]),
+        ("import numpy as np\ndef f(x): return x.reshape(-1, order='C')", []),
+        ("import numpy as np\ndef f(x): return np.asarray(x, copy=True)", ["asarray(copy=)"]),
+        ("import numpy as np\ndef f(x): return np.array(x, copy=True)", []),
+        ("import numpy as np\ndef f(x): return np.sort(x, stable=True)", ["sort(stable=)"]),
+        ("import numpy as np\ndef f(x):\n    try: return x.mT\n    except AttributeError: return x.swapaxes(0, 1)", []),
     ],
 )
 def test_names_of_numpy_2(directory: Path, source: str, expected: list[str]) -> None:
     found = judge(subject(directory, source, python="3.10.1"), "2.51").findings
-    assert [each.sentence.split()[2].rstrip(",") for each in found] == expected
+    assert [each.sentence.removeprefix("it uses ").partition(", which")[0] for each in found] == expected
     assert judge(subject(directory, source), "24.12").findings == ()
 
 
@@ -455,6 +500,7 @@ def server(here: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     repository = tmp_path_factory.mktemp("models")
     texts = {
         "default": source(initialize="os.environ.get('SILENT_HOME', '/')"),
+        "late": source(execute="open('table.txt').close()"),
         **{name: text for name, (text, _, _) in SILENT.items()},
         **SOUND,
     }
@@ -493,25 +539,31 @@ def test_no_number_of_files_hides_what_is_to_be_done(server: Server, tmp_path: P
     assert "more lines" in repr(many) and f"  {many.commands()[0]}" in lines
 
 
+@pytest.fixture(scope="module")
+def trials(server: Server) -> dict[str, ModelTrial]:
+    return try_models([server.model(name) for name in (*SOUND, "default")], ())
+
+
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_model_draws_none(server: Server, tmp_path: Path, name: str) -> None:
+def test_a_sound_model_draws_none(
+    server: Server, trials: dict[str, ModelTrial], tmp_path: Path, name: str
+) -> None:
     assert export(server.model(name), tmp_path / "models").plan.warnings == ()
-    assert preflight(server.model(name), "2.51").passed
+    assert preflight(server.model(name), "2.51", trial=trials[name]).passed
 
 
-def test_a_variable_with_a_default_makes_it_differ(server: Server) -> None:
-    found = preflight(server.model("default"), "24.12")
+def test_a_variable_with_a_default_makes_it_differ(server: Server, trials: dict[str, ModelTrial]) -> None:
+    found = preflight(server.model("default"), "24.12", trial=trials["default"])
     assert ([each.row for each in found.findings], found.outcome) == (["P3"], "differs")
 
 
 def test_what_is_read_while_requests_are_sent_again_is_found(server: Server, here: Path) -> None:
-    model = server.model("constant")
-
-    def replay() -> None:
-        with pytest.raises(ModelError):
-            model(IN=np.zeros(1, np.float32))
-
-    assert [each.row for each in preflight(model, "24.12", replay=replay).findings] == ["P1"]
+    case = GoldenCase("late", "one", {"IN": Tensor(DataType.FP32, (1,), np.zeros(1, np.float32))}, {})
+    loaded, sent = (preflight(server.model("late"), "24.12", cases=cases) for cases in ((), [case]))
+    assert loaded.findings == ()
+    assert loaded.notes[-1].startswith("no request was sent, so what `execute` reads is not known")
+    assert rows(sent) == [("P3", Prediction.FAILS)] and str(here / "table.txt") in sent.findings[0].sentence
+    assert not any("no request" in note for note in sent.notes)
 
 
 BESIDE = "open(os.path.join(args['model_repository'], '..', 'shared.txt')).close()"
@@ -560,13 +612,16 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_what_the_model_makes_itself_is_not_missing(tmp_path: Path, name: str) -> None:
-    made = tmp_path / "made"
-    head, initialize = (text.format(made=made) for text in MADE[name])
-    write_model(tmp_path / "models", "m", source(head, initialize), CONFIG)
+def test_what_the_model_makes_itself_is_not_missing(tmp_path: Path) -> None:
+    made = {name: tmp_path / f"made{number}" for number, name in enumerate(MADE)}
+    for name, parts in MADE.items():
+        head, initialize = (text.format(made=made[name]) for text in parts)
+        write_model(tmp_path / "models", made[name].name, source(head, initialize), CONFIG)
     with Server(tmp_path / "models", warm=0) as server:
-        assert made.exists() and preflight(server.model("m"), "24.12").findings == ()
+        models = {name: server.model(path.name) for name, path in made.items()}
+        tried = try_models(list(models.values()), ())
+        for name, model in models.items():
+            assert made[name].exists() and preflight(model, "24.12", trial=tried[model.name]).findings == (), name
 
 
 def test_a_directory_that_was_there_before_does_not_bring_its_files(tmp_path: Path) -> None:
@@ -583,8 +638,8 @@ def test_the_models_that_it_calls_are_named(tmp_path: Path) -> None:
     call = "pb_utils.InferenceRequest(model_name='inner', inputs=[], requested_output_names=['OUT']).exec()"
     write_model(tmp_path, "outer", source(execute=call), CONFIG)
     with Server(tmp_path, model_control_mode="none") as server:
-        assert preflight(server.model("inner"), "2.51").notes == ()
-        (note,) = preflight(server.model("outer"), "2.51").notes
+        assert not any("it needs" in note for note in preflight(server.model("inner"), "2.51").notes)
+        *_, note = preflight(server.model("outer"), "2.51").notes
     assert note == "it needs inner, which pre-flight judges by name: %triton preflight NAME"
 
 

@@ -1,87 +1,128 @@
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
 from tritonlab.clients.golden import GoldenCase
-from tritonlab.clients.outcome import Arrival, Outcome
-from tritonlab.core.inference.data_type import DataType
-from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
-from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.status import Code, TritonError
-from tritonlab.export.verify.judgement import compared, document_differences, judge
-from tritonlab.export.verify.replayed_requests import ALONE, ModelAnswers
+from tritonlab.clients.outcome import Outcome
+from tritonlab.core.status import Code
+from tritonlab.export.verify.judgement import AGAIN, ModelJudgement, judge
+from tritonlab.export.verify.replayed_requests import ALONE, TOGETHER, ModelAnswers
 
-PLACES = ("/here", "/mnt/models")
+from .test_differences import PLACES, answer, error
 
 
-def answer(*values: float, times: int = 1) -> Outcome:
-    tensor = Tensor(DataType.FP32, (len(values),), np.array(values, np.float32))
-    arrivals = [Arrival(InferenceResponse(outputs={"OUT": tensor}), 0) for _ in range(times)]
-    return Outcome(InferenceRequest("m", {}), tuple(arrivals))
+def at(place: str) -> Outcome:
+    return error(Code.INTERNAL, f"At:\n  {place}/m/1/model.py(4): execute")
 
 
-def error(code: Code, text: str) -> Outcome:
-    return Outcome(InferenceRequest("m", {}), (), TritonError.from_code(code, text))
+MISSING = error(Code.INTERNAL, "no such file: 'table.txt'")
 
 
-def symbols(ours: Outcome, theirs: Outcome, release: str = "2.51") -> list[tuple[str, bool]]:
-    return [(found.symbol, bool(found.known)) for found in compared(ours, theirs, "case", release, PLACES)]
+def case_of(kept: Outcome | None, name: str = "one") -> GoldenCase:
+    """Return a request that the notebook has answered so; None if that is not kept."""
+    if kept is None:
+        return GoldenCase("m", name, {}, {}, unanswered="it was too large to be kept")
+    if kept.error is not None:
+        return GoldenCase("m", name, {}, {}, error=kept.error.message)
+    return GoldenCase("m", name, {}, {}, [arrival.response.outputs for arrival in kept.arrivals])
+
+
+def answers(*alone: Outcome, together: Sequence[Outcome] = (), again: Sequence[Outcome] = ()) -> ModelAnswers:
+    found: dict[tuple[str, str], list[Outcome]] = {(ALONE, "one"): [*alone]}
+    found |= {(way, "one"): [*each] for way, each in ((TOGETHER, together), (AGAIN, again)) if each}
+    return ModelAnswers("m", answers=found)
+
+
+def judged(notebook: Outcome | None, here: ModelAnswers, there: ModelAnswers, **options: Any) -> ModelJudgement:
+    return judge(here, there, [case_of(notebook)], release="2.51", places=PLACES, **options)
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
+    ("notebook", "here", "there", "symbol", "passed", "text"),
     [
-        (answer(1, 2), answer(1, 2), []),
-        (answer(float("nan")), answer(float("nan")), []),
-        (answer(1), answer(1.0000001), [("~", False)]),
-        (answer(1), answer(2), [("D", False)]),
-        (answer(1), answer(1, 1), [("D", False)]),
-        (answer(1, times=2), answer(1), [("D", False)]),
-        (answer(1), error(Code.INTERNAL, "no"), [("D", False)]),
-        (error(Code.INTERNAL, "at /here/m"), error(Code.INTERNAL, "at /mnt/models/m"), []),
-        (error(Code.INTERNAL, "no\n\nour advice"), error(Code.INTERNAL, "no"), []),
-        (error(Code.INTERNAL, "no"), error(Code.INTERNAL, "never"), [("t", False)]),
-        (error(Code.NOT_FOUND, "no"), error(Code.INVALID_ARG, "no"), [("D", False)]),
+        (answer(1), answer(1), answer(1), "=", True, ""),
+        (answer(1), answer(1), answer(1.0000001), "~", True, "within tolerance"),
+        # equal errors of a request that was answered in the notebook
+        (answer(7), MISSING, MISSING, "D", False, "our server on the copy does what Triton does"),
+        (answer(7), answer(7), MISSING, "D", False, "our server on the copy answers as the notebook"),
+        (answer(7), MISSING, answer(7), "D", False, "Triton answers as the notebook"),
+        (answer(7), answer(1), answer(1), "D", False, "7.0 in the notebook, 1.0 in Triton; our server"),
+        (answer(7), answer(7), answer(1), "D", False, "our server on the copy answers as the notebook"),
+        (answer(7), answer(2), answer(1), "D", False, "our server on the copy does neither"),
+        (answer(7), answer(1), answer(7), "D", False, "1.0 in our server on the copy; Triton answers as the notebook"),
+        # of one that failed there, and is the only one
+        (MISSING, MISSING, MISSING, "?", False, "failed in the notebook, too"),
+        (MISSING, answer(1), answer(1), "D", False, "in the notebook: "),
+        (at("/tmp/x"), at(PLACES[0]), at(PLACES[1]), "?", False, "failed in the notebook, too"),
+        # its answer is not kept
+        (None, answer(1), answer(1), "?", False, "it was too large to be kept"),
+        (None, MISSING, MISSING, "?", False, "compared with our server alone"),
+        (None, answer(1), answer(2), "D", False, "1.0 in our server on the copy, 2.0 in Triton"),
     ],
 )
-def test_outcomes(ours: Outcome, theirs: Outcome, expected: list[tuple[str, bool]]) -> None:
-    assert symbols(ours, theirs) == expected
+def test_the_notebooks_answer_is_what_others_are_compared_with(
+    notebook: Outcome | None, here: Outcome, there: Outcome, symbol: str, passed: bool, text: str
+) -> None:
+    found = judged(notebook, answers(here), answers(there))
+    assert (found.symbol, found.passed) == (symbol, passed), found.findings
+    assert not text or any(text in each.text for each in found.findings), found.findings
 
 
-def test_what_old_releases_are_known_for_is_no_fault_of_the_model() -> None:
-    ours, theirs = error(Code.INTERNAL, "no"), error(Code.INTERNAL, "never")
-    assert [symbols(ours, theirs, release) for release in ("2.46", "2.47")] == [[("t", True)], [("t", False)]]
-    theirs = error(Code.INVALID_ARG, "no")
-    assert [symbols(ours, theirs, release) for release in ("2.41", "2.42")] == [[("D", True)], [("D", False)]]
+def test_errors_beside_an_answer_are_counted() -> None:
+    cases = [case_of(answer(1)), case_of(MISSING, "two")]
+    both = answers(answer(1))
+    both.answers[ALONE, "two"] = [MISSING]
+    found = judge(both, both, cases, release="2.51", places=PLACES)
+    assert found.passed and (found.failed, found.sent) == (1, 2)
+    assert [each.notebook for each in found.requests] == ["answered", "failed"]
 
 
-def test_a_field_that_a_release_does_not_know_is_no_difference() -> None:
-    ours = {"name": "m", "new": {"a": 0, "b": []}, "list": [{"x": 1}]}
-    assert list(document_differences(ours, {"name": "m", "list": [{"x": 1, "y": ""}]})) == []
-    found = list(document_differences(ours, {"name": "m", "new": {"a": 1}, "list": [{"x": 2}]}))
-    assert found == [("new.a", 0, 1), ("list[0].x", 1, 2)]
-    assert list(document_differences({"a": True}, {"a": False})) == [("a", True, False)]
+@pytest.mark.parametrize(
+    "more", [{"together": [answer(3), answer(4)]}, {"again": [answer(5)]}], ids=["in one server", "from start to start"]
+)
+def test_answers_that_vary_are_neither_equal_nor_different(more: Mapping[str, Any]) -> None:
+    here = answers(answer(2), **more)
+    there = answers(answer(6), together=[answer(7), answer(8)] if "together" in more else ())
+    found = judged(answer(1), here, there)
+    assert (found.symbol, found.passed) == ("?", False), found.findings
+    assert "vary from one time to the next" in found.findings[0].text and len(found.findings) == 1
+    # an error is not a value
+    assert judged(answer(1), here, answers(MISSING, together=[MISSING, MISSING])).symbol == "D"
+    # if only Triton's vary, that is a difference
+    steady = answers(answer(1), together=[answer(1)])
+    assert judged(answer(1), steady, answers(answer(2), together=[answer(3)])).symbol == "D"
 
 
-def test_a_model_is_judged_by_its_load_its_documents_and_the_kept_answer() -> None:
-    tensor = answer(1).arrivals[0].response.outputs["OUT"]
-    case = GoldenCase("m", "one", {}, {}, [{"OUT": tensor}])
-    same = {(ALONE, "one"): [answer(1)]}
+def test_a_model_without_a_request_is_loaded_and_no_more() -> None:
+    def without(**options: Any) -> ModelJudgement:
+        return judge(ModelAnswers("m"), ModelAnswers("m"), [], release="2.51", places=PLACES, **options)
 
-    def verdict(ours: ModelAnswers, theirs: ModelAnswers) -> tuple[str, bool]:
-        found = judge(ours, theirs, [case], release="2.51", places=PLACES)
+    assert (without().symbol, without().passed) == ("0", False)
+    step = without(through="whole")
+    assert (step.symbol, step.passed, step.through) == ("=", True, "whole")
+
+
+def test_nothing_is_equal_while_preflight_names_what_the_model_reads() -> None:
+    found = judged(answer(1), answers(answer(1)), answers(answer(1)), open_findings=["it opens /x/scale.txt"])
+    assert (found.symbol, found.passed) == ("?", False)
+    assert "it opens /x/scale.txt; while this is open, nothing is called equal" in found.findings[0].text
+
+
+def test_a_model_is_judged_by_its_load_and_its_documents() -> None:
+    good = answers(answer(1))
+
+    def verdict(here: ModelAnswers, there: ModelAnswers) -> tuple[str, bool]:
+        found = judged(answer(1), here, there)
         return found.symbol, found.passed
 
-    good = ModelAnswers("m", answers=same)
     assert verdict(good, good) == ("=", True)
     assert verdict(good, ModelAnswers("m", problem="no module")) == ("X", False)
     assert verdict(ModelAnswers("m", problem="no"), ModelAnswers("m", problem="no")) == ("X", False)
     assert verdict(ModelAnswers("m", problem="no"), good) == ("D", False)
     assert verdict(good, ModelAnswers("m", answers={})) == ("D", False)  # the server died on the way
-    other = ModelAnswers("m", answers={(ALONE, "one"): [answer(3)]})
-    assert verdict(other, other) == ("D", False)  # both differ from the answer that is kept
-    failed = judge(good, ModelAnswers("m", problem="Internal: no\n;"), [case], release="2.51", places=PLACES)
+    failed = judged(answer(1), good, ModelAnswers("m", problem="Internal: no\n;"))
     assert failed.findings[0].text == "Internal: no; it loads here"
-    assert verdict(good, ModelAnswers("m", answers=same, config={"max_batch_size": 4})) == ("D", False)
+    assert verdict(good, ModelAnswers("m", answers=good.answers, config={"max_batch_size": 4})) == ("D", False)

@@ -53,7 +53,7 @@ def test_what_lies_beside_the_models_is_copied_with_them(tmp_path: Path) -> None
     for folder in ("shared", ".git", "__pycache__"):
         (tmp_path / folder).mkdir()
     (tmp_path / "shared.txt").write_text("1")
-    work = verification._Work(tmp_path, ["m"], [], (), load_seconds=1, say=print, cancel=threading.Event())
+    work = verification._Work(tmp_path, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
     assert [path.name for path in work._entries()] == ["m", "shared", "shared.txt"]
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_missing_beside_the_model_is_named(path: str, is_advised:
 
 
 def test_a_backend_that_only_the_container_has_is_no_difference() -> None:
-    who = WheelJudge("2.51", files=None, python=None, hide=())  # type: ignore[arg-type]
+    who = WheelJudge("2.51", files=None, python=None, hide={})  # type: ignore[arg-type]
     text = "version 1 is at UNAVAILABLE state: Invalid argument: unable to find backend library for backend"
     found = {
         "net": ModelAnswers("net", f"{text} 'onnxruntime', try specifying runtime on the model configuration.;"),

@@ -86,6 +86,9 @@ def test_trace_settings() -> None:
     flags = ["--trace-config=triton,file=/t", "--trace-config=triton,log-frequency=5", "--trace-config=rate=2"]
     flags += ["--trace-config=level=TIMESTAMPS", "--trace-config=level=tensors", "--trace-config=count=3"]
     assert server(*flags)["trace_setting"] == TraceSetting(("TIMESTAMPS", "TENSORS"), 2, 3, 5, "/t")
+    for level in ("MIN", "max"):
+        for flag in (f"--trace-config=level={level}", f"--trace-level={level}"):
+            assert server(flag, "--trace-file=/t")["trace_setting"].level == ("TIMESTAMPS",)
     assert server("--trace-config=level=TENSORS", "--trace-config=level=OFF")["trace_setting"] == TraceSetting()
 
 

@@ -10,9 +10,9 @@ from tests.serving import write_model
 from tritonlab.frontends.cli.server_options import read_options
 from tritonlab.frontends.cli.startup_log import backend_table, model_table, openness, option_table, print_table
 from tritonlab.frontends.endpoints import EndpointOptions
-from tritonlab.frontends.grpc.grpc_server import GRPCOptions
 from tritonlab.frontends.http.http_server import HTTPOptions
 from tritonlab.frontends.shared.access import AccessRules
+from tritonlab.frontends.shared.grpc_options import GRPCOptions
 
 BROKEN = initializes("raise RuntimeError('no weights')")
 

@@ -25,7 +25,8 @@ from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, InvalidArgumentError, NotFoundError, UnavailableError
 from tritonlab.frontends.grpc.calls import MISSING, GRPCCall
-from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
+from tritonlab.frontends.grpc.grpc_server import GRPCServer
+from tritonlab.frontends.shared.grpc_options import GRPCOptions
 from tritonlab.frontends.shared.request_memory import RequestMemory
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer

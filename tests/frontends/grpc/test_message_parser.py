@@ -10,15 +10,15 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tritonclient.grpc import service_pb2
 
+from tritonlab.core.config.service_messages import messages
 from tritonlab.core.status import TritonError
 from tritonlab.frontends.grpc import message_parser
 from tritonlab.frontends.grpc.infer_request_reader import InferRequestReader
 from tritonlab.frontends.grpc.message_parser import MAX_HEADS, MessageParser, PlainHead, parse
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
-Request = service_pb2.ModelInferRequest
+Request = messages.ModelInferRequest
 EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 reader = InferRequestReader(SharedMemoryManager())

@@ -113,7 +113,7 @@ def test_head_has_no_body() -> None:
     with serving() as (_, _, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
         connection.sendall(get("/one", method="HEAD") + get("/two"))
         lines = [stream.readline() for _ in range(4)]
-        assert lines[0] == b"HTTP/1.1 200 OK\r\n" and b"content-length: 4\r\n" in lines and lines[3] == b"\r\n"
+        assert lines[0] == b"HTTP/1.1 200 OK\r\n" and b"Content-Length: 4\r\n" in lines and lines[3] == b"\r\n"
         assert read_reply(stream).body == b"/two"
 
 

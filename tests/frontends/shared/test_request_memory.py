@@ -51,13 +51,13 @@ def test_a_body_is_counted_as_long_as_it_lives() -> None:
     with pytest.raises(TooLargeError, match="The request has 11 bytes"):
         body.add(b"1")
     with pytest.raises(NoRoomError, match="take 6 of the 20 bytes"):
-        memory.take(15)
+        memory.take(15, 0)
     view = memoryview(body)
     del body
     with pytest.raises(NoRoomError):
-        memory.take(15)
+        memory.take(15, 0)
     del view
-    memory.take(15)
+    memory.take(15, 0)
 
 
 def test_what_is_held_is_counted_until_it_is_dropped() -> None:
@@ -76,7 +76,7 @@ def test_what_only_a_cycle_holds_is_no_reason_to_refuse() -> None:
         cycle: list[object] = [memory.hold(20)]
         cycle.append(cycle)
         del cycle
-        memory.take(20)
+        memory.take(20, 0)
     finally:
         gc.enable()
 
@@ -90,7 +90,7 @@ def test_a_piece_for_which_there_is_no_memory_is_a_refusal(monkeypatch: pytest.M
     memory = RequestMemory(10)
     with pytest.raises(NoRoomError, match="no memory for a request of 3 bytes"):
         memory.body(b"1").add(b"23")
-    memory.take(20)  # nothing is left of it
+    memory.take(20, 0)  # nothing is left of it
 
 
 def test_any_thread_may_take() -> None:
@@ -105,7 +105,7 @@ def test_any_thread_may_take() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    memory.take(memory.total)
+    memory.take(memory.total, 0)
 
 
 MOST = 1 << 20

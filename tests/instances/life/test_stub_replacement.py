@@ -139,6 +139,14 @@ def test_the_new_stub_executes_what_came_meanwhile() -> None:
     assert instance.events == [BURIED, "started", instance.meanwhile]
 
 
+def test_the_new_stub_does_not_execute_what_was_cancelled_meanwhile() -> None:
+    instance = Instance()
+    waiting = instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")
+    waiting.requests[0].cancel()
+    instance.dies()
+    assert instance.events == [BURIED, "started", (waiting, "Request cancelled"), "idle"]
+
+
 def test_if_it_cannot_start_what_came_meanwhile_fails() -> None:
     instance = Instance()
     waiting = instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")

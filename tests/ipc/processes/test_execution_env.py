@@ -233,6 +233,7 @@ REFUSED: dict[str, tuple[list[Member], str]] = {
     ),
     "pipe": ([("x", PIPE, "")], "is a device or a pipe"),
     "device": ([("x", DEVICE, "")], "is a device or a pipe"),
+    "deep": ([("a/" * 500 + "x", FILE, "")], "is 500 directories deep, and 400 can be made"),
 }
 
 
@@ -245,7 +246,7 @@ def test_what_would_reach_outside_is_refused_before_anything_is_written(tmp_path
         extract(archive, place)
     assert problem in str(caught.value)
     refused = "a" if "a later link" in case else members[-1][0]
-    assert f"its member '{refused}'" in str(caught.value)
+    assert f"its member '{refused[:200]}'" in str(caught.value)
     assert list(place.iterdir()) == []
     assert sorted(p.name for p in tmp_path.iterdir()) == ["env.tar.gz", "inside"]
     assert not Path("/tmp/tritonlab_escaped").exists()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tritonlab.ipc.processes.out_of_memory import (
     bus_words,
     kill_words,
+    memory_left,
     memory_limit,
     memory_words,
     oom_kills,
@@ -64,6 +66,36 @@ def test_cgroups_of_version_one_inside_of_a_container(tmp_path: Path) -> None:
     )
     assert oom_kills(root) == 2 + 1
     assert memory_limit(root) == 400 * MB
+
+
+def test_what_is_left_is_the_least_of_machine_and_cgroups_with_what_is_cached(tmp_path: Path) -> None:
+    root = machine(
+        tmp_path,
+        proc__meminfo="MemTotal: 1048576 kB\nMemAvailable: 900000 kB\n",
+        proc__self__cgroup="0::/a/b\n",
+        sys__fs__cgroup__a__b__memory_max="max\n",
+        sys__fs__cgroup__a__memory_max=f"{600 * MB}\n",
+        sys__fs__cgroup__a__memory_current=f"{500 * MB}\n",
+        sys__fs__cgroup__a__memory_stat=f"anon 7\nactive_file {30 * MB}\ninactive_file {20 * MB}\nshmem {9 * MB}\n",
+    )
+    assert memory_left(root) == 150 * MB
+    (root / "proc" / "meminfo").write_text("MemAvailable: 1024 kB\n")
+    assert memory_left(root) == MB
+
+
+def test_what_is_left_in_a_cgroup_of_version_one_counts_those_below(tmp_path: Path) -> None:
+    root = machine(
+        tmp_path,
+        proc__self__cgroup="4:memory:/docker/1\n",
+        sys__fs__cgroup__memory__memory_limit_in_bytes=f"{400 * MB}\n",
+        sys__fs__cgroup__memory__memory_usage_in_bytes=f"{300 * MB}\n",
+        sys__fs__cgroup__memory__memory_stat=f"active_file 5\ntotal_active_file {MB}\ntotal_inactive_file {2 * MB}\n",
+    )
+    assert memory_left(root) == 103 * MB
+
+
+def test_a_machine_that_says_nothing_has_memory_left(tmp_path: Path) -> None:
+    assert memory_left(tmp_path) == sys.maxsize
 
 
 def test_no_limit_is_no_limit(tmp_path: Path) -> None:

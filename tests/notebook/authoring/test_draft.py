@@ -194,3 +194,16 @@ def test_a_directory_whose_config_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "1" / "postprocess.py").unlink()
     with pytest.raises(FileError, match=r"is not a model directory: it has no <version>/postprocess\.py"):
         Draft("m").with_source(tmp_path)
+
+
+def test_a_package_is_brought_with_all_that_is_in_it(tmp_path: Path) -> None:
+    """As pre-flight advises: --file and the directory of the package."""
+    package = tmp_path / "tools"
+    for file in ("__init__.py", "deep/__init__.py", "__pycache__/x.pyc", ".git/config"):
+        (package / file).parent.mkdir(parents=True, exist_ok=True)
+        (package / file).write_text("")
+    draft = Draft("m").with_source(SOURCE).with_files([package])
+    assert {"1/tools/__init__.py", "1/tools/deep/__init__.py", "1/model.py"} == set(draft.tree)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileError, match="there is no file in the directory"):
+        Draft("m").with_files([tmp_path / "empty"])

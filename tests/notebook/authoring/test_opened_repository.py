@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 import pytest
 
+from tests.damaged import CORPUS, GOOD, write
 from tests.models import initializes
 from tests.notebook.repositories import DESCRIBED, POST, config, contents, write_repository
 from tests.serving import eventually
@@ -450,3 +451,18 @@ def test_an_interrupt_ends_what_loads_and_keeps_what_serves(workspace: Workspace
         shutil.rmtree(root / f"slow{number}")
     assert OpenedRepository.open(workspace, root) is opened
     assert answer(workspace) == [3, 5]
+
+
+def test_damaged_models_fail_alone(workspace: Workspace, tmp_path: Path) -> None:
+    assert len(CORPUS) >= 40
+    opened = OpenedRepository.open(workspace, write(tmp_path / "models"))
+    assert workspace.server.model(GOOD)(IN=[1])["OUT"].tolist() == [1]
+    rows = {row.name: row for row in opened.facts()}
+    assert rows.pop(GOOD).state == "READY"
+    assert rows.keys() == CORPUS.keys()
+    for name, row in rows.items():
+        assert row.state == "FAILED", name
+        assert CORPUS[name].says in f"{row.reason} {workspace.server.model(name).reason}", name
+    report = opened.export(tmp_path / "exported")
+    assert len(report.models) == 1 + len(CORPUS)
+    assert (tmp_path / "exported" / "binary" / "config.pbtxt").read_bytes() == CORPUS["binary"].files["config.pbtxt"]

@@ -288,3 +288,14 @@ def test_a_config_of_another_model_leaves_no_empty_field_in_an_export(workspace:
     config = {**first.config(), "name": "other", "model_transaction_policy": {"decoupled": False}}
     report = export(workspace.load("other", IDENTITY, config=config), tmp_path / "models")
     assert "model_transaction_policy" not in (report.path / "config.pbtxt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("x\ny", r"'\n' may not be in one"), ("a\x1bb", r"'\x1b' may not"), ("a\u202eb", "may not"), ("-rf", "an option")],
+)
+def test_names_that_commands_take_for_something_else_are_refused(workspace: Workspace, name: str, why: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        workspace.load(name, IDENTITY, options=OPTIONS)
+    assert why in str(raised.value) and "use letters, digits" in str(raised.value)
+    assert not list(workspace.repository.glob("*"))

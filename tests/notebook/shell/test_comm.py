@@ -214,7 +214,9 @@ def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled:
     assert model["captured"] == ["SCALE"] and not [each for each in model["findings"] if each["row"] == "P1"]
     assert whole["refused"]["deploy"]["fix"] == f"{directory}/models" and whole["refused"]["deploy"]["is_place"]
     assert any(each.startswith("numpy==") for each in whole["environment"]["packages"])
-    cached, unknown = whole["verify"]
+    requests, cached, unknown = whole["verify"]
+    assert requests["text"].startswith("Requests: 0 golden, and the last ")
+    assert ("no" in requests["problem"]) is requests["text"].endswith(" 0 of the notebook with their answers")
     assert cached["text"].startswith("Triton 2.51: ") and "1.0" in unknown["problem"]
     assert [(each["bytes"], each["problem"][:25]) for each in whole["artifacts"]] == [
         (8000, ""), (None, "the notebook does not def"), (None, "'1 +' is not an expressio"),

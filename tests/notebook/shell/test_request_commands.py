@@ -37,7 +37,9 @@ def test_kept_answers_are_compared_after_every_reload(notebook: Any, beside: Pat
 
 def test_an_error_that_is_kept_is_reported(notebook: Any, beside: Path) -> None:
     notebook.run(CELL)
-    kept = notebook.run("%triton golden add m")
+    refused = notebook.run("%triton golden add m").text
+    assert "nothing was kept: the answer is an error" in refused and "--error" in refused and not beside.exists()
+    kept = notebook.run("%triton golden add --error m")
     assert f"kept: {beside}/m/001.json\nwhat is kept is an error: " in kept.text and "expected 1 inputs" in kept.text
     assert "expected 1 inputs" in kept.result.to_dict()["error"]
 
@@ -45,7 +47,7 @@ def test_an_error_that_is_kept_is_reported(notebook: Any, beside: Path) -> None:
 def test_what_cannot_be_read_is_reported(notebook: Any, beside: Path) -> None:
     notebook.run(CELL)
     for line in ("", "nonsense", "add", "check m IN=1"):
-        assert "%triton golden add NAME INPUT0=expression" in notebook.run(f"%triton golden {line}").text
+        assert "%triton golden add [--error] NAME INPUT0=expression" in notebook.run(f"%triton golden {line}").text
     assert "Request for unknown model: 'nobody'" in notebook.run("%triton golden check nobody").text
     (beside / "m").mkdir(parents=True)
     (beside / "m" / "bad.json").write_text("[]")

@@ -18,7 +18,7 @@ import pytest
 
 from tests.serving import Lab, alive, await_endings, eventually, instances, stub_processes
 from tritonlab.core.observe.instrument import Instrument
-from tritonlab.core.status import ModelError, TritonError
+from tritonlab.core.status import CancelledError, ModelError, TritonError
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import UNLOAD_SECONDS
 
@@ -230,6 +230,19 @@ def test_a_process_that_hangs_while_it_serves_is_killed_by_hand_and_replaced(lab
     assert "somebody" not in errors[0].reason
     eventually(lambda: model.ready() and instances(model)[0].pid not in (None, pid))
     assert not alive(pid) and lab.server.kill(name) == []  # which leaves an idle one alone
+
+
+def test_what_was_cancelled_does_not_hang_the_next_process(lab: Lab) -> None:
+    """Stop, the same again, Stop, and then `%triton kill`: the second request has no client any more."""
+    lab.server.unload("holds")
+    model, _, pid = executing(lab, "holds")
+    second = model.create_request()
+    answers = model.infer(second, raise_on_error=False)
+    second.cancel()
+    lab.server.kill("holds")
+    assert isinstance(next(answers).error, CancelledError)
+    eventually(lambda: model.ready() and instances(model)[0].pid not in (None, pid))
+    assert lab.server.core.requests("holds") == []
 
 
 def test_what_a_reload_replaced_is_ended_after_the_stated_time(tmp_path: Path) -> None:

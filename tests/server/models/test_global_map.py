@@ -57,7 +57,7 @@ def test_a_name_means_the_only_model_that_has_it() -> None:
 def test_a_name_that_means_none() -> None:
     models = known(("/a", "gone"))
     models["/a::gone"].listed = False
-    models["/a::gone"].ended[1] = (ModelState.UNAVAILABLE, "unloaded")
+    models["/a::gone"].not_ready[1] = (ModelState.UNAVAILABLE, "unloaded")
     unloaded, unknown = refusal(models, "gone"), refusal(models, "nobody")
     assert isinstance(unloaded, NotFoundError) and isinstance(unknown, InvalidArgumentError)
     assert unloaded.message == "Identifier of model 'gone' is not found in global map"

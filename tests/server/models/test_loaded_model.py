@@ -96,11 +96,21 @@ def test_nothing_to_do(changes: Changes, nothing: bool) -> None:
 
 def test_the_states_of_what_has_ended() -> None:
     model = LoadedModel("m")
-    model.ended = {2: (ModelState.UNAVAILABLE, "unloaded"), 1: (ModelState.UNAVAILABLE, "Internal: no")}
+    model.not_ready = {2: (ModelState.UNAVAILABLE, "unloaded"), 1: (ModelState.UNAVAILABLE, "Internal: no")}
     assert model.states() == {1: ("UNAVAILABLE", "Internal: no"), 2: ("UNAVAILABLE", "unloaded")}
     assert list(model.states()) == [1, 2]
     assert not model.settled()
-    del model.ended[1]
+    del model.not_ready[1]
     assert model.settled()
-    model.ended[3] = (ModelState.UNLOADING, "")
-    assert not model.settled()
+    for state in (ModelState.UNLOADING, ModelState.LOADING):
+        model.not_ready[3] = (state, "")
+        assert not model.settled()
+
+
+def test_a_model_without_a_version_is_known_and_unsettled() -> None:
+    model = LoadedModel("m")
+    assert (model.is_known, model.settled()) == (False, True)
+    model.is_without_version = True
+    assert (model.is_known, model.settled()) == (True, False)
+    model.not_ready[1] = (ModelState.UNAVAILABLE, "unloaded")
+    assert model.settled()

@@ -100,6 +100,21 @@ def test_0_seconds_is_never(tmp_path: Path) -> None:
     assert polled.after(100) == []
 
 
+@rule("5.11.10")
+def test_a_model_that_another_repository_gets_too_is_unloaded(
+    polled: Polled, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    polled.repository.register(other)
+    assert polled.after() == []
+    write_model(other, "a", SOURCE)
+    polled.control.bad["a"] = ModelLoadError("failed to load 'a', failed to poll from model repository")
+    assert polled.after() == [("load", "a"), ("unload", "a")]
+    assert polled.after() == []
+    shutil.rmtree(other / "a")
+    assert polled.after() == [("load", "a")]
+
+
 def test_models_come_and_go(polled: Polled) -> None:
     write_model(polled.path, "new", SOURCE)
     assert polled.after() == [("load", "new")]

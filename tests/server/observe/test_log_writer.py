@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from pathlib import Path
 
@@ -95,3 +96,22 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     written = Written(LogSetting(log_file=str(tmp_path / "no" / "log")))
     assert "cannot be opened" in written.log(record())
     assert written.log().endswith('"hello"\n')
+
+
+def test_a_log_file_on_a_full_disk_gives_way_to_stderr() -> None:
+    written = Written(LogSetting(log_file="/dev/full"))
+    lines = written.log(record(text="first"), record(text="second")).splitlines()
+    assert "the log file '/dev/full' cannot be written: [Errno 28]" in lines[0]
+    assert '"first"' in lines[1] and '"second"' in lines[2] and len(lines) == 3
+    written.writer.write_table("table")
+    written.writer.close()
+
+
+def test_a_stream_that_cannot_be_written_stops_nothing() -> None:
+    with open("/dev/full", "w") as full:
+        writer = LogWriter(LogSettings(LogSetting()), full, full)
+        writer.log(record())
+        writer.log(record("stdout"))
+        with pytest.raises(OSError, match="No space"):
+            full.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())

@@ -46,6 +46,7 @@ def version(*instances: tuple[str, int], namespace: str = "") -> Any:
         version=1,
         stats=InferStats(),
         scheduler=SimpleNamespace(pending=0),
+        serves=True,
         config=ModelConfig(),
         load_ns=0,
         first_response=None,

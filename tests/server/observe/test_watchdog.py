@@ -33,6 +33,7 @@ class FakeInstance:
         self.inflight: dict[int, InferenceRequest] = {}
         self.running: list[InferenceRequest] = []
         self.debugged = DebugSessions()
+        self.limiter = None
 
     def executes(self, request: InferenceRequest) -> bool:
         return request in self.running

@@ -6,13 +6,14 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from tests.models import executes
+from tests.models import answers, executes, streams
 from tests.server.observe.test_watchdog import World
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.observe.failure_capsule import FailureBook
@@ -145,6 +146,79 @@ class TritonPythonModel:
     assert "has failed 1 time, the last time with" in reason.text
     assert "The request would wait for itself: itself -> itself" in reason.text
     assert reason.where is not None and reason.where.endswith("line 6")
+
+
+CALLS = """
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        found = pb_utils.InferenceRequest(model_name="aa", requested_output_names=["Y"], inputs=[]).exec()
+        return [pb_utils.InferenceResponse(found.output_tensors())]
+"""
+
+
+def test_models_that_the_rate_limiter_makes_wait_for_one_another(tmp_path: Path) -> None:
+    """The callee needs no resource, but has no turn before a model whose resource its caller holds."""
+    lab = Lab(tmp_path, rate_limit="execution_count")
+    plain = config("", "Y FP32 1")
+    needs = plain.replace("count: 1", 'count: 1 rate_limiter { resources { name: "R" count: 1 } }')
+    sent = []
+    try:
+        lab.load("aa", executes("time.sleep(0.1)\nreturn [None]", imports="import time"), plain)
+        models = [lab.load(name, CALLS, needs) for name in ("bb", "cc")]
+        list(lab.server.model("aa").infer(raise_on_error=False))  # so that its next turn comes after the others' first
+        sent += [model.infer(raise_on_error=False) for model in models]
+        eventually(lambda: "They may wait for one another: bb -> aa -> bb." in models[0].why().text())
+        text = models[0].why().text()
+        behind = "its turn, behind cc_0_0, which waits for resource 'R'"
+        assert f"aa_0_0 waits for {behind}: bb_0_0 executes with it (rate limiter)." in text
+        assert "cc_0_0 waits for resource 'R': bb_0_0 executes with it (rate limiter)." in models[1].why().text()
+    finally:
+        lab.server.stop(0)
+    assert all(next(each).error is not None for each in sent)
+
+
+def test_an_answer_that_waits_for_an_earlier_one(lab: Lab) -> None:
+    flag = lab.repository / "first"
+    batching = ("max_batch_size: 1", "dynamic_batching { preserve_ordering: true }")
+    waits = f"while x[0, 0] and not os.path.exists({str(flag)!r}): time.sleep(0.005)"
+    source = answers("x", reads="X", writes="Y", first=waits, imports="import os, time")
+    model = lab.load("ordered", source, config("X FP32 1", "Y FP32 1", *batching, count=2))
+    first, second = (model.infer(inputs={"X": np.full((1, 1), value, np.float32)}) for value in (1, 0))
+    serials = [each.request.serial for each in (first, second)]
+    waits = f"  request {serials[1]} has an answer, which waits for that of request {serials[0]} (preserve_ordering)."
+    eventually(lambda: waits in model.why().text())
+    flag.touch()
+    assert next(second).error is None and model.why().reasons == []
+
+
+PIPELINE = """
+platform: "ensemble"
+input { name: "X" data_type: TYPE_FP32 dims: [ 1 ] }
+output { name: "Z" data_type: TYPE_FP32 dims: [ 1 ] }
+ensemble_scheduling { max_inflight_requests: 1
+    step { model_name: "flows" model_version: -1
+        input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" } }
+    step { model_name: "slow" model_version: -1
+        input_map { key: "Y" value: "Y" } output_map { key: "Z" value: "Z" } } }
+"""
+
+
+def test_a_step_with_as_many_requests_as_it_may_have(lab: Lab) -> None:
+    flag = lab.repository / "slow.go"
+    waits = f"while not os.path.exists({str(flag)!r}): time.sleep(0.005)"
+    lab.write("flows", streams("x", "range(3)", reads="X", writes="Y"), config("X FP32 1", "Y FP32 1") + DECOUPLED)
+    slow = answers("x", reads="Y", writes="Z", first=waits, imports="import os, time")
+    lab.write("slow", slow, config("Y FP32 1", "Z FP32 1"))
+    (lab.repository / "pipeline" / "1").mkdir(parents=True)
+    (lab.repository / "pipeline" / "config.pbtxt").write_text(PIPELINE)
+    model = lab.server.load("pipeline")
+    responses = model.infer(inputs={"X": np.ones(1, np.float32)})
+    line = "  2 more of step 1, model 'slow', wait: max_inflight_requests allows no more at a time."
+    eventually(lambda: line in model.why().text())
+    flag.touch()
+    assert len(list(responses)) == 3 and model.why().reasons == []
+    lab.server.unload("pipeline")
 
 
 def test_a_sequence_that_waits_for_a_slot(lab: Lab) -> None:

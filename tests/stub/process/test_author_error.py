@@ -55,27 +55,6 @@ def test_tritons_text() -> None:  # rule 2.5.2: innermost frame first, no source
     )
 
 
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("Tensor().dtype", "'c_python_backend_utils.Tensor' object has no attribute 'dtype'"),
-        ("Tensor.dtype", "type object 'c_python_backend_utils.Tensor' has no attribute 'dtype'"),
-        ("type('Tensor', (), {})().dtype", "'Tensor' object has no attribute 'dtype'"),
-        ("object.dtype", "type object 'object' has no attribute 'dtype'"),
-    ],
-)
-def test_an_attribute_is_missing_of_a_class_with_the_native_modules_name(expression: str, text: str) -> None:
-    error = raised_by(
-        f"""
-        Tensor = type("Tensor", (), {{"__module__": "c_python_backend_utils"}})
-
-        def call():
-            {expression}
-        """
-    )
-    assert triton_text(error).startswith(f"AttributeError: {text}\n\nAt:")
-
-
 def test_a_frame_that_raises_again_has_the_line_of_that() -> None:  # rule 2.5.2
     error = raised_by(
         """

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import traceback
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tritonlab.stub._pb_stub.api import own_threads
 from tritonlab.stub._pb_stub.process import author_error, thread_stacks
+from tritonlab.stub._pb_stub.process.needed_calls import needed_calls
 from tritonlab.stub._pb_stub.process.stub_bridge import DeferredCalls
 from tritonlab.stub._pb_stub.process.thread_stacks import all_stacks
 
@@ -29,6 +33,35 @@ class Blocked:
     def deeper(self) -> None:
         self.there.set()
         self.over.wait(60)  # this line
+
+
+class Kept:
+    """A value of the author's."""
+
+
+@pytest.mark.parametrize("look", [all_stacks, lambda: needed_calls(threading.main_thread().ident or 0, {})])
+def test_a_look_at_the_threads_keeps_nothing_of_the_authors(look: Callable[[], object]) -> None:
+    found: list[weakref.ref[Kept]] = []
+    looked = threading.Event()
+    there = threading.Event()
+
+    def work() -> None:
+        kept = Kept()
+        found.append(weakref.ref(kept))
+        there.set()
+        looked.wait(60)
+
+    thread = threading.Thread(target=work)
+    gc.disable()
+    try:
+        thread.start()
+        assert there.wait(60)
+        look()
+        looked.set()
+        thread.join()
+        assert found[0]() is None
+    finally:
+        gc.enable()
 
 
 def part(text: str, title: str) -> list[str]:

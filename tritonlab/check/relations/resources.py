@@ -181,10 +181,13 @@ class Broken(Exception):
     """An answer without which nothing can be measured: the model died, hangs or fails."""
 
     def __init__(self, sample: Sample, answer: ModelAnswer, mates: Sequence[Sample] = ()) -> None:
-        super().__init__(answer.text())
+        super().__init__(sample, answer, mates)
         self.sample = sample
         self.mates = mates
         self.answer = answer
+
+    def __str__(self) -> str:
+        return self.answer.text()
 
 
 class RepeatedLoad:

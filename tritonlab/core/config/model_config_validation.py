@@ -18,6 +18,8 @@ _DataType = messages.DataType
 _Group = messages.ModelInstanceGroup
 _Control = messages.ModelSequenceBatching.Control
 
+#: More than a machine has room for; each is listed before the first one starts.
+_MOST_INSTANCES = 10_000
 #: The platforms that belong to a backend that Triton has by name.
 known_platforms = {
     "tensorflow_graphdef": "tensorflow",
@@ -123,7 +125,7 @@ def _check_control_kind(name: str, batcher: Any, kind: str) -> None:
             )
         tensors.add(control_input.name)
         for control in control_input.control:
-            if _Control.Kind.Name(control.kind) != kind:
+            if control.kind != _Control.Kind.Value(kind):
                 continue
             if found:
                 raise ConfigError(f"sequence batching specifies multiple {kind} tensors for {name}")
@@ -174,7 +176,7 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     validate_instance_groups(config, gpu_ids=gpu_ids)
     for tensor in config.input:
         _check_tensor(config, tensor, "model input")
-        if tensor.format != tensor.FORMAT_NONE and len(tensor.dims) != 3:
+        if tensor.format in (tensor.FORMAT_NHWC, tensor.FORMAT_NCHW) and len(tensor.dims) != 3:
             raise ConfigError(f"model input NHWC/NCHW require 3 dims for {config.name}")
         _check_tensorrt_only(config, tensor)
     for tensor in config.output:
@@ -188,6 +190,12 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
 
 def validate_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     """Check the instance groups of a normalised configuration alone. Raises ConfigError."""
+    count = sum(group.count for group in config.instance_group)
+    if count > _MOST_INSTANCES:
+        raise ConfigError(
+            f"model {config.name} has {count} instances, each of them a process, and {_MOST_INSTANCES} can be started: "
+            "set a smaller 'count' in its instance groups"
+        )
     for group in config.instance_group:
         _check_instance_group(config, group, gpu_ids)
 

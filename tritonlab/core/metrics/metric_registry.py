@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,8 +44,7 @@ class _Sample:
         self.handles: set[int] = set()
 
     def observe(self, value: float) -> None:
-        # A NaN is below no bound: it lands in the last bucket, like Triton's.
-        self.counts[-1 if math.isnan(value) else bisect.bisect_left(self.bounds, value)] += 1
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1  # a NaN into the first, as Triton does
         self.value += value
 
     def lines(self, kind: int, labels: _Labels) -> Iterable[Sample]:

@@ -30,8 +30,8 @@ _MOST_HEADLINE = 300
 
 @dataclass(frozen=True, slots=True)
 class KeptTensor:
-    """An input of a request that failed. `tensor` is None if it was too large to be kept; then `head` is a text of its
-    first elements.
+    """A tensor of a kept request. `tensor` is None if it was too large to be kept; then `head` is a text of its first
+    elements.
     """
 
     datatype: DataType
@@ -159,7 +159,7 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
     for request in clients[:_MOST_REQUESTS]:
         inputs = {}
         for name, tensor in request.inputs.items():
-            inputs[name] = found = _keep(tensor, min(room, MOST_TENSOR))
+            inputs[name] = found = keep_tensor(tensor, room)
             room -= found.byte_size if found.tensor is not None else 0
         records.append(
             KeptRequest(
@@ -179,9 +179,10 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
     return tuple(records), len(clients) - len(records)
 
 
-def _keep(tensor: Tensor, room: int) -> KeptTensor:
+def keep_tensor(tensor: Tensor, room: int) -> KeptTensor:
+    """Copy a tensor if it has neither more than `room` bytes nor more than MOST_TENSOR."""
     size = tensor.byte_size
-    if size > room:
+    if size > min(room, MOST_TENSOR):
         return KeptTensor(tensor.datatype, tensor.shape, byte_size=size, tensor=None, head=repr(tensor))
     if tensor.memory_type:
         return KeptTensor(tensor.datatype, tensor.shape, size, tensor.to_host())

@@ -77,7 +77,7 @@ def build_environment(python: Python, found: Sequence[Pin], directory: Path, say
     site.mkdir(parents=True)
     if found:
         say(f"environment: install {', '.join(f'{pin.name} {pin.version}' for pin in found)}")
-        install(python, [f"{pin.name}=={pin.version}" for pin in found], site, cancel)
+        install(python, [pin.requirement for pin in found], site, cancel)
     return directory
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from ..child_command import CommandFailed, run_command
 from ..loaded_modules import LoadedModule
@@ -24,12 +25,14 @@ _NUMPY_1 = {"3.8": "1.24.4", "3.9": "1.26.4", "3.10": "1.26.4", "3.11": "1.26.4"
 
 
 class Distribution(NamedTuple):
-    """An installed distribution that a model imported. `bytes`: of its files; `why`: a module of it."""
+    """An installed distribution that a model imported. `bytes`: of its files; `why`: a module of it; `url`: what it was
+    installed from, if that was no index."""
 
     name: str
     version: str
     bytes: int
     why: str
+    url: str = ""
 
 
 class StubImports(NamedTuple):
@@ -40,15 +43,23 @@ class StubImports(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """One line of a lock."""
+    """One line of a lock. `url`: where it is from, if no index has it."""
 
     name: str
     version: str
     comment: str = ""
+    url: str = ""
+
+    @property
+    def requirement(self) -> str:
+        """Return what pip installs."""
+        return f"{self.name} @ {self.url}" if self.url else f"{self.name}=={self.version}"
 
     @property
     def line(self) -> str:
-        return f"{self.name}=={self.version}" + (f"  # {self.comment}" if self.comment else "")
+        if self.url.startswith("file:"):
+            return f"# {self.name}=={self.version} is a local wheel, which is packed in the environment"
+        return self.requirement + (f"  # {self.comment}" if self.comment else "")
 
 
 class EnvironmentRefused(CommandFailed):
@@ -70,7 +81,32 @@ def imported(modules: Iterable[LoadedModule]) -> StubImports:
 
 def _distribution(found: metadata.Distribution, why: str) -> Distribution:
     size = sum(_size(str(file.locate())) for file in found.files or ())
-    return Distribution(found.metadata["Name"], found.version, size, why)
+    return Distribution(found.metadata["Name"], found.version, size, why, url_of(found))
+
+
+def url_of(found: metadata.Distribution) -> str:
+    """Return what a distribution was installed from, as pip keeps it; empty for an index."""
+    try:
+        document = json.loads(found.read_text("direct_url.json") or "{}")
+    except ValueError:
+        return ""
+    return str(document.get("url", "")) if isinstance(document, dict) else ""
+
+
+def check_local(distributions: Iterable[Distribution], choice: str) -> None:
+    """Refuse an environment for packages that only this machine has: a lock cannot name them, and of a directory there
+    is nothing to pack. Raises EnvironmentRefused."""
+    for each in distributions:
+        if not each.url.startswith("file:"):
+            continue
+        path = unquote(urlsplit(each.url).path)
+        about = f"{each.name} {each.version} was installed from {path}, which no index has"
+        if not (path.endswith(".whl") and os.path.isfile(path)):
+            fix = f"make a wheel (`pip wheel --no-deps {path}`), install that, and use --env archive, which packs it"
+            raise EnvironmentRefused(f"{about}, and which is not a wheel that is there", fix)
+        if choice == "requirements":
+            fix = "use --env archive or --env dir, which pack it, or upload it to an index"
+            raise EnvironmentRefused(f"{about}, so that a lock of its name installs nothing or another package", fix)
 
 
 def _size(path: str) -> int:
@@ -102,7 +138,7 @@ def pins(distributions: Iterable[Distribution], target: str, python: str) -> lis
                 )
             comment = f"{NUMPY_REASON}; {version or 'no numpy'} here"
             version = _NUMPY_1[python]
-        found.append(Pin(each.name, version, comment))
+        found.append(Pin(each.name, version, comment, each.url))
     return sorted(found, key=lambda pin: pin.name.lower())
 
 
@@ -123,13 +159,18 @@ def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[
     A distribution whose pinned release needs another numpy gets an older release; its comment says so.
     """
     try:
-        answer = _report([f"{pin.name}=={pin.version}" if pin.version else pin.name for pin in found], python, cancel)
+        answer = _report([pin.requirement if pin.version else pin.name for pin in found], python, cancel)
     except CommandFailed as error:
         if "ResolutionImpossible" not in str(error) and "No matching distribution" not in str(error):
             raise
         fixed = {pin.name.lower() for pin in found if pin.name.lower() == "numpy"}
         answer = _report(
-            [f"{pin.name}{'==' if pin.name.lower() in fixed else '<='}{pin.version}" for pin in found], python, cancel
+            [
+                pin.requirement if pin.url else f"{pin.name}{'==' if pin.name.lower() in fixed else '<='}{pin.version}"
+                for pin in found
+            ],
+            python,
+            cancel,
         )
     known = {pin.name.lower().replace("_", "-"): pin for pin in found}
     result = []
@@ -138,7 +179,7 @@ def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[
         comment = pin.comment if pin else "needed by one of the others"
         if pin and pin.version and pin.version != version:
             comment += f"; {pin.version} does not go with the others or with Python {python.version}"
-        result.append(Pin(name, version, comment))
+        result.append(Pin(name, version, comment, pin.url if pin else ""))
     return sorted(result, key=lambda pin: pin.name.lower())
 
 

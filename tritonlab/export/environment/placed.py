@@ -25,7 +25,7 @@ from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
 from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
 from .built_environment import build_environment, check_budget, pack
-from .lock import EnvironmentRefused, Pin, StubImports, lock_text, needs_numpy_1, pins, resolved
+from .lock import EnvironmentRefused, Pin, StubImports, check_local, lock_text, needs_numpy_1, pins, resolved
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
 
 LOCK = "requirements.lock"
@@ -77,9 +77,9 @@ class PlacedEnvironment:
 
     def subject_with(self, subject: Subject) -> Subject:
         """Return the model as pre-flight has to look at it with this environment."""
-        if not self.name:
-            return subject
         packages = {pin.name.lower(): pin.version for pin in self.pins}
+        if not self.name:
+            return replace(subject, pins=packages)
         return replace(subject, exported=ExportedEnvironment(self.name, self.python, packages, has_stub=self.has_stub))
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,6 +120,7 @@ def place_environment(
         )
     python = _chosen_python(options)
     everything = {each.name: each for found in models.values() for each in found.distributions}
+    check_local(everything.values(), options.choice)
     wanted = pins(everything.values(), options.release, python.version)
     report = PlacedEnvironment(python=python.version, warnings=_loose_warnings(models.values()))
     if options.choice != "requirements":
@@ -163,6 +164,7 @@ def planned_environment(
         return PlacedEnvironment(_NAMES["archive"], version, bytes=size, has_stub=stub is not None)
     python = _chosen_python(options)
     everything = {each.name: each for found in models.values() for each in found.distributions}
+    check_local(everything.values(), options.choice)
     report = PlacedEnvironment(
         python=python.version,
         pins=tuple(pins(everything.values(), options.release, python.version)),

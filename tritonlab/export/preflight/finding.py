@@ -47,12 +47,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Preflight:
-    """What pre-flight found of one model for one target. `notes` says what it could not judge."""
+    """What pre-flight found of one model for one target. `notes`: what it could not judge; `is_complete` is False if
+    files may be read that were not seen."""
 
     model: str
     target: str
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
+    is_complete: bool = True
 
     @property
     def passed(self) -> bool:
@@ -72,6 +74,7 @@ class Preflight:
             "target": self.target,
             "passed": self.passed,
             "outcome": self.outcome,
+            "complete": self.is_complete,
             "findings": [finding.to_dict() for finding in self.findings],
             "notes": list(self.notes),
         }
@@ -93,10 +96,11 @@ class Preflight:
         return f"<div class='tl-preflight'><div>{head}</div>{findings}{notes}</div>"
 
     def _verdict(self) -> str:
-        if not self.findings:
-            return "nothing was found"
-        count = sum(finding.outcome is not Prediction.ATTENTION for finding in self.findings)
-        return f"it {self.outcome} there" if count and self.outcome != "equal" else "nothing stops it"
+        if not self.passed:
+            return f"it {self.outcome} there"
+        if not self.is_complete:
+            return "nothing was found that stops it, and not all that it reads was seen"
+        return "nothing stops it" if self.findings else "nothing was found"
 
     def _lines(self) -> Iterator[str]:
         for finding in self.findings:
@@ -122,6 +126,17 @@ def _cited(source_line: str, cite: Callable[[str], str]) -> str:
     frame = f'File "{file}", line {line}'
     cited = cite(frame)
     return source_line if cited == frame else cited.strip()
+
+
+def say_once(found: Iterable[Preflight]) -> list[Preflight]:
+    """Return what was found of several models, without what is said of no line of a model and was said before."""
+    earlier: set[str] = set()
+    once = []
+    for each in found:
+        kept = tuple(one for one in each.findings if one.row != "P5" or one.source_line or one.sentence not in earlier)
+        earlier |= {one.sentence for one in each.findings}
+        once.append(replace(each, findings=kept))
+    return once
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

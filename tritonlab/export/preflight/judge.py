@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...clients.golden import GoldenCase
 from ...core.config.model_config import ModelConfig, parse_pbtxt, read_config
-from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.live_state import memory_use, shm_size
 from ...repository.layout import CONFIG_FILE
@@ -27,6 +27,7 @@ from .places import mode_bits, name_of_the_model, secrets_and_clutter, shared_me
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
 from .subject import Subject
+from .trial import ModelTrial, try_models
 from .versions import numpy_of_the_target, python_of_the_target
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ DEFAULT_TARGET = "2.51"
 #: Each row, and what finds it.
 ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P1": lambda subject, target: names_of_other_cells(subject),
-    "P2": lambda subject, target: third_party_imports(subject),
+    "P2": third_party_imports,
     "P3": lambda subject, target: files_and_variables(subject),
-    "P4": lambda subject, target: modules_beside_the_notebook(subject),
+    "P4": modules_beside_the_notebook,
     "P5": lambda subject, target: numpy_of_the_target(subject, target.release),
     "P6": lambda subject, target: python_of_the_target(subject, target.release),
     "P7": lambda subject, target: missing_features(subject, target.release),
@@ -79,30 +80,50 @@ def _notes(subject: Subject, target: Target) -> Iterator[str]:
         yield f"{', '.join(unparsed)} could not be read as Python and was not looked at"
 
 
-def preflight(model: Model, target: str = DEFAULT_TARGET, *, replay: Callable[[], object] = lambda: None) -> Preflight:
+def preflight(
+    model: Model, target: str = DEFAULT_TARGET, *, cases: Sequence[GoldenCase] = (), trial: ModelTrial | None = None
+) -> Preflight:
     """Return what of a loaded model will not work at the target: a release of Triton as 2.49, its container as 24.08,
     or kserve, dynamo or ray.
 
-    What its code reads is known of the time when it was loaded; `replay` sends requests during which it is recorded,
-    too. Raises UnknownTarget.
+    The model is loaded once more, in a process of its own, which is sent the requests of `cases` and records what it
+    reads; `trial` is what that showed, if it was done before. Raises UnknownTarget.
     """
-    model.reads(record=True)
-    try:
-        replay()
-    finally:
-        reads = model.reads()
-    found = judge(subject_of(model, reads=reads), target)
+    place = find_target(target)
+    subject = subject_of(model)
+    notes: tuple[str, ...] = ()
+    if subject.sources:
+        trial = trial or try_models([model], cases).get(model.name)
+    if trial is not None and subject.sources:
+        subject = _with_trial(subject, trial)
+        notes = trial.notes
+        if trial.reads and not trial.sent:
+            notes = (*notes, "no request was sent, so what `execute` reads is not known: %triton golden add keeps one")
+    found = replace(judge(subject, place), is_complete=not notes)
     needed = ", ".join(other.name for other in needed_models(model).loaded)
-    note = f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME"
-    return replace(found, notes=(*found.notes, note)) if needed else found
+    if needed:
+        notes = (*notes, f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME")
+    return replace(found, notes=(*found.notes, *notes))
 
 
-def subject_of(model: Model, include: Sequence[str] = (), reads: Sequence[ReadsRecorded] | None = None) -> Subject:
-    """Return what pre-flight looks at of a loaded model. `reads`: what its code has read, by default while loading."""
+def _with_trial(subject: Subject, trial: ModelTrial) -> Subject:
+    """Return the model with what trying it has shown; nothing if it did not load once more."""
+    if not trial.reads:
+        return subject
+    # what the first load made is not missing, though the second found it there
+    made = {path for reads in subject.reads for path in reads.written}
+    made -= {file.path for reads in subject.reads for file in reads.files}
+    reads = (each._replace(files=[file for file in each.files if file.path not in made]) for each in trial.reads)
+    modules = {**subject.modules, **trial.modules}
+    return replace(subject, reads=tuple(reads), modules=modules, needed=trial.needed, without=trial.without)
+
+
+def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:
+    """Return what pre-flight looks at of a loaded model: what its code has read is that of its load."""
     config = parse_pbtxt(model.config_pbtxt(), "the served config")
     directory = Path(model.directory)
     is_its_own = not runs_shipped(config)  # otherwise it is this package's code that reads and imports
-    found = (model.reads() if reads is None else reads) if is_its_own else ()
+    found = model.reads() if is_its_own else ()
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
     versions = tuple(model.metadata()["versions"])
     return Subject(

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.config.model_config import ModelConfig
+from ...core.python_source import UNPARSABLE
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...ipc.processes.interpreter import STUB
 from ...ipc.processes.own_stub import NAME, python_of_compiled
 from ...repository.model_tree import ModelTree
 from ..loaded_modules import LoadedModule, third_party_modules
+from ..releases import Target
+from .finding import Prediction
 
 
 class ExportedEnvironment(NamedTuple):
@@ -43,7 +46,10 @@ class Subject:
     """One model. `reads`: one for each instance that answered; none of an ensemble, nor of a model that is not loaded.
     `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
     took so far, 0 if that is not known. `exported`: the environment that is exported with it, in the place of one that
-    its config names. `repositories`: the directories with all that will lie beside it where it is deployed."""
+    its config names. `repositories`: the directories with all that will lie beside it where it is deployed. `needed`:
+    the files that code other than Python reads, and what comes of it that each is missing. `without`: what comes of it
+    that all files of `reads` are missing; None if that is not known. `pins`: the versions in the lock that is exported
+    with it, by the names of their distributions."""
 
     name: str
     tree: ModelTree
@@ -54,6 +60,9 @@ class Subject:
     versions: tuple[str, ...] = field(default=("1",))
     exported: ExportedEnvironment | None = None
     repositories: tuple[Path, ...] = ()
+    needed: Mapping[str, Prediction] = field(default_factory=dict)
+    without: Prediction | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def directory(self) -> Path:
@@ -76,7 +85,7 @@ class Subject:
             text = path.read_bytes().decode("utf-8", "replace")
             try:
                 yield SourceFile(str(path), text, ast.parse(text))
-            except (SyntaxError, ValueError):
+            except UNPARSABLE:
                 yield SourceFile(str(path), text, None)
 
     @property
@@ -137,6 +146,12 @@ class Subject:
 def line_of(source: SourceFile, node: ast.AST) -> str:
     """Return `<file>:<line>` of a part of a source."""
     return f"{source.path}:{getattr(node, 'lineno', 0)}"
+
+
+def python_there(subject: Subject, target: Target) -> tuple[int, ...]:
+    """Return the version of Python that runs the model at the target; empty if it is not known."""
+    there = target.release.python.value if target.is_triton else ""
+    return version_of(subject.stub_python or there or "")
 
 
 def version_of(text: str) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from ..releases import Release
@@ -26,6 +27,32 @@ _NUMPY_2 = {
     "linalg.tensordot": "tensordot", "linalg.trace": "trace", "linalg.vecdot": "einsum", "linalg.vector_norm":
     "linalg.norm",
 }  # fmt: skip
+#: Attributes of arrays and keywords that numpy has since 2.0, with what does the same in numpy 1.
+_METHODS_2 = {
+    "mT": "write x.swapaxes(-1, -2)",
+    "to_device": "leave it out",
+    "__array_namespace__": "use the module numpy",
+}
+_KEYWORDS_2 = {
+    ("reshape", "shape"): "give the shape without its name",
+    ("reshape", "copy"): "copy the result if it has to be a copy",
+    ("asarray", "copy"): "use numpy.array(x, copy=...)",
+    ("asarray", "device"): "leave it out",
+    ("zeros", "device"): "leave it out",
+    ("ones", "device"): "leave it out",
+    ("empty", "device"): "leave it out",
+    ("full", "device"): "leave it out",
+    ("arange", "device"): "leave it out",
+    ("linspace", "device"): "leave it out",
+    ("eye", "device"): "leave it out",
+    ("sort", "stable"): "use kind='stable'",
+    ("argsort", "stable"): "use kind='stable'",
+    ("unique", "sorted"): "leave it out",
+    ("quantile", "weights"): "compute it with what numpy 1 has",
+    ("percentile", "weights"): "compute it with what numpy 1 has",
+}
+#: Libraries whose arrays have attributes of these names.
+_OTHER_ARRAYS = {"torch", "jax", "cupy", "tensorflow", "array_api_compat", "pandas", "xarray", "dask", "mlx"}
 #: The first Python that has a module of the standard library, and the first that has it no longer.
 _SINCE = {"tomllib": (3, 11), "zoneinfo": (3, 9), "graphlib": (3, 9), "compression": (3, 14), "annotationlib": (3, 14)}
 _SINCE |= {"string.templatelib": (3, 14), "pathlib.types": (3, 14), "wsgiref.types": (3, 11)}
@@ -55,6 +82,27 @@ _NAMES_SINCE = {
     "re.PatternError typing.NoDefault typing.ReadOnly typing.TypeIs typing.get_protocol_members typing.is_protocol "
     "warnings.deprecated",
 }
+#: Keywords of functions by the first Python that has them.
+_KEYWORD_SINCE: dict[tuple[str, str], tuple[int, ...]] = {
+    ("zip", "strict"): (3, 10),
+    ("dataclass", "slots"): (3, 10),
+    ("dataclass", "kw_only"): (3, 10),
+    ("dataclass", "weakref_slot"): (3, 11),
+    ("bisect", "key"): (3, 10),
+    ("bisect_left", "key"): (3, 10),
+    ("bisect_right", "key"): (3, 10),
+    ("insort", "key"): (3, 10),
+    ("glob", "include_hidden"): (3, 11),
+    ("glob", "root_dir"): (3, 10),
+    ("TemporaryDirectory", "delete"): (3, 12),
+    ("NamedTemporaryFile", "delete_on_close"): (3, 12),
+    ("rmtree", "onexc"): (3, 12),
+    ("relative_to", "walk_up"): (3, 12),
+    ("glob", "case_sensitive"): (3, 12),
+    ("batched", "strict"): (3, 13),
+    ("Popen", "process_group"): (3, 11),
+    ("run", "process_group"): (3, 11),
+}
 _NAME_SINCE = {name: since for since, names in _NAMES_SINCE.items() for name in names.split()}
 
 
@@ -75,16 +123,20 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
             outcome=Prediction.FAILS,
         )
         return
-    for name, source, node in _numpy_2_names(subject):
-        instead = f"use numpy.{_NUMPY_2[name]}" if _NUMPY_2[name] else "write it with what numpy 1 has"
-        yield Finding(
-            row="P5",
-            sentence=f"it uses numpy.{name}, which only numpy 2 has, and Triton {release} works with numpy 1 only",
-            remedy=instead,
-            source_line=line_of(source, node),
-            outcome=outcome_of(subject, source, node),
-        )
-    if here and version_of(here) >= (2,):
+    seen = set()
+    for source in subject.sources:
+        for name, instead, node in _numpy_2_uses(source, version_of(subject.stub_python or release.python.value or "")):
+            if name in seen:
+                continue
+            seen.add(name)
+            yield Finding(
+                row="P5",
+                sentence=f"it uses {name}, which only numpy 2 has, and Triton {release} works with numpy 1 only",
+                remedy=instead,
+                source_line=line_of(source, node),
+                outcome=outcome_of(subject, source, node),
+            )
+    if here and version_of(here) >= (2,) and version_of(subject.pins.get("numpy") or here) >= (2,):
         yield Finding(
             "P5",
             f"it ran with numpy {here} here, with which Triton {release} answers with outputs of 0 bytes",
@@ -92,23 +144,40 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
         )
 
 
-def _numpy_2_names(subject: Subject) -> Iterator[tuple[str, SourceFile, ast.AST]]:
-    seen = set()
-    for source in subject.sources:
-        for whole, node in _named_in(source, "AttributeError"):
-            name = whole.removeprefix("numpy.")
-            if name != whole and name in _NUMPY_2 and name not in seen:
-                seen.add(name)
-                yield name, source, node
+def _numpy_2_uses(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple[str, str, ast.AST]]:
+    """Yield what a source uses of numpy 2: names, methods of arrays and keywords, each with what to write instead."""
+    for whole, node in _named_in(source, "AttributeError", python=python):
+        name = whole.removeprefix("numpy.")
+        if name != whole and name in _NUMPY_2:
+            yield whole, f"use numpy.{_NUMPY_2[name]}" if _NUMPY_2[name] else "write it with what numpy 1 has", node
+    if source.tree is None or not any("numpy" in imported_by(node) for node in ast.walk(source.tree)):
+        return
+    left_out = guarded(source.tree, "AttributeError", "TypeError", python=python)
+    uses_others = _imports_other_arrays(source.tree)
+    for node in (node for node in ast.walk(source.tree) if node not in left_out):
+        if isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not uses_others:
+            yield f"the attribute .{node.attr} of an array", _METHODS_2[node.attr], node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            function = node.func.attr
+            is_of_numpy = ast.unparse(node.func.value) in ("np", "numpy")
+            for keyword in node.keywords:
+                instead = _KEYWORDS_2.get((function, keyword.arg or ""))
+                if instead and (is_of_numpy or (function == "reshape" and not uses_others)):
+                    yield f"{function}({keyword.arg}=)", instead, node
 
 
-def _named_in(source: SourceFile, *errors: str) -> Iterator[tuple[str, ast.AST]]:
+def _imports_other_arrays(tree: ast.Module) -> bool:
+    """Return whether a source has arrays of other libraries, which have these attributes, too."""
+    return any(name.partition(".")[0] in _OTHER_ARRAYS for node in ast.walk(tree) for name in imported_by(node))
+
+
+def _named_in(source: SourceFile, *errors: str, python: tuple[int, ...] = ()) -> Iterator[tuple[str, ast.AST]]:
     """Yield the names of other modules that a source uses, as `datetime.UTC` or `builtins.ExceptionGroup`, but not
-    where it does without them or one of `errors` is caught."""
+    where it does without them, does not run with that Python, or one of `errors` is caught."""
     if source.tree is None:
         return
     imported: dict[str, str] = {}
-    left_out = guarded(source.tree, *errors)
+    left_out = guarded(source.tree, *errors, python=python)
     nodes = [node for node in ast.walk(source.tree) if node not in left_out]
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -178,7 +247,7 @@ def _too_new(subject: Subject, source: SourceFile, there: tuple[int, ...], reaso
         return
     if source.tree is None:
         return
-    without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True)
+    without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True, python=there)
     for node in ast.walk(source.tree):
         for name in imported_by(node) if node not in without else ():
             since, gone = (_of(table, name) for table in (_SINCE, _GONE))
@@ -199,12 +268,37 @@ def _names_too_new(
 ) -> Iterator[Finding]:
     """Yield the names of the standard library that a Python lacks, each once."""
     seen = set()
-    for name, node in _named_in(source, "AttributeError", "ImportError"):
-        since = _NAME_SINCE.get(name, (0,))
+    named = _named_in(source, "AttributeError", "ImportError", python=there)
+    uses = ((name.removeprefix("builtins."), _NAME_SINCE.get(name, (0,)), node) for name, node in named)
+    for name, since, node in (*uses, *_calls_since(source, there)):
         if since > there and name not in seen:
             seen.add(name)
-            text = f"it uses {name.removeprefix('builtins.')}, which Python has since {_version(since)}, and {reason}"
+            text = f"it uses {name}, which Python has since {_version(since)}, and {reason}"
             yield Finding("P6", text, remedy, line_of(source, node), outcome_of(subject, source, node))
+
+
+def _calls_since(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...], ast.AST]]:
+    """Yield the calls that need a Python by their arguments, with that Python."""
+    assert source.tree is not None
+    left_out = guarded(source.tree, "TypeError", "ValueError", python=python)
+    calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node not in left_out)
+    for node in calls:
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for keyword in node.keywords:
+            if since := _KEYWORD_SINCE.get((function, keyword.arg or "")):
+                yield f"{function}({keyword.arg}=)", since, node
+        if function == "fromisoformat" and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and _is_old_isoformat(str(argument.value)):
+                continue
+            if isinstance(argument, ast.Constant):
+                yield f"fromisoformat({argument.value!r})", (3, 11), node
+
+
+def _is_old_isoformat(text: str) -> bool:
+    """Return whether Python 3.10 reads it, too: it has no Z, no basic form, and three or six digits after the point."""
+    offset = r"([+-]\d\d:\d\d(:\d\d)?)?"
+    return bool(re.fullmatch(rf"\d{{4}}-\d\d-\d\d(.\d\d(:\d\d(:\d\d(\.\d{{3}}(\d{{3}})?)?)?)?{offset})?", text))
 
 
 def _of(table: Mapping[str, tuple[int, ...]], module: str) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,16 +23,36 @@ from pathlib import Path
 _MOUNT_POINTS = ("/mnt", "/media", "/srv")
 #: What a server itself needs, so that it cannot be hidden.
 _NEEDED = ("/", "/usr", "/bin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/mnt")
+#: Directories of every machine, of which single files are hidden.
+_SHARED = (*_NEEDED, "/opt", "/var", "/run", "/home", "/usr/local", "/usr/share")
+#: Below these nothing is hidden: programs and libraries run from there, or the kernel makes what is there.
+_SYSTEM = ("/proc/", "/sys/", "/dev/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/usr/lib/", "/usr/bin/", "/usr/sbin/")
+#: What every machine has, with contents of its own.
+_EVERYWHERE = {
+    f"/etc/{name}"
+    for name in ("passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf", "localtime", "os-release")
+}
 _TRIAL_SECONDS = 10.0
 
-#: Mounts, then becomes the command: NAME DIRECTORY… -- HIDDEN… -- COMMAND…
+#: Mounts, then becomes the command: NAME DIRECTORY… -- KEPT… -- HIDDEN… -- FILE… -- COMMAND…
+#: What is kept is put back in a directory that is hidden; a file is hidden by links to all others of its directory.
 _SCRIPT = """
 set -e
 root=$1 scratch=$2; shift 2
 mount -t tmpfs -o size=1m,mode=755 tmpfs "$root"
 while [ "$1" != -- ]; do mkdir -p "$root/$1"; mount --rbind "$2" "$root/$1"; shift 2; done; shift
+n=0; : > "$root/.kept"
+while [ "$1" != -- ]; do n=$((n+1)); mkdir "$root/.kept-$n"; mount --rbind "$1" "$root/.kept-$n"
+  printf '%s\n' "$1" >> "$root/.kept"; shift; done; shift
 [ -z "$scratch" ] || mount --rbind "$scratch" /tmp
-while [ "$1" != -- ]; do if [ -d "$1" ]; then mount -t tmpfs -o ro,size=4k tmpfs "$1"; fi; shift; done; shift
+: > "$root/.hidden"
+while [ "$1" != -- ]; do if [ -d "$1" ]; then mount -t tmpfs -o size=64k,mode=755 tmpfs "$1"
+  printf '%s\n' "$1" >> "$root/.hidden"; fi; shift; done; shift
+while [ "$1" != -- ]; do if [ -e "$1" ]; then n=$((n+1)); seen=$root/.kept-$n folder=${1%/*}; mkdir "$seen"
+  mount --rbind "${folder:-/}" "$seen"; mount -t tmpfs -o size=1m,mode=755 tmpfs "$folder"
+  find "$seen" -mindepth 1 -maxdepth 1 -exec ln -s -t "$folder" {} +; rm -f "$1"; fi; shift; done; shift
+n=0; while read -r kept; do n=$((n+1)); mkdir -p "$kept"; mount --rbind "$root/.kept-$n" "$kept"; done < "$root/.kept"
+while read -r hidden; do mount -o remount,bind,ro "$hidden"; done < "$root/.hidden"
 cd /
 exec "$@"
 """
@@ -40,24 +60,37 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Hiding:
-    """How much of the author's machine a server cannot see. `left`: what stays visible, one sentence each. `own_tmp`:
-    another directory is its /tmp."""
+    """How much of the author's machine a server cannot see. `hidden`: directories, with a word for each; `files`: files
+    of directories that stay; `kept`: what is put back of a hidden directory; `left`: what stays visible, one sentence
+    each. `own_tmp`: another directory is its /tmp; `in_tmp`: words for what is hidden by that."""
 
     unshare: tuple[str, ...]
     root: str
-    hidden: tuple[str, ...]
+    hidden: Mapping[str, str]
+    files: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     own_tmp: bool = True
+    in_tmp: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
         return "namespace" if self.unshare else "scrubbed"
 
     def __str__(self) -> str:
+        return self._text([*self.hidden, *self.files], f" but for {', '.join(self.kept)}" * bool(self.kept))
+
+    @property
+    def words(self) -> str:
+        """Return the same without a path of this machine."""
+        words = ", ".join([*self.hidden.values(), *self.in_tmp, *([_READ] if self.files else [])]).split(", ")
+        return self._text([*dict.fromkeys(filter(None, words))], " but for what the server runs from" * bool(self.kept))
+
+    def _text(self, hidden: Sequence[str], kept: str) -> str:
         if not self.unshare:
             return "no mount namespace here: another path and a scrubbed environment; absolute paths were not caught"
         own = "" if self.root == "/" or not self.own_tmp else " and /tmp"  # a container has nothing of the machine
-        text = f"hidden: {', '.join(self.hidden) or 'nothing'}{own}"
+        text = f"hidden: {', '.join(hidden) or 'nothing'}{own}{kept}"
         return f"{text}; {'; '.join(self.left)}" if self.left else text
 
     def place(self, name: str, path: Path) -> str:
@@ -70,39 +103,80 @@ class Hiding:
             return list(command)
         bound = [word for name, path in places.items() for word in (name, str(path))]
         script = [*self.unshare, "sh", "-c", _SCRIPT, "hide", self.root, str(scratch) if self.own_tmp else ""]
-        return [*script, *bound, "--", *self.hidden, "--", *command]
+        return [*script, *bound, "--", *self.kept, "--", *self.hidden, "--", *self.files, "--", *command]
 
 
-def find_hiding(paths: Iterable[Path], *, keep: Iterable[Path] = ()) -> Hiding:
-    """Return the way to hide `paths` on this machine. `keep`: what the server needs at its own path."""
-    hidden, left = [], []
-    for path in dict.fromkeys([*(str(path) for path in paths), "/tmp"]):
-        needed = [str(each) for each in keep if each == Path(path) or Path(path) in each.parents]
-        if path in _NEEDED:
-            left.append(f"{path} cannot be hidden, the server needs it")
-        elif needed:
-            left.append(f"{path} cannot be hidden, the server needs {needed[0]}")
+def find_hiding(paths: Mapping[Path, str], *, keep: Iterable[Path] = (), program: Path | None = None) -> Hiding:
+    """Return the way to hide `paths`, directories and files with a word for each, on this machine. `keep`: directories
+    that the server needs at their own path; `program`: the server, where it is not known what it runs from, so that
+    directories with it stay."""
+    needed = {str(path) for path in keep}
+    wanted: dict[str, str] = {}
+    for path, word in {**paths, Path("/tmp"): "/tmp"}.items():
+        covering = str(_covering(path))
+        if not covering.startswith(_SYSTEM) and covering not in _EVERYWHERE:
+            wanted.setdefault(covering, word)
+    hidden, files, left = dict[str, str](), list[str](), list[str]()
+    for text, word in wanted.items():
+        user = next((each for each in needed if _is_in(text, each)), "")
+        user = user or (str(program) if program is not None and _is_in(str(program), text) else "")
+        if os.path.isfile(text):
+            files.append(text)
+        elif text in _NEEDED or user:
+            left.append(f"{text} cannot be hidden, the server needs {user or 'it'}")
         else:
-            hidden.append(path)
-    own_tmp = "/tmp" in hidden  # it is not emptied, but replaced
-    hidden = [path for path in hidden if path != "/tmp"]
+            hidden[text] = word
+    words: dict[str, list[str]] = {}
+    for text, word in sorted(hidden.items()):  # a directory comes before what is in it
+        outer = next((each for each in words if _is_in(text, each)), text)
+        words.setdefault(outer, []).append(word)
+    in_tmp = words.pop("/tmp", [])
+    own_tmp = bool(in_tmp)  # it is not emptied, but replaced
     root = next((each for each in _MOUNT_POINTS if os.path.isdir(each)), "")
     unshare = _unshare() if root else ()
-    return Hiding(unshare, root, hidden=tuple(hidden) if unshare else (), left=tuple(left), own_tmp=own_tmp)
+    return Hiding(
+        unshare,
+        root,
+        hidden={text: ", ".join(dict.fromkeys(each)) for text, each in words.items()} if unshare else {},
+        files=tuple(each for each in files if unshare and not any(_is_in(each, outer) for outer in hidden)),
+        kept=tuple(sorted(each for each in needed if any(_is_in(each, outer) for outer in hidden))) if unshare else (),
+        left=tuple(left),
+        own_tmp=own_tmp,
+        in_tmp=tuple(word for word in in_tmp if word != "/tmp"),
+    )
 
 
-def author_paths(more: Iterable[Path] = ()) -> list[Path]:
-    """Return the directories of this process that a deployed server does not have: its virtual environment, its Python
-    prefix, or the packages of a system's Python, the user's packages and the working directory."""
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _covering(path: Path) -> Path:
+    """Return the directory to hide for a path: itself, or that of a file, unless every machine has this directory."""
+    return path if path.is_dir() or str(path.parent) in _SHARED else path.parent
+
+
+#: What the paths that a model reads are called.
+_READ = "what the models read of this machine"
+
+
+def author_paths(more: Mapping[Path, str] | None = None, reads: Iterable[Path] = ()) -> dict[Path, str]:
+    """Return what of this process's machine a deployed server does not have, with a word for each: the home directory,
+    the virtual environment, the Python prefix, or the packages of a system's Python, the user's packages, the working
+    directory, and what models read."""
+    python = "this Python and its packages"
     prefixes = [Path(sys.prefix), Path(sys.base_prefix)]
-    own = [path for path in prefixes if str(path) not in ("/usr", "/usr/local")]
-    packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
-    user = Path(sysconfig.get_path("purelib", f"{os.name}_user"))
-    found = [*own, *packages, user, *more]
+    found = {path: python for path in prefixes if str(path) not in ("/usr", "/usr/local")}
+    found |= {Path(sysconfig.get_path(name)): python for name in ("purelib", "platlib")}
+    found[Path(sysconfig.get_path("purelib", f"{os.name}_user"))] = python
+    found |= more or {}
     with contextlib.suppress(OSError):  # it was removed
-        found.append(Path.cwd())
-    real = list(dict.fromkeys(path.resolve() for path in found if path.is_dir()))
-    return [path for path in real if not any(other in path.parents for other in real)]
+        found[Path.cwd()] = "the working directory"
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        found[Path.home()] = "the home directory"
+    found |= {path: _READ for path in reads}
+    real = {path.resolve(): word for path, word in found.items() if path.exists()}
+    # a link is hidden at its own place, too: hiding only what it leads to would leave the name
+    return real | {path: word for path, word in found.items() if path.is_symlink()}
 
 
 @functools.cache

@@ -1,81 +1,89 @@
-"""What a judge answered beside what our server answers to the same export: equal, by wording, different, not loaded."""
+"""What a judge answered beside what the notebook answered to the same requests, and beside our server on the same copy:
+equal, by wording, different, not loaded, or not proved."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...clients.comparison import compare
 from ...clients.golden import GoldenCase
 from ...clients.outcome import Arrival, Outcome
-from ...core.inference.data_type import DataType
 from ...core.inference.infer_response import InferenceResponse
-from ...core.inference.tensor import Tensor
-from ...core.status import Code, TritonError
-from ..releases import find
-from .replayed_requests import ALONE, ModelAnswers, responses
+from ...core.status import TritonError
+from .differences import (
+    DIFFERS,
+    EQUAL,
+    NOT_LOADED,
+    NOT_SENT,
+    NOT_VERIFIED,
+    ORDER,
+    WORDS,
+    Difference,
+    compared,
+    document_differences,
+)
+from .replayed_requests import ALONE, STREAM, TOGETHER, ModelAnswers
+from .shipped_requests import key_of
 
-#: Symbols of a model's verdict, best first.
-EQUAL, NEAR, TEXT, NOT_VERIFIED, DIFFERS, NOT_LOADED = "=", "~", "t", "?", "D", "X"
-WORDS = {
-    EQUAL: "equal",
-    NEAR: "equal within tolerance",
-    TEXT: "an error is worded differently",
-    NOT_VERIFIED: "could not be verified",
-    DIFFERS: "differs",
-    NOT_LOADED: "does not load",
-}
-_ORDER = (EQUAL, NEAR, TEXT, NOT_VERIFIED, DIFFERS, NOT_LOADED)
-
-#: Up to these releases an error may be worded otherwise, or have HTTP status 400 for another one.
-_OTHER_WORDS_UNTIL = "2.46"
-_STATUS_400_UNTIL = "2.41"
-_STATUS_400_FOR = {Code.INTERNAL, Code.NOT_FOUND, Code.UNSUPPORTED}
-
-
+#: What is compared with what, in words.
+_NOTEBOOK, _TRITON, _COPY = "in the notebook", "in Triton", "in our server on the copy"
+#: How our server answered after it was started again, to see which answers stay the same.
+AGAIN = "again"
 #: A file that a model opens in the repository.
 _MISSING = re.compile(r"No such file or directory: '(<repository>/[^']*)'")
-#: The names of inputs that came, which Triton lists in the order of a hash table.
-_NAMES = re.compile(r"(Got input\(s\) )\[('[^\]]*')\]")
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One difference. `symbol`: how much it matters; `known`: why every model has it on this release."""
+class SentRequest:
+    """The evidence of one request. `inputs`: names, datatypes and shapes; `notebook`: `answered`, `failed`, or why its
+    answer there is not known; `sent`: how often it was sent to the judge; `key`: the same for equal requests."""
 
+    name: str
+    source: str
+    inputs: str
+    notebook: str
+    sent: int
     symbol: str
-    where: str
-    text: str
-    known: str = ""
+    key: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {"symbol": self.symbol, "where": self.where, "text": self.text, "known": self.known}
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.text}" + (f" ({self.known})" if self.known else "")
+        return {**vars(self), "result": WORDS[self.symbol]}
 
 
 @dataclass(frozen=True)
 class ModelJudgement:
-    """The verdict on one model."""
+    """The verdict on one model. `latencies_ms`: of one request sent again and again; `through`: the ensemble whose
+    requests went through it, if it got none of its own."""
 
     name: str
-    requests: int
     findings: tuple[Difference, ...]
+    requests: tuple[SentRequest, ...] = ()
+    through: str = ""
     load_seconds: float = 0.0
-    latency_ms: float | None = None
-    own_latency_ms: float | None = None
+    latencies_ms: tuple[float, ...] = ()
+    own_latencies_ms: tuple[float, ...] = ()
 
     @property
     def symbol(self) -> str:
-        return max((finding.symbol for finding in self.findings), key=_ORDER.index, default=EQUAL)
+        return max((finding.symbol for finding in self.findings), key=ORDER.index, default=EQUAL)
 
     @property
     def passed(self) -> bool:
-        return all(finding.known or finding.symbol == NEAR for finding in self.findings)
+        return not any(finding.is_serious for finding in self.findings)
+
+    @property
+    def sent(self) -> int:
+        """Return how often requests were sent to it."""
+        return sum(request.sent for request in self.requests)
+
+    @property
+    def failed(self) -> int:
+        """Return how many of its requests had failed in the notebook."""
+        return sum(request.notebook == "failed" for request in self.requests)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -83,11 +91,12 @@ class ModelJudgement:
             "symbol": self.symbol,
             "verdict": WORDS[self.symbol],
             "passed": self.passed,
-            "requests": self.requests,
+            "requests": [request.to_dict() for request in self.requests],
+            "through": self.through,
             "findings": [finding.to_dict() for finding in self.findings],
             "load_seconds": round(self.load_seconds, 3),
-            "latency_ms": self.latency_ms and round(self.latency_ms, 3),
-            "own_latency_ms": self.own_latency_ms and round(self.own_latency_ms, 3),
+            "latencies_ms": [round(each, 3) for each in self.latencies_ms],
+            "own_latencies_ms": [round(each, 3) for each in self.own_latencies_ms],
         }
 
 
@@ -98,34 +107,77 @@ def judge(
     *,
     release: str,
     places: tuple[str, str],
+    open_findings: Sequence[str] = (),
+    through: str = "",
 ) -> ModelJudgement:
-    """Compare both servers' answers for a model. `places`: the repositories of both, whose paths are in tracebacks."""
+    """Return the verdict on a model.
+
+    Args:
+        ours: the answers of our server on a copy of the export.
+        theirs: those of the judge on another copy.
+        cases: the requests, with the answers that the notebook gave.
+        release: of Triton, as older ones have errors of other words.
+        places: the repositories of both, whose paths are in tracebacks.
+        open_findings: what pre-flight found that the model reads of the author's machine.
+        through: an ensemble that has the model in a step and was sent requests.
+    """
     own = [case for case in cases if case.model == ours.name]
     if theirs.not_judged:
-        return ModelJudgement(ours.name, 0, (Difference(NOT_VERIFIED, "load", theirs.not_judged),))
+        return ModelJudgement(ours.name, (Difference(NOT_VERIFIED, "load", theirs.not_judged),))
     if theirs.problem:
         loads_here = "it does not load here either" if ours.problem else "it loads here"
         # Triton's text ends the error of each version with a semicolon
         problem = theirs.problem.replace(places[1], "<repository>").strip("; \n")
         text = f"{problem}; {loads_here}{_missing_beside(ours.name, problem)}"
-        return ModelJudgement(ours.name, 0, (Difference(NOT_LOADED, "load", text),), theirs.load_seconds)
+        return ModelJudgement(ours.name, (Difference(NOT_LOADED, "load", text),), load_seconds=theirs.load_seconds)
     if ours.problem:
         text = f"loads there, and not here: {ours.problem.strip()}"
-        return ModelJudgement(ours.name, 0, (Difference(DIFFERS, "load", text),), theirs.load_seconds)
-    findings = [
-        *_readiness(ours, theirs),
-        *_documents("metadata", ours.metadata, theirs.metadata),
-        *_documents("config", ours.config, theirs.config),
-        *_answers(ours, theirs, release, places),
-        *(finding for case in own for finding in _kept(case, theirs, release, places)),
+        return ModelJudgement(ours.name, (Difference(DIFFERS, "load", text),), load_seconds=theirs.load_seconds)
+    findings = [*_readiness(ours, theirs)]
+    findings += [*_documents("metadata", ours.metadata, theirs.metadata)]
+    findings += [*_documents("config", ours.config, theirs.config)]
+    requests = []
+    for case in own:
+        found = tuple(dict.fromkeys(_of_case(case, ours, theirs, release, places)))
+        findings += found
+        requests.append(_evidence(case, theirs, found))
+    if not (requests or through):
+        findings.append(Difference(NOT_SENT, "requests", NO_REQUEST))
+    elif requests and all(request.notebook == "failed" for request in requests):
+        text = "all of them failed in the notebook, too: equal errors do not prove an answer"
+        findings.append(Difference(NOT_VERIFIED, "requests", text))
+    findings += [
+        Difference(NOT_VERIFIED, "pre-flight", f"{sentence}; while this is open, nothing is called equal")
+        for sentence in open_findings
     ]
     return ModelJudgement(
         ours.name,
-        requests=sum(len(outcomes) for outcomes in theirs.answers.values()),
-        findings=tuple(dict.fromkeys(findings)),
+        tuple(dict.fromkeys(findings)),
+        tuple(requests),
+        through="" if requests else through,
         load_seconds=theirs.load_seconds,
-        latency_ms=theirs.latency_ms,
-        own_latency_ms=ours.latency_ms,
+        latencies_ms=tuple(theirs.latencies_ms),
+        own_latencies_ms=tuple(ours.latencies_ms),
+    )
+
+
+#: What to do about a model without requests.
+NO_REQUEST = "call the model in the notebook and export again, or keep a request with `%triton golden add`"
+
+
+_NOT_KEPT = "the notebook's answer is not kept"
+
+
+def _evidence(case: GoldenCase, theirs: ModelAnswers, findings: Sequence[Difference]) -> SentRequest:
+    kept = kept_outcome(case)
+    return SentRequest(
+        case.name,
+        case.source or "golden",
+        ", ".join(f"{name} {each.datatype.name}{[*each.shape]}" for name, each in case.inputs.items()) or "no inputs",
+        "failed" if case.error else "answered" if kept is not None else case.unanswered or _NOT_KEPT,
+        sent=sum(len(theirs.answers.get((way, case.name), ())) for way in (ALONE, TOGETHER, STREAM)),
+        symbol=max((finding.symbol for finding in findings), key=ORDER.index, default=EQUAL),
+        key=key_of(case),
     )
 
 
@@ -152,107 +204,87 @@ def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) ->
         yield Difference(DIFFERS, what, f"{path}: {one!r} here, {other!r} there")
 
 
-def document_differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (path, ours, theirs) for each difference of two documents. A field that only one of them has, with its
-    default value, is not a difference: one of the releases does not know it."""
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        for key in dict.fromkeys([*ours, *theirs]):
-            yield from document_differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key))
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            yield from document_differences(one, other, f"{path}[{number}]")
-    elif ours != theirs and not (_is_default(ours) and _is_default(theirs) and None in (ours, theirs)):
-        yield path, ours, theirs
-
-
-def _is_default(value: Any) -> bool:
-    return not value or (isinstance(value, Mapping) and all(_is_default(each) for each in value.values()))
-
-
-def _answers(ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]) -> Iterator[Difference]:
-    for (way, case), expected in ours.answers.items():
-        found = theirs.answers.get((way, case))
-        if found is None:
-            yield Difference(DIFFERS, f"{case}, {way}", "was not sent, as the server had stopped answering")
-            continue
-        for one, other in zip(expected, found, strict=True):
-            yield from compared(ours=one, theirs=other, where=f"{case}, {way}", release=release, places=places)
-
-
-def _kept(case: GoldenCase, theirs: ModelAnswers, release: str, places: tuple[str, str]) -> Iterator[Difference]:
-    """Compare the answer that is kept in a golden case, which has no status."""
-    if not case.answers and not case.error:
-        return  # a recorded request without its answer
-    found = theirs.answers.get((ALONE, case.name))
-    if not found:
-        return
-    code = found[0].error.code if found[0].error is not None else Code.UNKNOWN
+def kept_outcome(case: GoldenCase) -> Outcome | None:
+    """Return what the notebook answered; None if that is not known. Its error has no status."""
+    if case.unanswered or not (case.answers or case.error):
+        return None
     arrivals = tuple(Arrival(InferenceResponse(outputs=dict(outputs)), 0) for outputs in case.answers)
-    answer = Outcome(case.request(), arrivals, TritonError.from_code(code, case.error) if case.error else None)
-    yield from compared(
-        ours=answer, theirs=found[0], where=f"{case.name}, the kept answer", release=release, places=places
-    )
+    # the repository of the notebook was another directory
+    text = re.sub(rf"[^\s'\"(]+(?=/{re.escape(case.model)}/)", "<repository>", case.error)
+    return Outcome(case.request(), arrivals, TritonError(text) if text else None)
 
 
-def compared(
-    ours: Outcome, theirs: Outcome, where: str, release: str, places: tuple[str, str] = ("", "")
+def _of_case(
+    case: GoldenCase, ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
-    """Yield the differences of two outcomes of one request: status, error, and tensors byte by byte."""
-    if ours.error is not None or theirs.error is not None:
-        yield from _errors(ours=ours.error, theirs=theirs.error, where=where, release=release, places=places)
-    one, other = list(responses(ours)), list(responses(theirs))
-    if ours.error is None and theirs.error is None and len(one) != len(other):
-        yield Difference(DIFFERS, where, f"{len(one)} responses here, {len(other)} there")
-        return
-    if _same_bytes(one, other):
-        return
-    comparison = compare(ours, theirs)
-    for diff in comparison.tensors:
-        if not diff.same:
-            yield Difference(DIFFERS, where, str(diff))
-        elif diff.largest_absolute:
-            yield Difference(NEAR, where, str(diff))
+    """Yield what differs for one request, in each of the ways in which it was sent."""
+    kept = kept_outcome(case)
+    if kept is None:
+        why = case.unanswered or _NOT_KEPT
+        text = f"{why}, so Triton was compared with our server alone; `%triton golden add` keeps an answer"
+        yield Difference(NOT_VERIFIED, case.name, text)
+    varies = _varying(case, ours)
+    found: dict[Difference, list[str]] = {}  # the same in several ways is said once
+    for way in (ALONE, TOGETHER, STREAM):
+        here, there = ours.answers.get((way, case.name)), theirs.answers.get((way, case.name))
+        if here is None:
+            continue
+        if there is None:
+            yield Difference(DIFFERS, f"{case.name}, {way}", "was not sent, as the server had stopped answering")
+            continue
+        for one, other in zip(here, there, strict=True):
+            for each in _of_answers(kept, one, other, release=release, places=places):
+                if not (varies and each.is_value):
+                    found.setdefault(each, []).append(way)
+    for each, ways in found.items():
+        yield replace(each, where=f"{case.name}, {', '.join(dict.fromkeys(ways))}")
+    if varies:
+        text = f"answers to it vary from one time to the next in our server alone, so they cannot be compared: {varies}"
+        yield Difference(NOT_VERIFIED, case.name, text)
 
 
-def _same_bytes(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> bool:
-    return len(ones) == len(others) and all(
-        list(one.outputs) == list(other.outputs)
-        and all(_bytes(one.outputs[name]) == _bytes(other.outputs[name]) for name in one.outputs)
-        for one, other in zip(ones, others, strict=True)
-    )
+def _varying(case: GoldenCase, answers: ModelAnswers) -> str:
+    """Return how the answers of one server to one request differ from each other; empty if they do not, or fail."""
+    sent = [one for way in (ALONE, TOGETHER, STREAM, AGAIN) for one in answers.answers.get((way, case.name), ())]
+    answered = [one for one in sent if one.error is None]
+    for other in answered[1:]:
+        if not compare(answered[0], other).same:
+            found = compared(answered[0], other, "", "", names=("once", "another time"))
+            return next(each.text for each in found if each.symbol == DIFFERS)
+    return ""
 
 
-def _bytes(tensor: Tensor) -> tuple[Any, ...]:
-    array = tensor.numpy() if tensor.datatype is DataType.BYTES else tensor.data
-    data = array.reshape(-1).tolist() if tensor.datatype is DataType.BYTES else array.tobytes()
-    return tensor.datatype, tensor.shape, data
-
-
-def _errors(
-    ours: TritonError | None, theirs: TritonError | None, where: str, release: str, places: tuple[str, str]
+def _of_answers(
+    kept: Outcome | None, here: Outcome, there: Outcome, *, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
-    if ours is None or theirs is None:
-        texts = [f"{error.code.name}: {error.message.strip()}" if error else "answers" for error in (ours, theirs)]
-        yield Difference(DIFFERS, where, f"{texts[0]} here, {texts[1]} there")
+    """Yield the differences of the notebook's answer, our server's and the judge's, and say who agrees with whom."""
+
+    def from_kept(outcome: Outcome, place: str, name: str) -> list[Difference]:
+        assert kept is not None
+        expected = kept
+        if kept.error is not None and outcome.error is not None:  # what is kept has no status
+            error = TritonError.from_code(outcome.error.code, kept.error.message)
+            expected = Outcome(kept.request, kept.arrivals, error)
+        return [*compared(expected, outcome, "", release, places=("", place), names=(_NOTEBOOK, name))]
+
+    def differs(found: Iterable[Difference]) -> bool:
+        return any(each.is_serious for each in found)
+
+    between = [*compared(here, there, "", release, places=places, names=(_COPY, _TRITON))]
+    if kept is None:
+        yield from between
         return
-    one, other = (_plain(error, place) for error, place in zip((ours, theirs), places, strict=True))
-    if ours.code is not theirs.code:
-        is_400 = theirs.code is Code.INVALID_ARG and ours.code in _STATUS_400_FOR
-        known = is_400 and _is_until(release, _STATUS_400_UNTIL)
-        why = f"Triton up to {_STATUS_400_UNTIL} answers HTTP 400 for 404, 500 and 501" if known else ""
-        yield Difference(DIFFERS, where, f"{ours.code.name} here, {theirs.code.name} there", why)
-    if one != other and not one.startswith(f"{other}\n"):
-        known = _is_until(release, _OTHER_WORDS_UNTIL)
-        why = f"Triton up to {_OTHER_WORDS_UNTIL} has other words" if known else ""
-        yield Difference(TEXT, where, f"'{one}' here, '{other}' there", why)
-
-
-def _is_until(release: str, last: str) -> bool:
-    """Return whether a release is not newer than `last`; what a tritonserver on PATH is, nobody knows."""
-    return release[:1].isdigit() and find(release).order <= find(last).order
-
-
-def _plain(error: TritonError, place: str) -> str:
-    text = error.message.strip()
-    text = text.replace(place, "<repository>") if place else text
-    return _NAMES.sub(lambda found: f"{found[1]}{sorted(found[2].split(','))}", text)
+    judged, own = from_kept(there, places[1], _TRITON), from_kept(here, places[0], _COPY)
+    if differs(judged):
+        who = "does what Triton does" if not differs(between) else "does neither"
+        who = who if differs(own) else "answers as the notebook"
+        for each in judged:
+            end = "\n" if "\n" in each.text else "; "
+            yield replace(each, text=f"{each.text}{end}our server on the copy {who}")
+        return
+    yield from judged
+    for each in own:
+        if each.is_serious:
+            yield replace(each, text=f"{each.text}; Triton answers as the notebook")
+    if here.error is not None and there.error is not None:
+        yield from between  # the status of the error

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class WheelJudge:
     release: str
     files: TritonFiles
     python: JudgePython
-    hide: tuple[Path, ...]
+    hide: Mapping[Path, str]
 
     @property
     def name(self) -> str:
@@ -78,7 +79,7 @@ class PathJudge:
     """The tritonserver on PATH, with its own backends and its own Python."""
 
     program: str
-    hide: tuple[Path, ...]
+    hide: Mapping[Path, str]
     release: str = "path"
 
     @property
@@ -86,7 +87,7 @@ class PathJudge:
         return f"{self.program}, with its own backends and Python"
 
     def hiding(self) -> Hiding:
-        return find_hiding(self.hide, keep=[Path(self.program)])
+        return find_hiding(self.hide, program=Path(self.program))
 
     def start(self, models: Path, scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         places = {"models": models}
@@ -110,7 +111,7 @@ class DockerJudge:
         return f"{self.image} in {self.engine}"
 
     def hiding(self) -> Hiding:
-        return Hiding((self.engine,), "/", ("everything outside the container",))
+        return Hiding((self.engine,), "/", {"everything outside the container": "everything outside the container"})
 
     def start(self, models: Path, scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         name = f"tritonlab-verify-{os.getpid()}-{ports.http}"
@@ -131,7 +132,7 @@ class OwnServer:
     name: str = "tritonlab serve"
 
     def hiding(self) -> Hiding:
-        return Hiding((), "", ())
+        return Hiding((), "", {})
 
     def start(self, models: Path, scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         for stub in models.glob(f"*/{STUB}"):

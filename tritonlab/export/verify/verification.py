@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -11,15 +12,17 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ...clients.comparison import compare
 from ...clients.golden import GoldenCase, read_case
 from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
+from ...core.version import VERSION
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
@@ -29,18 +32,24 @@ from ..environment.placed import LOCK
 from ..preflight import judge as preflight
 from ..preflight.judge import DEFAULT_TARGET, subject_in
 from ..releases import find, find_target
-from .hiding import author_paths
+from .differences import DIFFERS
+from .hiding import Hiding, author_paths
 from .judge_server import JudgeServer
-from .judgement import judge
+from .judgement import AGAIN, NO_REQUEST, judge, kept_outcome
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
-from .replayed_requests import ModelAnswers, replay
-from .verdict import ReleaseVerdict, Verification, page_of
+from .page import page_of, without_paths
+from .release_verdict import ReleaseVerdict
+from .replayed_requests import ALONE, ModelAnswers, replay
+from .shipped_requests import ship_requests, shipped_requests
+from .verdict import Verification
 from .wheels import NoWheel, find_wheel, unpacked
 
 #: The release that is tested unless another is named.
 ON_PATH = "path"
 #: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
 _TRIES = 2
+#: The earlier verdicts that a record keeps.
+_EARLIER = 20
 
 
 def verify(
@@ -49,23 +58,35 @@ def verify(
     triton: str | Sequence[str] = DEFAULT_TARGET,
     requests: str | PathLike[str] | Sequence[GoldenCase] = "golden",
     hide: Sequence[str | PathLike[str]] = (),
+    reads: Sequence[Path] = (),
+    open_findings: Mapping[str, Sequence[str]] | None = None,
     python: str = "",
     load_seconds: float = 120.0,
     say: Say = lambda text: None,
     cancel: threading.Event | None = None,
 ) -> Verification:
     """Start real Triton servers on a copy of an exported repository, send them requests, and compare their answers
-    with those of our server.
+    with those that the notebook gave, and with those of our server on another copy.
 
-    `triton`: releases (`2.51`, or the container's tag `24.10`), or `path` for the tritonserver on PATH. A release is
-    fetched once, as a wheel; without a wheel its container is run, if the engine has it. `requests`: `golden` for
-    `<directory>.golden`, a directory of golden cases, or cases. `hide`: more directories that the servers must not see.
-    `python`: the version of the stub for models that bring no environment. `load_seconds`: how long a model may take to
-    load; an environment in an archive is unpacked meanwhile. `say` gets a line for each step; setting
-    `cancel` ends it, and then Cancelled is raised.
+    The requests, the verdict and its evidence stay with the export: a page, export.json and `requests/` in `directory`
+    if it has `models/`, else beside it. What differed before, with the same files, stays open until it is sent again.
 
-    The verdict goes to a page and to export.json, in `directory` if it has `models/`, else beside it. Raises
-    NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
+    Args:
+        directory: a model repository, or a directory with `models/`.
+        triton: releases (`2.51`, or tags of containers, `24.10`), or `path` for the tritonserver on PATH.
+        requests: `golden` for those with the export and `<directory>.golden`, a directory of golden cases, or cases.
+        hide: more directories that the servers must not see.
+        reads: files and directories that the models have read where they were written; they are hidden, too.
+        open_findings: by model, what pre-flight found that it reads there; by default what the record has.
+        python: the version of the stub for models that bring no environment.
+        load_seconds: how long a model may take to load; an environment in an archive is unpacked meanwhile.
+        say: gets a line for each step.
+        cancel: ends it when it is set, and then Cancelled is raised.
+
+    A release is fetched once, as a wheel; without a wheel its container is run, if the engine has it. Requests without
+    an answer of the notebook's prove nothing.
+
+    Raises NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
     """
     root, cancel = Path(directory).expanduser().resolve(), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
@@ -73,24 +94,46 @@ def verify(
     if not names:
         raise NotADirectoryError(f"{root} is not a model repository: nothing in it has a config.pbtxt or a version")
     cases = _cases(requests, root)
-    hidden = author_paths([*(Path(path).expanduser().resolve() for path in hide), models])
+    given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
+    hidden = author_paths({**given, models: "the export itself"}, reads)
     locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
     lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
     wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
     if not wanted:
         raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
-    work = _Work(models, names, cases, hide=tuple(hidden), load_seconds=load_seconds, say=say, cancel=cancel)
+    history = _History(root, models, names)
+    found = history.open_findings if open_findings is None else open_findings
+    options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
+    work = _Work(models, names, cases, hide=hidden, open_findings=found, **options)
     say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
     ours = work.run(OwnServer())
     own_place = work.place
+    if _is_other(ours, cases):
+        say("answers differ from the notebook's: our server is started again, to see whether they vary")
+        for name, again in work.run(OwnServer()).items():
+            ours[name].answers |= {(AGAIN, case): each for (way, case), each in again.answers.items() if way == ALONE}
     verdicts = []
     for release in dict.fromkeys(wanted):
         say(f"Triton {release}")
         try:
-            verdicts.append(work.verdict(_judge_for(release, python, lock, work), ours, own_place))
+            verdict = work.verdict(_judge_for(release, python, lock, work), ours, own_place)
         except (NoWheel, LookupError, CommandFailed) as error:
-            verdicts.append(ReleaseVerdict(release, "none", problem=f"{error}".strip()))
-    return _written(root, models, verdicts=verdicts, cases=cases, names=names)
+            verdict = ReleaseVerdict(release, "none", problem=f"{error}".strip())
+        verdicts.append(replace(verdict, still_open=tuple(history.still_open(verdict))))
+    if not isinstance(requests, str | PathLike):
+        ship_requests(root, cases)
+    return _written(root, models, verdicts=verdicts, names=names, history=history, open_findings=found, hidden=hidden)
+
+
+def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[GoldenCase]) -> bool:
+    """Return whether our server answers one of the requests on the copy otherwise than the notebook did."""
+    for case in cases:
+        sent = ours[case.model].answers.get((ALONE, case.name)) if case.model in ours else None
+        kept = kept_outcome(case)
+        is_answered = sent and kept is not None and kept.error is None and sent[0].error is None
+        if sent and kept and is_answered and not compare(kept, sent[0]).same:
+            return True
+    return False
 
 
 def _words(text: str) -> list[str]:
@@ -105,8 +148,10 @@ def _release(text: str) -> str:
 def _cases(requests: str | PathLike[str] | Sequence[GoldenCase], root: Path) -> list[GoldenCase]:
     if not isinstance(requests, str | PathLike):
         return list(requests)
-    place = root.with_name(f"{root.name}.golden") if requests == "golden" else Path(requests).expanduser()
-    if requests != "golden" and not place.exists():
+    if requests == "golden":
+        return shipped_requests(root)
+    place = Path(requests).expanduser()
+    if not place.exists():
         raise ValueError(f"{place} does not exist; name a directory of golden cases, or one of its files")
     files = [place] if place.is_file() else sorted(place.glob("*/*.json"))
     return [read_case(path) for path in files]
@@ -139,15 +184,18 @@ class _Work:
         models: Path,
         names: list[str],
         cases: list[GoldenCase],
-        hide: tuple[Path, ...],
+        hide: Mapping[Path, str],
+        open_findings: Mapping[str, Sequence[str]],
         load_seconds: float,
         say: Say,
         cancel: threading.Event,
     ) -> None:
         self.models, self.names, self.cases, self.hide = models, names, cases, hide
+        self.open_findings = open_findings
         self.load_seconds = load_seconds
         self.say, self.cancel = say, cancel
-        self.place, self.hidden, self.is_hidden, self.restarts = "", "", False, 0
+        self.place, self.restarts = "", 0
+        self.hiding = Hiding((), "", {})
 
     def _entries(self) -> Iterator[Path]:
         """Yield the models, and what lies beside them and is deployed with them, but not what only tools have there."""
@@ -158,8 +206,8 @@ class _Work:
 
     def run(self, who: Judge) -> dict[str, ModelAnswers]:
         """Start a server on a copy, and send it everything."""
-        hiding = who.hiding()
-        self.hidden, self.is_hidden, self.restarts = str(hiding), hiding.kind == "namespace", 0
+        self.hiding = hiding = who.hiding()
+        self.restarts = 0
         for left in reversed(range(_TRIES)):
             scratch = ScratchDirectory("verify-")
             try:
@@ -204,13 +252,31 @@ class _Work:
             self._explain_stubs(who, theirs)
             _explain_backends(who, theirs)
         places = (own_place, self.place)
-        found = [judge(ours[name], theirs[name], self.cases, release=who.release, places=places) for name in self.names]
+        through = {
+            step["model_name"]: name
+            for name in self.names
+            for step in theirs[name].config.get("ensemble_scheduling", {}).get("step", ())
+            if theirs[name].answers
+        }
+        found = [
+            judge(
+                ours[name],
+                theirs[name],
+                self.cases,
+                release=who.release,
+                places=places,
+                open_findings=self.open_findings.get(name, ()),
+                through=through.get(name, ""),
+            )
+            for name in self.names
+        ]
         seconds = time.monotonic() - begun
         verdict = ReleaseVerdict(
             who.release,
             who.name,
-            hidden=self.hidden,
-            is_hidden=self.is_hidden,
+            hidden=str(self.hiding),
+            hidden_words=self.hiding.words,
+            is_hidden=self.hiding.kind == "namespace",
             models=tuple(found),
             seconds=seconds,
             restarts=self.restarts,
@@ -255,41 +321,97 @@ def static_findings(models: Path, names: Sequence[str], release: str) -> list[st
     return found
 
 
+class _History:
+    """What the record of an export says of earlier verdicts on it."""
+
+    def __init__(self, root: Path, models: Path, names: Sequence[str]) -> None:
+        self.is_whole = models != root
+        self.record = root / "export.json" if self.is_whole else root.with_name(f"{root.name}.export.json")
+        self.files = dict(_files(models, names))
+        self._document: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            document = json.loads(self.record.read_text(encoding="utf-8"))
+            self._document = document if isinstance(document, dict) else {}
+
+    @property
+    def open_findings(self) -> Mapping[str, Sequence[str]]:
+        """What pre-flight found when these files were exported."""
+        same = self._document.get("files") == self.files
+        found: Mapping[str, Sequence[str]] = self._document.get("preflight", {}) if same else {}
+        return found
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Return the verdicts until now, the oldest first, each with the date and the files that it is about."""
+        document = self._document
+        last = {name: document[name] for name in ("when", "verified", "files") if name in document}
+        if isinstance(last.get("files"), dict):
+            last["files"] = _digest(last["files"])
+        earlier = [*document.get("earlier", ()), *([last] if last.get("verified") else [])]
+        return earlier[-_EARLIER:]
+
+    def still_open(self, verdict: ReleaseVerdict) -> Iterator[str]:
+        """Yield what differed on this release when the same files were judged, and was not sent again now."""
+        sent = {(model.name, each.key) for model in verdict.models for each in model.requests}
+        opened: dict[tuple[str, str], str] = {}
+        for entry in self.verdicts():
+            for release in entry["verified"] if entry.get("files") == _digest(self.files) else ():
+                if release["triton"] == verdict.release:
+                    for name, model in release["models"].items():
+                        for each in model["requests"] if isinstance(model["requests"], list) else ():
+                            opened.pop((name, each["key"]), None)
+                            if each["symbol"] == DIFFERS:
+                                about = f"{name} differed on {entry['when'][:10]} for {each['name']}"
+                                opened[name, each["key"]] = f"{about}, which was not sent again"
+        yield from (text for key, text in opened.items() if key not in sent)
+
+
+def _digest(files: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def _written(
-    root: Path, models: Path, verdicts: list[ReleaseVerdict], cases: list[GoldenCase], names: list[str]
+    root: Path,
+    models: Path,
+    *,
+    verdicts: list[ReleaseVerdict],
+    names: list[str],
+    history: _History,
+    open_findings: Mapping[str, Sequence[str]],
+    hidden: Iterable[Path],
 ) -> Verification:
-    whole = models != root
-    page = root / "verify.html" if whole else root.with_name(f"{root.name}.verify.html")
-    record = root / "export.json" if whole else root.with_name(f"{root.name}.export.json")
-    tested = {case.model for case in cases}
-    missing = [
-        f"the answers of {', '.join(silent)}: no request is kept for them; `%triton golden add` keeps one"
-        for silent in [[name for name in names if name not in tested]]
-        if silent
-    ]
+    page = root / "verify.html" if history.is_whole else root.with_name(f"{root.name}.verify.html")
+    silent = dict.fromkeys(
+        model.name for each in verdicts for model in each.models if not (model.requests or model.through)
+    )
+    missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
     verification = Verification(
-        directory=root, releases=tuple(verdicts), not_verified=tuple(missing), page=page, record=record
+        directory=root,
+        releases=tuple(verdicts),
+        not_verified=tuple(missing),
+        page=page,
+        record=history.record,
+        earlier=tuple(history.verdicts()),
     )
-    document = _record(verification, models, names)
-    for path, text in ((record, json.dumps(document, indent=1) + "\n"), (page, page_of(verification, document))):
-        unfinished = path.with_name(f".{path.name}.part")
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
-    return verification
-
-
-def _record(verification: Verification, models: Path, names: Sequence[str]) -> dict[str, Any]:
-    return {
-        "tritonlab": metadata.version("tritonlab"),
+    document = {
+        "tritonlab": VERSION,
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "where": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(),
-        "target": [release.release for release in verification.releases],
+        "target": [release.release for release in verdicts],
         "features": {name: _features(models / name) for name in names},
-        "files": dict(_files(models, names)),
-        "verified": [release.to_dict() for release in verification.releases if release.verified],
+        "files": history.files,
+        "preflight": {name: list(sentences) for name, sentences in open_findings.items() if sentences},
+        "verified": [release.to_dict() for release in verdicts if release.verified],
         "not_verified": list(verification.not_verified),
+        "earlier": list(verification.earlier),
     }
+    html = page_of(verdicts, missing, verification.earlier, document)
+    texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", page: html}
+    for path, text in texts.items():
+        unfinished = path.with_name(f".{path.name}.part")
+        unfinished.write_text(without_paths(text, map(str, hidden)), encoding="utf-8")
+        os.replace(unfinished, path)
+    return verification
 
 
 def _features(model: Path) -> list[str]:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.status import InvalidArgumentError
 from ..shared.access import CATEGORIES
+from ..shared.header_pattern import compile_pattern
 
 _TRUE = ("true", "1", "on")
 _FALSE = ("false", "0", "off")
@@ -87,9 +88,9 @@ def _float(flag: str, text: str) -> float:
 def _pattern(flag: str, text: str) -> str:
     """Read a regular expression. Triton takes any text, and an invalid pattern then matches nothing."""
     try:
-        re.compile(text)
-    except re.error as error:
-        raise CommandLineError(f"{flag} is not a regular expression: {error}. Got {text}") from None
+        compile_pattern(text)
+    except InvalidArgumentError as error:
+        raise CommandLineError(f"{flag}: {error.message}") from None
     return text
 
 
@@ -151,13 +152,15 @@ def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
             'Available options are "triton" and "opentelemetry"'
         )
     if setting == "level":
-        _trace_level(f"{flag} level", value)
+        value = _trace_level(f"{flag} level", value)
     if setting in ("rate", "count") or (mode and setting == "log-frequency"):
         _integer(flag, value)
     return mode.lower(), setting, value
 
 
 def _trace_level(flag: str, text: str) -> str:
+    if text.upper() in ("MIN", "MAX"):  # the names that were before
+        return "TIMESTAMPS"
     if text.upper() not in ("OFF", "TIMESTAMPS", "TENSORS"):
         raise CommandLineError(f'Bad option: "{flag}".\ninvalid value for trace level option: {text.lower()}')
     return text

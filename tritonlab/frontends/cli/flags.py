@@ -41,7 +41,7 @@ def _inert(name: str, kind: Kind, why: str) -> Flag:
 _OUTSIDE = "Where it listens; 0.0.0.0 lets other machines in."
 _PORT = "The port; 0 is any free one."
 _REUSE = "Whether several servers that all set this may share the port; each gets a part of the connections."
-_FORWARD = "Headers that match this regular expression become request parameters."
+_FORWARD = "Headers in whose name this regular expression of RE2 is found, capitals or not, become request parameters."
 _RESTRICT = "Parts of the protocol that need a header with this value."
 _ORIGIN = "A web page's origin that may send requests, or *. May be repeated."
 _HOST = "A host name clients may use beside addresses, localhost and the machine's own, or *. May be repeated."

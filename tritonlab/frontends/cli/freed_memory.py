@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import ctypes
 
-#: Bytes up to which an allocation can be kept, and that are kept at most at the end of the heap.
-LARGEST_KEPT = 256 << 20
+from ...ipc.processes.out_of_memory import memory_limit
+
+#: Bytes that are kept at most at the end of the heap, and the same as a share of all memory. An allocation can be kept
+#: up to half as many.
 MOST_KEPT = 512 << 20
+_SHARE = 16
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 
@@ -26,5 +29,6 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    settings = ((_M_MMAP_THRESHOLD, LARGEST_KEPT), (_M_TRIM_THRESHOLD, MOST_KEPT), (_M_ARENA_MAX, 1))
+    most = min(MOST_KEPT, (memory_limit() or MOST_KEPT * _SHARE) // _SHARE)
+    settings = ((_M_MMAP_THRESHOLD, most // 2), (_M_TRIM_THRESHOLD, most), (_M_ARENA_MAX, 1))
     return all([bool(mallopt(name, value)) for name, value in settings])

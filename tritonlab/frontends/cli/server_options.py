@@ -16,9 +16,9 @@ from ...instances.execution.rate_limiter import Limits
 from ...server.inference_server import InferenceServer
 from ...server.options import Options
 from ..endpoints import EndpointOptions
-from ..grpc.grpc_server import GRPCOptions
 from ..http.http_server import HTTPOptions
 from ..shared.access import AccessRules
+from ..shared.grpc_options import GRPCOptions
 from .command_line import CommandLine, Flag, Group
 from .flag_values import CommandLineError, restricted
 from .flags import GROUPS, NOTEBOOK

@@ -47,13 +47,12 @@ _NO_VERSION = ["-", "Not loaded: No model version was found"]
 
 def model_table(core: InferenceServer) -> str:
     """Return every version that was loaded or tried, with the reason if it does not serve, and models without one."""
-    rows = []
+    rows = [[model.name, *_NO_VERSION] for model in core.models() if not model.states()]
     for entry in core.index():
         if "version" in entry:
             reason = f": {entry['reason']}" if "reason" in entry else ""
             rows.append([entry["name"], entry["version"], f"{entry['state']}{reason}"])
-        elif (model := core.model(entry["name"])) is not None and model.is_without_version:
-            rows.append([entry["name"], *_NO_VERSION])
+    rows.sort(key=lambda row: row[0])
     return print_table(["Model", "Version", "Status"], [[cell.rstrip("\n") for cell in row] for row in rows])
 
 

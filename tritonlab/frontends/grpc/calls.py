@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,7 @@ Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 _USED = {
     "Server": ("register_completion_queue", "add_http2_port", "start", "request_call", "shutdown", "destroy"),
     "CompletionQueue": ("poll", "shutdown"),
-    "CompletionType": ("queue_shutdown",),
+    "CompletionType": ("queue_shutdown", "queue_timeout"),
     "Call": ("start_server_batch", "cancel"),
     "RequestCallEvent": ("call", "call_details", "invocation_metadata", "success", "tag", "completion_type"),
     "BatchOperationEvent": ("batch_operations", "tag", "completion_type"),
@@ -98,6 +99,15 @@ def _ignore(event: Any) -> None:
     """Handle the end of operations after which nothing is to be done."""
 
 
+#: The calls whose next message has not come wholly, in the order in which they began to wait for it, and the least
+#: that this process had in memory since, once that was looked at.
+RECEIVING: dict[GRPCCall, int | None] = {}
+
+
+#: Seconds that a message may take to come before it is looked at.
+_SOON = 0.01
+
+
 class GRPCCall:
     """One call on its way. A subclass decides when to read and to listen, and what happens with the messages.
 
@@ -119,6 +129,7 @@ class GRPCCall:
         self._call.start_server_batch((_receive_close(0), *operations), self._on_closed)
 
     def _read(self) -> None:
+        RECEIVING[self] = None
         self._call.start_server_batch((_receive(0),), self._on_message)
 
     def _on_message(self, event: Any) -> None:
@@ -134,6 +145,10 @@ class GRPCCall:
 
     def cancelled(self) -> None:
         """Note that nobody waits for the answer any more."""
+
+    def refuse_message(self, text: str) -> None:
+        """End the call while its message is received."""
+        self._call.cancel(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], text)
 
     def _beginning(self) -> Any:
         return _send_metadata(((_COMPRESSION, self.compression),) if self.compression else None, 0)
@@ -154,6 +169,7 @@ class UnaryCall(GRPCCall):
         self._read()
 
     def _on_message(self, event: Any) -> None:
+        RECEIVING.pop(self, None)
         message = event.batch_operations[0].message()
         if message is None:
             self.without_message()
@@ -237,6 +253,7 @@ class StreamCall(GRPCCall):
         self.closed()
 
     def _on_message(self, event: Any) -> None:
+        RECEIVING.pop(self, None)
         message = event.batch_operations[0].message()
         if message is None:
             self.stop_reading()
@@ -267,7 +284,7 @@ class StreamCall(GRPCCall):
             self._unsent_bytes += len(message) + OVERHEAD
             if self._unsent_bytes <= self._most_unread or len(self._unsent) == 1:
                 return
-            self._call.cancel(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], too_much_unread(self._most_unread))
+            self.refuse_message(too_much_unread(self._most_unread))
 
     def end(self, code: grpc.StatusCode = grpc.StatusCode.OK, text: str = "") -> None:
         """End the stream after what was written."""
@@ -336,10 +353,17 @@ class RefusedCall(UnaryCall):
 class CallServer:
     """A server of calls on a thread of its own; `methods` are the full names and factories of GRPCCall.
 
-    `options` are gRPC channel arguments.
+    `options` are gRPC channel arguments. `watch` looks at the messages that are received, and returns in how many
+    seconds it is to look again.
     """
 
-    def __init__(self, methods: Mapping[str, CallFactory], options: Sequence[tuple[str, Any]]) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, CallFactory],
+        options: Sequence[tuple[str, Any]],
+        watch: Callable[[], float] = lambda: 60.0,
+    ) -> None:
+        self._watch = watch
         self._methods = {name.encode(): factory for name, factory in methods.items()}
         self._queue = cygrpc.CompletionQueue()
         self._server = cygrpc.Server(tuple(options), False)
@@ -393,15 +417,19 @@ class CallServer:
         return self._unary > 0 or any(stream.is_sending for stream in list(self._streams))
 
     def _serve(self) -> None:
-        poll = self._queue.poll
+        poll, look = self._queue.poll, 0.0  # when to look the next time
         while True:
             try:
-                event = poll()
+                event = poll(max(look, time.time() + _SOON) if RECEIVING else None)
             except MemoryError:  # for a message that has come; grpcio drops it and cancels its call
                 _log.error("there was no memory for a message of a client; its call is cancelled")
                 continue
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
+            if RECEIVING and (now := time.time()) >= look:
+                look = now + self._watch()
+            if event.completion_type == cygrpc.CompletionType.queue_timeout:
+                continue
             try:
                 event.tag(event)
             except Exception:  # a defect of ours; the other calls go on

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import grpc
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
-from tritonclient.grpc import service_pb2
 
+from ...core.config.service_messages import messages
 from ...core.observe.log_settings import FORMATS
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
@@ -80,37 +80,37 @@ class _Status(NamedTuple):
 
 
 def _server_live(services: Services, request: Any) -> Any:
-    return service_pb2.ServerLiveResponse(live=services.core.live())
+    return messages.ServerLiveResponse(live=services.core.live())
 
 
 def _server_ready(services: Services, request: Any) -> Any:
-    return service_pb2.ServerReadyResponse(ready=services.core.ready())
+    return messages.ServerReadyResponse(ready=services.core.ready())
 
 
 def _model_ready(services: Services, request: Any) -> Any:
     checked_version(request.version)
     # 2.51 says `false` of an unknown model; NOT_FOUND since 2026-06 (rule 6.7.3)
-    return service_pb2.ModelReadyResponse(ready=services.core.model_ready(request.name, request.version))
+    return messages.ModelReadyResponse(ready=services.core.model_ready(request.name, request.version))
 
 
 def _server_metadata(services: Services, request: Any) -> Any:
-    return service_pb2.ServerMetadataResponse(**services.core.facts.server_metadata())
+    return messages.ServerMetadataResponse(**services.core.facts.server_metadata())
 
 
 def _model_metadata(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    return service_pb2.ModelMetadataResponse(**services.core.facts.model_metadata(request.name, request.version))
+    return messages.ModelMetadataResponse(**services.core.facts.model_metadata(request.name, request.version))
 
 
 def _model_config(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    return service_pb2.ModelConfigResponse(config=services.core.facts.model_config(request.name, request.version))
+    return messages.ModelConfigResponse(config=services.core.facts.model_config(request.name, request.version))
 
 
 def _model_statistics(services: Services, request: Any) -> Any:
     checked_version(request.version)
     found = services.core.facts.statistics(request.name, request.version)
-    return ParseDict(found, service_pb2.ModelStatisticsResponse())
+    return ParseDict(found, messages.ModelStatisticsResponse())
 
 
 # -- repository
@@ -118,7 +118,7 @@ def _model_statistics(services: Services, request: Any) -> Any:
 
 def _repository_index(services: Services, request: Any) -> Any:
     _refuse_repository(request)
-    return service_pb2.RepositoryIndexResponse(models=services.core.index(request.ready))
+    return messages.RepositoryIndexResponse(models=services.core.index(request.ready))
 
 
 def _load(services: Services, request: Any) -> Any:
@@ -139,7 +139,7 @@ def _load(services: Services, request: Any) -> Any:
         else:
             raise InvalidArgumentError(f"unrecognized load parameter '{key}'.")
     services.core.load(request.model_name, config, files or None)
-    return service_pb2.RepositoryModelLoadResponse()
+    return messages.RepositoryModelLoadResponse()
 
 
 def _unload(services: Services, request: Any) -> Any:
@@ -152,7 +152,7 @@ def _unload(services: Services, request: Any) -> Any:
             raise InvalidArgumentError("invalid value type for 'unload_dependents' parameter, expected bool_param.")
         dependents = value.bool_param
     services.core.unload(request.model_name, dependents, wait=False)
-    return service_pb2.RepositoryModelUnloadResponse()
+    return messages.RepositoryModelUnloadResponse()
 
 
 def _refuse_repository(request: Any) -> None:
@@ -168,7 +168,7 @@ def _wrong_load_type(key: str, expected: str) -> InvalidArgumentError:
 
 
 def _system_status(services: Services, request: Any) -> Any:
-    response = service_pb2.SystemSharedMemoryStatusResponse()
+    response = messages.SystemSharedMemoryStatusResponse()
     for region in services.shared_memory.status(request.name):
         response.regions[region["name"]].MergeFrom(response.RegionStatus(**region))
     return response
@@ -176,7 +176,7 @@ def _system_status(services: Services, request: Any) -> Any:
 
 def _system_register(services: Services, request: Any) -> Any:
     services.shared_memory.register_system(request.name, request.key, request.offset, request.byte_size)
-    return service_pb2.SystemSharedMemoryRegisterResponse()
+    return messages.SystemSharedMemoryRegisterResponse()
 
 
 def _system_unregister(services: Services, request: Any) -> Any:
@@ -184,11 +184,11 @@ def _system_unregister(services: Services, request: Any) -> Any:
         services.shared_memory.unregister(request.name)
     else:
         services.shared_memory.unregister_all()
-    return service_pb2.SystemSharedMemoryUnregisterResponse()
+    return messages.SystemSharedMemoryUnregisterResponse()
 
 
 def _cuda_status(services: Services, request: Any) -> Any:
-    response = service_pb2.CudaSharedMemoryStatusResponse()
+    response = messages.CudaSharedMemoryStatusResponse()
     for region in services.shared_memory.status(request.name, CudaRegion):
         response.regions[region["name"]].MergeFrom(response.RegionStatus(**region))
     return response
@@ -197,7 +197,7 @@ def _cuda_status(services: Services, request: Any) -> Any:
 def _cuda_register(services: Services, request: Any) -> Any:
     region = request.name, request.raw_handle, request.device_id, request.byte_size
     services.shared_memory.register_cuda(*region)
-    return service_pb2.CudaSharedMemoryRegisterResponse()
+    return messages.CudaSharedMemoryRegisterResponse()
 
 
 def _cuda_unregister(services: Services, request: Any) -> Any:
@@ -205,7 +205,7 @@ def _cuda_unregister(services: Services, request: Any) -> Any:
         services.shared_memory.unregister(request.name, CudaRegion)
     else:
         services.shared_memory.unregister_all(CudaRegion)
-    return service_pb2.CudaSharedMemoryUnregisterResponse()
+    return messages.CudaSharedMemoryUnregisterResponse()
 
 
 # -- trace and log settings
@@ -218,7 +218,7 @@ def _trace_setting(services: Services, request: Any) -> Any:
         # an empty list clears what is set, as None does
         changes = {key: list(setting.value) or None for key, setting in request.settings.items()}
         settings.update(request.model_name, changes, got=" ")
-    response = service_pb2.TraceSettingResponse()
+    response = messages.TraceSettingResponse()
     for key, values in settings.get(request.model_name).items():
         response.settings[key].value.extend(values)
     return response
@@ -229,7 +229,7 @@ def _log_settings(services: Services, request: Any) -> Any:
     settings = services.core.log_settings
     for key, value in _log_values(request.settings):  # what comes before a bad one stays set (measured)
         settings.update({key: value})
-    response = service_pb2.LogSettingsResponse()
+    response = messages.LogSettingsResponse()
     for key, value in settings.get().items():
         kind = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
         setattr(response.settings[key], kind, value)
@@ -266,29 +266,29 @@ def _log_values(settings: Any) -> Iterator[tuple[str, Any]]:
 #: service is asked about (measured).
 HEALTH = Rpc(
     "health",
-    service_pb2.ServerReadyRequest,
+    messages.ServerReadyRequest,
     lambda services, request: _Status(b"\x08\x01" if services.core.ready() else b"\x08\x02"),
 )
 
 RPCS = {
-    "ServerLive": Rpc("health", service_pb2.ServerLiveRequest, _server_live),
-    "ServerReady": Rpc("health", service_pb2.ServerReadyRequest, _server_ready),
-    "ModelReady": Rpc("health", service_pb2.ModelReadyRequest, _model_ready),
-    "ServerMetadata": Rpc("metadata", service_pb2.ServerMetadataRequest, _server_metadata),
-    "ModelMetadata": Rpc("metadata", service_pb2.ModelMetadataRequest, _model_metadata),
-    "ModelConfig": Rpc("model-config", service_pb2.ModelConfigRequest, _model_config),
-    "ModelStatistics": Rpc("statistics", service_pb2.ModelStatisticsRequest, _model_statistics),
-    "RepositoryIndex": Rpc("model-repository", service_pb2.RepositoryIndexRequest, _repository_index),
-    "RepositoryModelLoad": Rpc("model-repository", service_pb2.RepositoryModelLoadRequest, _load),
-    "RepositoryModelUnload": Rpc("model-repository", service_pb2.RepositoryModelUnloadRequest, _unload),
-    "SystemSharedMemoryStatus": Rpc("shared-memory", service_pb2.SystemSharedMemoryStatusRequest, _system_status),
-    "SystemSharedMemoryRegister": Rpc("shared-memory", service_pb2.SystemSharedMemoryRegisterRequest, _system_register),
+    "ServerLive": Rpc("health", messages.ServerLiveRequest, _server_live),
+    "ServerReady": Rpc("health", messages.ServerReadyRequest, _server_ready),
+    "ModelReady": Rpc("health", messages.ModelReadyRequest, _model_ready),
+    "ServerMetadata": Rpc("metadata", messages.ServerMetadataRequest, _server_metadata),
+    "ModelMetadata": Rpc("metadata", messages.ModelMetadataRequest, _model_metadata),
+    "ModelConfig": Rpc("model-config", messages.ModelConfigRequest, _model_config),
+    "ModelStatistics": Rpc("statistics", messages.ModelStatisticsRequest, _model_statistics),
+    "RepositoryIndex": Rpc("model-repository", messages.RepositoryIndexRequest, _repository_index),
+    "RepositoryModelLoad": Rpc("model-repository", messages.RepositoryModelLoadRequest, _load),
+    "RepositoryModelUnload": Rpc("model-repository", messages.RepositoryModelUnloadRequest, _unload),
+    "SystemSharedMemoryStatus": Rpc("shared-memory", messages.SystemSharedMemoryStatusRequest, _system_status),
+    "SystemSharedMemoryRegister": Rpc("shared-memory", messages.SystemSharedMemoryRegisterRequest, _system_register),
     "SystemSharedMemoryUnregister": Rpc(
-        "shared-memory", service_pb2.SystemSharedMemoryUnregisterRequest, _system_unregister
+        "shared-memory", messages.SystemSharedMemoryUnregisterRequest, _system_unregister
     ),
-    "CudaSharedMemoryStatus": Rpc("shared-memory", service_pb2.CudaSharedMemoryStatusRequest, _cuda_status),
-    "CudaSharedMemoryRegister": Rpc("shared-memory", service_pb2.CudaSharedMemoryRegisterRequest, _cuda_register),
-    "CudaSharedMemoryUnregister": Rpc("shared-memory", service_pb2.CudaSharedMemoryUnregisterRequest, _cuda_unregister),
-    "TraceSetting": Rpc("trace", service_pb2.TraceSettingRequest, _trace_setting),
-    "LogSettings": Rpc("logging", service_pb2.LogSettingsRequest, _log_settings),
+    "CudaSharedMemoryStatus": Rpc("shared-memory", messages.CudaSharedMemoryStatusRequest, _cuda_status),
+    "CudaSharedMemoryRegister": Rpc("shared-memory", messages.CudaSharedMemoryRegisterRequest, _cuda_register),
+    "CudaSharedMemoryUnregister": Rpc("shared-memory", messages.CudaSharedMemoryUnregisterRequest, _cuda_unregister),
+    "TraceSetting": Rpc("trace", messages.TraceSettingRequest, _trace_setting),
+    "LogSettings": Rpc("logging", messages.LogSettingsRequest, _log_settings),
 }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,15 @@ import grpc
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
-from ...server.options import MAX_UNREAD_SIZE
-from ..shared.access import AUTHORIZATION, AccessRules
+from ..shared.access import AUTHORIZATION
+from ..shared.grpc_options import GRPCOptions
 from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import MISSING, CallFactory, CallServer, GRPCCall, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall, TracedModelInferCall
 from .infer_response_writer import LARGEST_MESSAGE
+from .reception_watch import ReceptionWatch
 from .stream_infer_handler import ModelStreamInferCall
 
 SERVICE = "/inference.GRPCInferenceService/"
@@ -36,62 +35,14 @@ CONTROL_THREADS = 16
 _COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate"}
 
 
-@dataclass(frozen=True)
-class GRPCOptions:
-    """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
-
-    `access`: who may ask for what. `reuse_port`: other servers with this option may have the same port; else a port
-    that is in use is an error. `restricted`: category -> (key, value) that a client must send, the key after
-    RESTRICTED_PREFIX. `compression`: of infer responses. `max_unread_size`: bytes of responses that may wait for the
-    client of a stream. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
-    """
-
-    access: AccessRules = field(default_factory=AccessRules)
-    reuse_port: bool = False
-    header_forward_pattern: str | None = None
-    restricted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    compression: str = "none"
-    use_ssl: bool = False
-    use_ssl_mutual: bool = False
-    server_cert: str | None = None
-    server_key: str | None = None
-    root_cert: str | None = None
-    keepalive_time_ms: int | None = 7_200_000
-    keepalive_timeout_ms: int | None = 20_000
-    keepalive_permit_without_calls: bool | None = False
-    http2_max_pings_without_data: int | None = 2
-    http2_min_recv_ping_interval_without_data_ms: int | None = 300_000
-    http2_max_ping_strikes: int | None = 2
-    max_connection_age_ms: int | None = None
-    max_connection_age_grace_ms: int | None = None
-    max_unread_size: int = MAX_UNREAD_SIZE
-
-    def channel_arguments(self) -> list[tuple[str, int]]:
-        """Return the options under gRPC's names."""
-        options = {
-            "grpc.keepalive_time_ms": self.keepalive_time_ms,
-            "grpc.keepalive_timeout_ms": self.keepalive_timeout_ms,
-            "grpc.keepalive_permit_without_calls": self.keepalive_permit_without_calls,
-            "grpc.http2.max_pings_without_data": self.http2_max_pings_without_data,
-            "grpc.http2.min_ping_interval_without_data_ms": self.http2_min_recv_ping_interval_without_data_ms,
-            "grpc.http2.max_ping_strikes": self.http2_max_ping_strikes,
-            "grpc.max_connection_age_ms": self.max_connection_age_ms,
-            "grpc.max_connection_age_grace_ms": self.max_connection_age_grace_ms,
-        }
-        return [
-            ("grpc.max_send_message_length", -1),  # `InferResponseWriter` looks before it writes
-            ("grpc.so_reuseport", int(self.reuse_port)),
-            *((name, int(value)) for name, value in options.items() if value is not None),
-        ]
-
-    def credentials(self) -> grpc.ServerCredentials | None:
-        """Return the server's credentials, None without SSL. Raises InvalidArgumentError for a file that cannot be
-        read."""
-        if not self.use_ssl and not self.use_ssl_mutual:
-            return None
-        key, cert = _file("key", self.server_key), _file("cert", self.server_cert)
-        root = _file("root", self.root_cert) if self.root_cert or self.use_ssl_mutual else None
-        return grpc.ssl_server_credentials([(key, cert)], root, self.use_ssl_mutual)
+def _credentials(options: GRPCOptions) -> grpc.ServerCredentials | None:
+    """Return the server's credentials, None without SSL. Raises InvalidArgumentError for a file that cannot be
+    read."""
+    if not options.use_ssl and not options.use_ssl_mutual:
+        return None
+    key, cert = _file("key", options.server_key), _file("cert", options.server_cert)
+    root = _file("root", options.root_cert) if options.root_cert or options.use_ssl_mutual else None
+    return grpc.ssl_server_credentials([(key, cert)], root, options.use_ssl_mutual)
 
 
 def _file(what: str, path: str | None) -> bytes:
@@ -116,7 +67,8 @@ class GRPCServer:
         memory = memory or RequestMemory()
         self._pool = ThreadPoolExecutor(CONTROL_THREADS, "grpc control")
         most = ("grpc.max_receive_message_length", min(memory.most, LARGEST_MESSAGE))
-        self._server = CallServer(self._methods(core, shared_memory, memory), [*options.channel_arguments(), most])
+        methods = self._methods(core, shared_memory, memory)
+        self._server = CallServer(methods, [*options.channel_arguments(), most], ReceptionWatch(memory).watch)
         if MISSING:
             text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
             core.log.add(LogRecord.from_server("WARNING", text))
@@ -183,7 +135,7 @@ class GRPCServer:
         """Listen, and return the port; port 0 is any free one. Raises UnavailableError."""
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         try:
-            bound = self._server.listen(place, self._options.credentials())
+            bound = self._server.listen(place, _credentials(self._options))
         except OSError as error:
             raise UnavailableError(f"Socket '{place}' already in use ") from error
         self._server.start()

@@ -165,6 +165,8 @@ class InferResponseWriter:
             raise InvalidArgumentError(str(error)) from None
         except OSError as error:
             raise UnavailableError(f"There is no memory for a response of {size} bytes: {error.strerror}.") from None
+        if not self._memory.room.has(_COPIES * size):
+            raise UnavailableError(f"There is no memory for a response of {size} bytes.")
 
 
 def _size(pieces: Sequence[_Piece]) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from tritonclient.grpc import service_pb2
 
+from ...core.config.service_messages import messages
 from ...core.inference.data_type import DataType
 from ...core.inference.tensor import WIRE_ELEMENTS, Tensor
 
@@ -139,8 +139,8 @@ def parse(data: bytes) -> tuple[Any, Raw]:
     parser would copy them twice. Raises google.protobuf.message.DecodeError."""
     apart = _without_raw(data) if len(data) >= _LARGE else None
     if apart is not None:
-        return service_pb2.ModelInferRequest.FromString(apart[0]), apart[1]
-    message = service_pb2.ModelInferRequest.FromString(data)
+        return messages.ModelInferRequest.FromString(apart[0]), apart[1]
+    message = messages.ModelInferRequest.FromString(data)
     return message, message.raw_input_contents
 
 

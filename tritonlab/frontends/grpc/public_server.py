@@ -10,10 +10,11 @@ that is gone may first look as if it had sent its last message.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -23,7 +24,9 @@ import grpc
 THREADS = 512
 
 GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY = "compression"
-CompletionType = SimpleNamespace(queue_shutdown="queue shutdown", operation_complete="operation complete")
+CompletionType = SimpleNamespace(
+    queue_shutdown="queue shutdown", queue_timeout="queue timeout", operation_complete="operation complete"
+)
 WriteFlag = SimpleNamespace(buffer_hint=0)  # the public server has no such hint
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -81,8 +84,11 @@ class CompletionQueue:
         kind = CompletionType.operation_complete if tag is not None else CompletionType.queue_shutdown
         self._events.put(SimpleNamespace(tag=tag, completion_type=kind, **content))
 
-    def poll(self) -> Any:
-        return self._events.get()
+    def poll(self, deadline: float | None = None) -> Any:
+        try:
+            return self._events.get(timeout=None if deadline is None else max(deadline - time.time(), 0.0))
+        except Empty:
+            return SimpleNamespace(completion_type=CompletionType.queue_timeout)
 
     def shutdown(self) -> None:
         self.post(None)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..shared.access import Door, DoorAnswer
-from ..shared.request_memory import NoRoomError, RequestMemory, TooLargeError
+from ..shared.request_memory import UNCOUNTED, NoRoomError, RequestMemory, TooLargeError
 from . import errors
 from .reply import JSON, LAST_CHUNK, TEXT, CutOffError, HttpReply, chunk
 from .request_parser import BadRequestError, Request, RequestParser
@@ -224,9 +224,9 @@ class HttpConnection(asyncio.Protocol):
                 self._start(request, _as_awaited(refused_reply(answer)))
             return
         request.reply_headers = self._server.door.for_page(request.headers)
-        if request.size > self._server.memory.most:
+        if request.size > UNCOUNTED:
             try:
-                self._server.memory.check(request.size)
+                self._server.memory.announce(request.size)
             except TooLargeError as error:
                 self._on_too_large(request, error)
             return
@@ -303,6 +303,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _go_on(self, keep_alive: bool) -> None:
         """Go on to the next request: the one under way is answered, or never will be."""
+        if self._current is not None:
+            self._current.held = None
         self._current = self._task = self._later = None
         if not keep_alive or self._server.stopping or (self._ended and not self._queue):
             self._queue.clear()

@@ -23,6 +23,7 @@ from .infer_encoder import json_data
 from .json_document import about, as_object, members, parse
 from .large_json import LargeArray
 from .large_work import JSON_AT_ONCE, LargeWork
+from .rapidjson_reader import RepeatingObject
 from .reply import (
     METHOD_NOT_ALLOWED,
     CutOffError,
@@ -216,10 +217,16 @@ def _convert(
             _unpack(request, value, wanted, parameters)
         elif key in wanted:
             if key in request.inputs:
-                raise InvalidArgumentError(f"{request.prefix}input '{key}' already exists in request")
+                raise _exists(request, key)
             request.inputs[key] = _tensor(key, wanted[key], value)
         else:
             parameters[key] = model_parameter(key, value)
+    if isinstance(values, RepeatingObject) and (twice := [key for key in values.again if key in wanted]):
+        raise _exists(request, twice[0])
+
+
+def _exists(request: InferenceRequest, name: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
 
 
 def _unpack(

@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ...core.status import InvalidArgumentError, TritonError
+from ...core.status import TritonError
 from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ...server.observe.tracer import RECEPTION, Reception
 from ...server.options import MAX_UNREAD_SIZE
-from ..shared.access import AccessRules, Forwarded
+from ..shared.access import AccessRules
 from ..shared.exchange import Exchange
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .control_endpoints import ControlEndpoints
@@ -36,6 +36,12 @@ from .reply import (
     refusal,
 )
 from .request_parser import Request
+
+#: The numbers that Triton's verbose log has for methods, by their order (measured).
+_METHODS = (
+    *("GET", "HEAD", "POST", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "OPTIONS", "PROPFIND", "PROPPATCH", "LOCK"),
+    *("UNLOCK", "TRACE", "CONNECT", "PATCH"),
+)
 
 #: Headers that continue a client's OpenTelemetry trace.
 _CONTEXT = ("traceparent", "tracestate")
@@ -57,10 +63,10 @@ Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[HttpReply]]
 class HTTPOptions:
     """How HTTP is served.
 
-    `header_forward_pattern`: matching request headers become parameters. `restricted_api`: category -> (header, value)
-    that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a raw binary body. `reuse_port`:
-    servers that all say so may share a port. `access`: who may ask for what. `max_unread_size`: bytes of responses that
-    may wait for a client.
+    `header_forward_pattern`: request headers that match it, an expression of RE2, become parameters. `restricted_api`:
+    category -> (header, value) that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a
+    raw binary body. `reuse_port`: servers that all say so may share a port. `access`: who may ask for what.
+    `max_unread_size`: bytes of responses that may wait for a client.
     """
 
     header_forward_pattern: str = ""
@@ -85,7 +91,7 @@ class HTTPApp:
         self._infer = InferEndpoint(
             self._exchange,
             self._restricted,
-            forwarded=_forwarded(options),
+            forwarded=options.access.forwarded(options.header_forward_pattern),
             max_input_size=options.max_input_size,
             on_defect=self.on_defect,
             work=self._work,
@@ -112,11 +118,13 @@ class HTTPApp:
             reader.close()
 
     async def __call__(self, request: Request) -> HttpReply:
+        if self._core.log_settings.setting.log_verbose_level:
+            self._log("HTTP request: {}", request)
         path = request.path
         try:
             text = path.decode()  # names are compared as they are sent, `%20` and all (measured)
         except UnicodeDecodeError:
-            return failure(404, "Not Found", TEXT)
+            return self._not_found(request)
         infer = PATH.fullmatch(text) if text.endswith("/infer") else None
         if infer is not None:
             model, version = infer.groups("")
@@ -124,8 +132,21 @@ class HTTPApp:
             return await endpoint(request, model, version)
         for pattern, action in self._routes:
             if (match := pattern.fullmatch(text)) is not None:
+                if self._core.tracer.active and isinstance(action, GenerateEndpoint):
+                    action = TracedCall(self._core, action)
                 return await action(request, match.groupdict())
+        return self._not_found(request)
+
+    def _not_found(self, request: Request) -> HttpReply:
+        if self._core.log_settings.setting.log_verbose_level:
+            self._log("HTTP error: {} - 404", request)
         return failure(404, "Not Found", TEXT)
+
+    def _log(self, form: str, request: Request) -> None:
+        """Add the line of Triton's verbose log for a request."""
+        method = _METHODS.index(request.method) if request.method in _METHODS else len(_METHODS)
+        text = form.format(f"{method} {request.path.decode(errors='replace')}")
+        self._core.log.add(LogRecord.from_server("VERBOSE", text))
 
     def on_defect(self, error: Exception) -> HttpReply:
         """Return the reply for a defect of ours; the log has its place."""
@@ -228,24 +249,16 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", text))
 
 
-def _forwarded(options: HTTPOptions) -> Forwarded | None:
-    try:
-        return options.access.forwarded(options.header_forward_pattern)
-    except re.error as error:
-        pattern = options.header_forward_pattern
-        raise InvalidArgumentError(f"'{pattern}' is not a regular expression for header names: {error}") from None
-
-
 class TracedCall:
     """An endpoint that adds to its request's trace what only HTTP knows: when the bytes came and the answer went (rule
     5.14.4). It is only used while requests are traced.
     """
 
-    def __init__(self, core: InferenceServer, endpoint: Endpoint) -> None:
+    def __init__(self, core: InferenceServer, endpoint: Callable[..., Awaitable[HttpReply]]) -> None:
         self._core = core
         self._endpoint = endpoint
 
-    async def __call__(self, request: Request, model: str, version: str) -> HttpReply:
+    async def __call__(self, request: Request, *where: Any) -> HttpReply:
         now = self._core.clock.now
         reception = Reception(_context(request))
         reception.stamp("HTTP_RECV_START", request.begun)
@@ -259,15 +272,23 @@ class TracedCall:
             reception.stamp("HTTP_SEND_END", now())
             reception.end()
 
+        async def each(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for event in events:
+                begin()
+                yield event
+                reception.stamp("HTTP_SEND_END", now())
+
         token = RECEPTION.set(reception)
         try:
-            reply = await self._endpoint(request, model, version)
+            reply = await self._endpoint(request, *where)
         except BaseException:
             reception.end()
             raise
         finally:
             RECEPTION.reset(token)
         reply.watch = WriteWatch(begin, end)
+        if reply.events is not None:
+            reply.events, reply.watch = each(reply.events), WriteWatch(lambda: None, reception.end)
         return reply
 
 

@@ -206,6 +206,7 @@ class InferEndpoint:
     ) -> None:
         self._exchange = exchange
         self._tracer = exchange.core.tracer
+        self._log_settings = exchange.core.log_settings
         self._memory = exchange.shared_memory
         self._decoder = InferDecoder(exchange.shared_memory, max_input_size)
         self._encoder = InferEncoder(exchange)
@@ -244,8 +245,10 @@ class InferEndpoint:
 
     def _answer(self, head: InferHead, home: LoopThread, body: memoryview) -> Reply | LaterReply | None:
         """Answer a request with the same head as an earlier one, which was not large (`connection.Direct`)."""
-        if self._tracer.active or (self._memory.in_use and _names_large_region(body)):
-            return None  # `TracedCall` has more to note
+        if self._tracer.active or self._log_settings.setting.log_verbose_level:
+            return None  # there is more to note
+        if self._memory.in_use and _names_large_region(body):
+            return None
         try:
             begun = self._begin(head, body, home)
         except Exception as error:

@@ -52,24 +52,24 @@ def _may_be_deep(text: bytes) -> bool:
 
 def member(value: Any, name: str) -> Any:
     """Return a member of an object. Raises for one that is not there, and for a value that is not an object."""
-    if type(value) is not dict or name not in value:
+    if not isinstance(value, dict) or name not in value:
         raise InternalError(f"attempt to access non-existing object member '{name}'")
     return value[name]
 
 
 def find(value: Any, name: str) -> tuple[bool, Any]:
     """Return whether `value` is an object with that member, and the member."""
-    return (True, value[name]) if type(value) is dict and name in value else (False, None)
+    return (True, value[name]) if isinstance(value, dict) and name in value else (False, None)
 
 
 def members(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
+    if not isinstance(value, dict):
         raise InternalError("attempt to get members for non-object")
     return value
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
+    if not isinstance(value, dict):
         raise InternalError("attempt to access JSON non-object as object")
     return value
 

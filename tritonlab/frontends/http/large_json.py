@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..shared.work_pause import pause_work
-from .rapidjson_reader import MAX_DEPTH, PIECE, ReadError, mark_size, read
+from .rapidjson_reader import MAX_DEPTH, PIECE, ReadError, RepeatingObject, mark_size, read
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]*+")
@@ -165,11 +165,14 @@ class LargeReader:
             values, at, last = self._some(at, depth, _OBJECT)
             if not values and (found or not last):  # nothing behind a comma
                 raise self._fault()
-            if found.keys().isdisjoint(values):
+            if type(found) is type(values) is dict and found.keys().isdisjoint(values):
                 found.update(values)
-            else:
-                for name, value in values.items():
-                    found.setdefault(name, value)
+                continue
+            if not isinstance(found, RepeatingObject):
+                found = RepeatingObject(found.items())
+            found.add(values.items())
+            if isinstance(values, RepeatingObject):
+                found.again |= values.again
         return found, at
 
     def _array(self, at: int, depth: int) -> tuple[list[Any] | LargeArray, int]:

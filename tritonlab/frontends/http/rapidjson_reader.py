@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import IO, Any, Final, cast
 
 import numpy as np
@@ -61,23 +62,39 @@ class ReadError(Exception):
     """A fault of a document, in Triton's words, and its offset."""
 
     def __init__(self, text: str, offset: int) -> None:
-        super().__init__(text)
+        super().__init__(text, offset)
         self.text = text
         self.offset = offset
 
+    def __str__(self) -> str:
+        return self.text
 
-def first_of_equals(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object. Of members with one name the first counts, as for Triton (measured)."""
+
+class RepeatingObject(dict[str, Any]):
+    """An object with several members of one name. The first counts, as for Triton (measured); `again` has the names."""
+
+    def __init__(self, members: Iterable[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.again: set[str] = set()
+        self.add(members)
+
+    def add(self, members: Iterable[tuple[str, Any]]) -> None:
+        for name, value in members:
+            if name in self:
+                self.again.add(name)
+            else:
+                self[name] = value
+
+
+def make_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
-    if len(found) != len(members):
-        found.update(reversed(members))
-    return found
+    return found if len(found) == len(members) else RepeatingObject(members)
 
 
 class _Values(rapidjson.Decoder):
     # A mapping that leaves out a second member, in which rapidjson puts what it still reads, would crash the process.
     start_object = list
-    end_object = staticmethod(first_of_equals)
+    end_object = staticmethod(make_object)
 
 
 class _Faults(rapidjson.Decoder):
@@ -201,6 +218,9 @@ def _with_bytes(value: Any) -> Any:
         return value.translate(_SURROGATES).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
     if type(value) is list:
         return [_with_bytes(each) for each in value]
-    if type(value) is dict:
-        return {_with_bytes(name): _with_bytes(each) for name, each in value.items()}
+    if isinstance(value, dict):
+        members = [(_with_bytes(name), _with_bytes(each)) for name, each in value.items()]
+        if isinstance(value, RepeatingObject):
+            members += [(_with_bytes(name), None) for name in value.again]
+        return make_object(members)
     return value

@@ -22,7 +22,9 @@ Headers = Sequence[tuple[bytes, bytes]]
 _JOIN_BELOW = 1 << 16
 
 
+#: As libevent's: of one status the phrase is another than the usual one.
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_STATUS_LINES[405] = b"HTTP/1.1 405 Not Allowed\r\n"
 
 
 class WriteWatch(NamedTuple):
@@ -71,15 +73,15 @@ class HttpReply:
 @functools.lru_cache(256)  # most replies of one model have the same
 def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_alive: bool, old: bool) -> bytes:
     """Return what comes before a body of `size` bytes, or of one that has no known size if that is None. Names and
-    values of headers are ours, and are not checked."""
-    lines = [_STATUS_LINES[status] + b"content-type: " + kind]
+    values of headers are ours, and are not checked. Names are written as Triton writes them (measured)."""
+    lines = [_STATUS_LINES[status] + b"Content-Type: " + kind]
     if size is not None:
-        lines.append(b"content-length: %d" % size)
+        lines.append(b"Content-Length: %d" % size)
     elif not old:  # HTTP/1.0 has no chunks: there the end of the connection is the end of the body
-        lines.append(b"transfer-encoding: chunked")
-    lines.extend(b": ".join(each) for each in headers)
+        lines.append(b"Transfer-Encoding: chunked")
+    lines.extend(b"%b: %b" % (name.title(), value) for name, value in headers)
     if old == keep_alive:  # what differs from the habit of the protocol has to be said
-        lines.append(b"connection: keep-alive" if old else b"connection: close")
+        lines.append(b"Connection: keep-alive" if old else b"Connection: close")
     head = b"\r\n".join(lines) + b"\r\n\r\n"
     return head.replace(b"HTTP/1.1", b"HTTP/1.0", 1) if old else head
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import httptools
 
-from ..shared.request_memory import Body, RequestMemory, TooLargeError
+from ..shared.request_memory import Body, HeldMemory, RequestMemory, TooLargeError
 
 #: Bytes of a request's first line and headers; Triton takes any number of headers of 8191 bytes (measured).
 MAX_HEAD = 1 << 18
-#: Pieces of a chunked body (rule 6.3.5).
+#: Pieces of a chunked body, without the empty one that ends it (rule 6.3.5).
 MAX_CHUNKS = 65536
 #: Digits of a Content-Length that are read; a number with more is refused as one of so many.
 _DIGITS = 20
@@ -65,6 +65,7 @@ class Request:
         "ended",
         "expects",
         "headers",
+        "held",
         "keep_alive",
         "method",
         "names",
@@ -85,6 +86,8 @@ class Request:
         self.names = names
         self.keep_alive = keep_alive
         self.body: bytes | bytearray = b""
+        #: counts a large body until the request is answered, also where the body is gone before
+        self.held: HeldMemory | None = None
         self.chunked = False
         #: how many bytes its head says that its body has; 0 if it does not
         self.size = 0
@@ -241,8 +244,11 @@ class RequestParser:
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
-        if self._chunks == MAX_CHUNKS + 1:
-            self._fault = BadRequestError(f"the request has more than {MAX_CHUNKS} chunks")
+        if self._chunks == MAX_CHUNKS + 2:
+            self._fault = BadRequestError(
+                f"Chunked request body exceeds maximum of {MAX_CHUNKS} non-empty chunks. Send fewer or larger HTTP "
+                "chunks."
+            )
 
     def on_body(self, piece: bytes) -> None:
         request = self._request
@@ -255,9 +261,10 @@ class RequestParser:
             body = request.body
             if type(body) is not Body:
                 body = request.body = self._memory.body(body)
+                request.held = body.held
             body.add(piece)
         except TooLargeError as error:
-            request.body = b""
+            request.body, request.held = b"", None
             self._refuse(request, error)
 
     def on_message_complete(self) -> None:

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...core.status import InvalidArgumentError, UnsupportedError
+from .header_pattern import compile_pattern
 
 ANY = "*"
 
@@ -115,10 +116,10 @@ class AccessRules:
 
     def forwarded(self, pattern: str | None) -> Forwarded | None:
         """Return which headers become parameters: those that match `pattern`, except the one with our token, which is
-        not for models. None if there is no pattern."""
+        not for models. None if there is no pattern. Raises InvalidArgumentError."""
         if not pattern:
             return None
-        found = re.compile(pattern).search
+        found = compile_pattern(pattern).search
         return (lambda name: name.lower() != AUTHORIZATION and found(name)) if self.token else found
 
 

@@ -2,9 +2,13 @@
 that wait because their client does not read them.
 
 Triton has no bound over HTTP: a body of any announced size is collected until memory ends (measured). Here that would
-end the notebook. A request, and an answer over gRPC, exists up to four times on its way: as the author's array, in the
-shared region, as one message, and as grpcio's copy of it. So one may take a quarter of the memory, and all together
-half of it.
+end the notebook. So one request may take a quarter of the memory, all together half of it, and only as long as there is
+memory left for them (`MemoryRoom`). A request is in memory up to three times at once:
+
+    as it comes     its body; over gRPC grpcio's pieces, the same in a row, and the message made of that
+    as it is sent   the message and the model's input in the shared region; the message goes then
+    in `execute`    that input, the model's output, and the same in its own region
+    as it leaves    the output in the region; over gRPC the message made of it, and grpcio's copy
 
 Triton also keeps all responses that a client does not read, until its memory is used up.
 
@@ -18,6 +22,7 @@ import gc
 import threading
 from collections import deque
 
+from ...ipc.processes.memory_room import ROOM, MemoryRoom
 from ...ipc.processes.out_of_memory import memory_limit
 
 #: Bytes that a response which waits takes in memory beside its own, about.
@@ -27,6 +32,10 @@ OVERHEAD = 150
 UNCOUNTED = 1 << 16
 #: The most where the memory of the machine is unknown.
 _UNKNOWN = 1 << 30
+#: How often a request that has come will be in memory beside itself, before its answer is sent.
+_LATER = 2
+#: A request that announces so many bytes is refused before they come if there is no memory for them.
+_ANNOUNCED = 16 << 20
 #: A container with little memory may still have messages of this size.
 _LEAST = 64 << 20
 
@@ -41,17 +50,24 @@ class NoRoomError(TooLargeError):
 
 class RequestMemory:
     """What all requests of one server take, in bytes. `most`: of one request; 0 is a quarter of the memory there is.
+    `room`: what is left of the memory.
 
     Any thread may take. What is taken is returned by destructors, which may run at any moment and so take no lock.
     """
 
-    def __init__(self, most: int = 0) -> None:
+    def __init__(self, most: int = 0, room: MemoryRoom = ROOM) -> None:
         self.most = most or max((memory_limit() or 4 * _UNKNOWN) // 4, _LEAST)
         self.total = 2 * self.most
+        self.room = room
         self._why = "" if most else ", a quarter of the memory there is"
         self._lock = threading.Lock()  # guards _used
         self._used = 0
         self._returned: deque[int] = deque()
+
+    @property
+    def later(self) -> int:
+        """Return how many bytes the requests that have come will take at most beside those they take now."""
+        return _LATER * self._used
 
     def check(self, size: int, what: str = "The request") -> None:
         """Raise TooLargeError for a request, or another message, that may not have so many bytes."""
@@ -61,8 +77,15 @@ class RequestMemory:
                 "of 'tritonlab serve', or max_message_size of 'Options' and 'serve()', sets another."
             )
 
-    def take(self, nbytes: int) -> None:
-        """Count bytes. Raise NoRoomError if all requests together would take too many."""
+    def announce(self, size: int) -> None:
+        """Raise TooLargeError, or NoRoomError, for a request whose body will have so many bytes."""
+        self.check(size)
+        if size > _ANNOUNCED and not self.room.has(0, (1 + _LATER) * size):
+            raise no_memory(size)
+
+    def take(self, nbytes: int, size: int, allocated: int = 0) -> None:
+        """Count bytes of a request that now has `size`, of which some are `allocated`. Raise NoRoomError if all
+        requests together would take too many, or no memory is left for them."""
         if not self._takes(nbytes):
             gc.collect()  # a body may be in a cycle that nobody uses any more
             if not self._takes(nbytes):
@@ -70,6 +93,9 @@ class RequestMemory:
                     f"The requests that are received or executed now take {self._used} of the {self.total} bytes that "
                     "they may take together ('--max-message-size', twice). Send this one again later."
                 )
+        if not self.room.has(nbytes - allocated, self.later):
+            self._returned.append(nbytes)
+            raise no_memory(size)
 
     def _takes(self, nbytes: int) -> bool:
         with self._lock:
@@ -81,52 +107,53 @@ class RequestMemory:
             return True
 
     def hold(self, nbytes: int) -> HeldMemory:
-        """Count bytes as long as the returned object lives. Raise NoRoomError."""
-        self.take(nbytes)
+        """Count a message of so many bytes as long as the returned object lives. Raise NoRoomError."""
+        self.take(nbytes, nbytes, allocated=nbytes)
         return HeldMemory(self._returned, nbytes)
 
     def body(self, start: bytes | bytearray) -> Body:
-        """Return a body that begins with `start` and is counted as long as it lives."""
-        return Body(start, self, self._returned)
+        """Return a body that begins with `start`."""
+        return Body(start, self, HeldMemory(self._returned, 0))
+
+
+def no_memory(size: int) -> NoRoomError:
+    """Return the refusal of a request of so many bytes for which no memory is left."""
+    return NoRoomError(f"There is no memory for a request of {size} bytes. Send it again later.")
 
 
 class HeldMemory:
     """Bytes that are counted until this object is gone."""
 
-    __slots__ = ("_nbytes", "_returned")
+    __slots__ = ("_returned", "nbytes")
 
     def __init__(self, returned: deque[int], nbytes: int) -> None:
         self._returned = returned
-        self._nbytes = nbytes
+        self.nbytes = nbytes
 
     def __del__(self) -> None:
-        self._returned.append(self._nbytes)
+        self._returned.append(self.nbytes)
 
 
 class Body(bytearray):
-    """The body of a request that comes in pieces. It is counted until its last reader is gone."""
+    """The body of a request that comes in pieces. It is counted as long as `held` lives, which the body keeps."""
 
-    __slots__ = ("_counted", "_memory", "_returned")
+    __slots__ = ("_memory", "held")
 
-    def __init__(self, start: bytes | bytearray, memory: RequestMemory, returned: deque[int]) -> None:
+    def __init__(self, start: bytes | bytearray, memory: RequestMemory, held: HeldMemory) -> None:
         super().__init__(start)
         self._memory = memory
-        self._returned = returned
-        self._counted = 0
+        self.held = held
 
     def add(self, piece: bytes) -> None:
         """Append a piece. Raise TooLargeError; then the body is not to be used any more."""
         size = len(self) + len(piece)
         self._memory.check(size)
-        self._memory.take(len(piece))
-        self._counted += len(piece)
+        self._memory.take(len(piece), size)
+        self.held.nbytes += len(piece)
         try:
             self.extend(piece)
         except MemoryError:
-            raise NoRoomError(f"There is no memory for a request of {size} bytes. Send it again later.") from None
-
-    def __del__(self) -> None:
-        self._returned.append(self._counted)
+            raise no_memory(size) from None
 
 
 def too_much_unread(most: int) -> str:

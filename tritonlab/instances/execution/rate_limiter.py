@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.status import InvalidArgumentError
 from ..life.instance_plan import InstanceEvents, InstanceT
@@ -48,6 +48,15 @@ class _Context:
         """The rank; the lowest goes first. An instance of priority 3 executes a third as often as one of
         priority 1."""
         return (self.executions + 1) * self.priority
+
+
+class TurnWait(NamedTuple):
+    """Why an instance has no turn yet: `first` goes before all that wait, perhaps itself, and `holders` execute with
+    its `resources`."""
+
+    first: Any
+    resources: list[str]
+    holders: list[Any]
 
 
 class RateLimiter:
@@ -148,6 +157,17 @@ class RateLimiter:
             finally:
                 with self._lock:
                     self._turn = None
+
+    def wait_of(self, instance: Any) -> TurnWait | None:
+        """Return why an instance waits; None if it does not."""
+        with self._lock:
+            if self._contexts.get(instance) not in self._waiting:
+                return None
+            first = min(self._waiting, key=lambda c: c.rank)
+            missing = [key for key, count in first.needs.items() if self._used.get(key, 0) + count > self._amount(key)]
+            holders = [one for one, c in self._contexts.items() if c.holds and not c.needs.keys().isdisjoint(missing)]
+            turn = next(one for one, context in self._contexts.items() if context is first)
+            return TurnWait(turn, sorted({name for name, _ in missing}), holders)
 
     def events(self, events: InstanceEvents[InstanceT]) -> InstanceEvents[InstanceT]:
         """Return `events` changed so that an instance gives its resources back after each execution and when its stub

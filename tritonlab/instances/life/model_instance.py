@@ -16,6 +16,7 @@ from ..debugging.debug_session import DebugSessions
 from ..execution.execution import Death, StubExecutor
 from ..execution.execution_record import ExecutionRecord
 from ..execution.payload import Payload
+from ..execution.rate_limiter import RateLimiter
 from .instance_plan import BoundEvents, InstanceEvents, InstancePlan, InstanceServices
 from .instance_state import InstanceEvent, InstanceLife, InstanceState
 from .model_stub import ModelStub
@@ -54,6 +55,8 @@ class ModelInstance:
         self.called: set[str] = set()
         #: the sessions of debuggers in its stub, which `debugger.Debugger` keeps
         self.debugged = DebugSessions()
+        #: gives it its turns, where executions share resources
+        self.limiter: RateLimiter | None = None
         self._batches = itertools.count(1)
         # the lock of `life` guards the next two
         #: the executor of the current stub, or of the last one

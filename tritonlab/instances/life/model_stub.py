@@ -150,9 +150,9 @@ class ModelStub:
         self.process.adopt_output(self._on_line)
         self.link = self.process.link
         self.readiness = ReadinessCheck(self.process.monitor, self.instance)
-        self._imported: Answer | None = self._import()
+        self._imported: Answer | None = self._import(pool.audits)
 
-    def _import(self) -> Answer:
+    def _import(self, audits: bool) -> Answer:
         source = self.source
         return self.link.import_model(
             module=source.module,
@@ -162,6 +162,7 @@ class ModelStub:
             instance=self.instance,
             env={**source.interpreter.variables(os.environ), **source.variables},
             cwd=_current_directory(),
+            audits=audits,
         )
 
     def _on_line(self, stream: str, text: str) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...core.clock import Clock
-from ...core.status import ModelError, TritonError, UnavailableError
+from ...core.status import CancelledError, ModelError, TritonError, UnavailableError
 from ..execution.execution import Death
 from ..execution.payload import Payload
 from .instance_plan import BoundEvents
@@ -218,8 +218,11 @@ class StubReplacement:
             waiting, self._waiting = self._waiting, None
         if gone:
             self._events.ready()
-        elif waiting is not None:
+        elif waiting is not None and not all(request.cancelled for request in waiting.requests):
             self._instance.execute(waiting)
+        elif waiting is not None:
+            self._instance.refuse(waiting, CancelledError("Request cancelled"))
+            self._events.idle()
         elif returns:
             self._events.idle()
 

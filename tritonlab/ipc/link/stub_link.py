@@ -4,7 +4,7 @@ command numbers, message bodies or blocks."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ...core.inference.infer_request import InferenceRequest
@@ -104,6 +104,8 @@ __all__ = [
 ]
 
 M = TypeVar("M")
+#: Inputs of so many bytes are not kept beside the copy that the stub reads.
+_MUCH = 1 << 22
 _EXECUTE = NUMBER["EXECUTE"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 _REPLY = NUMBER["REPLY"]
@@ -138,11 +140,12 @@ class StubLink(StubConnection):
         instance: str,
         env: dict[str, str],
         cwd: str,
+        audits: bool = False,
     ) -> Answer:
-        """Ask the stub to import the module. `cwd` is empty if the working directory was removed."""
-        return self.ask(
-            Import(module, path, paths=list(paths), model_dir=model_dir, instance=instance, env=env, cwd=cwd)
-        )
+        """Ask the stub to import the module. `cwd` is empty if the working directory was removed. `audits`: whether an
+        audit hook records what it reads."""
+        body = Import(module, path, list(paths), model_dir, instance=instance, env=env, cwd=cwd, audits=audits)
+        return self.ask(body)
 
     def auto_complete(self, config: str) -> Answer:
         """Ask for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
@@ -217,7 +220,22 @@ class StubLink(StubConnection):
             if block is not None:
                 self.region.free(block)
             raise
+        if block is not None and sum(header[6] for header in headers) >= _MUCH:
+            self._move_inputs(requests, block, iter(headers))
         return PackedBatch(block, entries)
+
+    def _move_inputs(self, requests: Sequence[InferenceRequest], block: int, headers: Iterator[Row]) -> None:
+        """Let requests have their inputs where these were packed, so that what brought them, as the body of an HTTP
+        request or the region of a calling model, is free while the model executes."""
+        hold = self.region.hold(block)
+        for request in requests:
+            moved = request.inputs.copy()
+            for name, tensor in moved.items():
+                _, _, _, _, _, offset, size = next(headers)
+                if size >= _MUCH and type(tensor) is Tensor and not tensor.memory_type:
+                    array = self.region.held_array(offset, size, hold).view(tensor.data.dtype)
+                    moved[name] = Tensor(tensor.datatype, tensor.shape, array.reshape(tensor.data.shape))
+            request.inputs = moved
 
     def send_batch(self, batch: int, packed: PackedBatch, spin_us: int) -> None:
         """Send the batch of number `batch`, which an EXECUTED of that number answers. Raises the error of any field

@@ -23,6 +23,8 @@ from .interpreter import InterpreterError
 
 PARAMETER = "EXECUTION_ENV_PATH"
 MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
+#: The most directories above a member: Python's functions that make and remove them call themselves once a level.
+_MOST_LEVELS = 400
 #: Links that are followed on the way to a file; Linux follows 40.
 _MOST_LINKS = 100
 
@@ -53,7 +55,7 @@ class ExecutionEnvironments:
             return None
         try:
             found = Path(os.path.realpath(named, strict=True))
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a NUL
             raise InterpreterError(f"Failed to get the canonical path for {named}.") from None
         directory = found if found.is_dir() else self._unpack(found, say)
         activate = directory / "bin" / "activate"
@@ -107,7 +109,7 @@ def extract(archive: Path, directory: Path) -> None:
                 tar.extractall(directory, filter=_filter)
             else:
                 tar.extractall(directory)
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
         raise ArchiveError(f"'{archive}' cannot be unpacked: {error}") from error
 
 
@@ -120,9 +122,11 @@ def _filter(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
 
 def _open(archive: Path) -> tarfile.TarFile:
     """Open plain tar and gzip only, as Triton does: an archive that works here must work there."""
-    with archive.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
     try:
+        if not archive.is_file():  # a pipe waits for its writer
+            raise EOFError
+        with archive.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
         return tarfile.open(archive, "r:gz" if packed else "r:")
     except (tarfile.TarError, EOFError, zlib.error) as error:
         # Triton's text (rule 2.10.3)
@@ -138,7 +142,7 @@ def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
         problem = _problem(member, name, links=links, files=files, targets=targets)
         if problem:
             raise ArchiveError(
-                f"'{archive}' is refused, nothing was unpacked: its member '{member.name}' {problem}. "
+                f"'{archive}' is refused, nothing was unpacked: its member '{member.name[:200]}' {problem}. "
                 "An environment must not reach outside its own directory."
             )
         if member.issym():
@@ -154,6 +158,8 @@ def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str
         return "has an absolute path"
     if ".." in member.name.split("/"):
         return "has '..' in its path"
+    if name.count("/") > _MOST_LEVELS:
+        return f"is {name.count('/')} directories deep, and {_MOST_LEVELS} can be made"
     if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
         return "is a device or a pipe"
     if name in links or any(parent in links for parent in _parents(name)):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import resource
+import sys
 from pathlib import Path
 
 _GB = 1 << 30
@@ -19,6 +20,11 @@ _ULIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
 _FULL = _MB
 #: cgroup v1 writes a number like this where there is no limit.
 _NO_LIMIT = 1 << 62
+#: By the version of cgroups: the files of limit and use, and what begins the names of counters with those below.
+_COUNTERS = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    2: ("memory.max", "memory.current", ""),
+}
 
 
 def oom_kills(root: Path = Path("/")) -> int:
@@ -32,10 +38,23 @@ def memory_limit(root: Path = Path("/")) -> int:
     limits = [limit for kind in _ULIMITS if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY]
     limits += [total * 1024 for total in _numbers([root / "proc/meminfo"], "MemTotal:")]
     for group, version in _groups(root):
-        text = _read(group / ("memory.max" if version == 2 else "memory.limit_in_bytes")).strip()
+        text = _read(group / _COUNTERS[version][0]).strip()
         if text.isdecimal() and int(text) < _NO_LIMIT:
             limits.append(int(text))
     return min(limits, default=0)
+
+
+def memory_left(root: Path = Path("/")) -> int:
+    """Return how many bytes can be allocated before the operating system kills a process of ours: the least of the
+    machine and of our cgroups, what is only cached from files included. `sys.maxsize` if unknown."""
+    left = [available * 1024 for available in _numbers([root / "proc/meminfo"], "MemAvailable:")]
+    for group, version in _groups(root):
+        limit, usage, prefix = _COUNTERS[version]
+        most = _read(group / limit).strip()
+        if most.isdecimal() and int(most) < _NO_LIMIT:
+            cached = re.findall(rf"^{prefix}(?:in)?active_file (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
+            left.append(int(most) - int(_read(group / usage).strip() or 0) + sum(map(int, cached)))
+    return min(left, default=sys.maxsize)
 
 
 def shared_memory(root: Path = Path("/")) -> tuple[int, int]:

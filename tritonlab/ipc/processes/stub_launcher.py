@@ -28,6 +28,7 @@ from ..zygotes.first_imports import FirstImports
 from ..zygotes.zygote_process import ZygoteProcess
 from .child_process import ChildProcess, DeathCause
 from .interpreter import STUB, Interpreter
+from .memory_room import ROOM
 from .stub_log import StubOutput
 
 #: The server's own Python, which runs models that bring no environment or stub of their own.
@@ -182,6 +183,7 @@ class StubProcess:
     def _start(self, ends: StubEnds, shm: ShmSettings, undo: ExitStack, begin: Begin) -> None:
         sizes = (shm.default_byte_size, shm.growth_byte_size, shm.limit)
         region = Region(ends.region, *sizes)
+        region.has_room = ROOM.has
         os.ftruncate(ends.stub_region, shm.default_byte_size)
         self._regions = (region, RegionReader(ends.stub_region))
         self.forks = ForkLinks(self._link_reader, *sizes)

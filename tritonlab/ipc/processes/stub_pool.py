@@ -21,8 +21,8 @@ _TRIES = 3
 
 class StubPool:
     """The stubs of one server. `warm` is how many bytes zygotes may take: None means a quarter of the memory,
-    0 no zygotes. `gpu_buffers` is the GPU memory that they share with the server. Guarantees: `acquire` and `close` may
-    be called from any thread."""
+    0 no zygotes. `gpu_buffers` is the GPU memory that they share with the server. `audits`: whether an audit hook
+    records what their models read. Guarantees: `acquire` and `close` may be called from any thread."""
 
     def __init__(
         self,
@@ -31,7 +31,9 @@ class StubPool:
         warm: int | None = None,
         shm: ShmSettings = DEFAULT_SHM,
         gpu_buffers: GpuBuffers | None = None,
+        audits: bool = False,
     ) -> None:
+        self.audits = audits
         self.gpu_buffers = gpu_buffers or GpuBuffers()
         self._link_reader = link_reader
         self._shm = shm

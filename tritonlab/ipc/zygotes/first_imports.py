@@ -22,6 +22,7 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
+from ...core.python_source import UNPARSABLE
 from ...stub._pb_stub.wire.fork_bodies import ImportStep
 
 #: The modules that every stub has imported.
@@ -216,11 +217,11 @@ def _is_installed(name: str) -> bool:
 def _statements(path: str) -> list[ast.stmt] | None:
     """Return a file's statements; None if it cannot be read as Python, which the stub reports."""
     try:
-        if os.path.getsize(path) > _LARGEST:
+        if not os.path.isfile(path) or os.path.getsize(path) > _LARGEST:
             return None
         with _PARSING:
             return ast.parse(Path(path).read_bytes()).body
-    except (OSError, SyntaxError, ValueError, RecursionError, SystemError):
+    except (OSError, *UNPARSABLE):
         return None
 
 

@@ -38,7 +38,7 @@ class ZygoteError(Exception):
 class ForkRefused(Exception):
     """Why a zygote does not fork: a new process would import something else. `stale` means for any model."""
 
-    def __init__(self, why: str, stale: bool) -> None:
+    def __init__(self, why: str, stale: bool = False) -> None:
         super().__init__(why)
         self.stale = stale
 
@@ -46,7 +46,7 @@ class ForkRefused(Exception):
 class ImportLeftOut(Exception):
     """Why an import was not made, after the first `steps` of those requested."""
 
-    def __init__(self, steps: int, why: str) -> None:
+    def __init__(self, why: str, steps: int = 0) -> None:
         super().__init__(why)
         self.steps = steps
 
@@ -116,7 +116,7 @@ class ZygoteProcess:
         assert isinstance(grown, Grown)
         if grown.left_out:
             self.end()
-            raise ImportLeftOut(grown.steps, grown.left_out)
+            raise ImportLeftOut(grown.left_out, grown.steps)
         self._peak = grown.peak
 
     def fork(self, sizes: tuple[int, int, int | None], paths: Sequence[str], inherited: Sequence[int]) -> ChildProcess:

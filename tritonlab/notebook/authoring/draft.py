@@ -257,11 +257,12 @@ class Draft:
         return self if version == self.version else replace(self, version=version, source=None, files=self.tree)
 
     def with_files(self, files: Files) -> Draft:
-        """Return the draft with helper files: paths to copy, or name -> bytes or path. Raises FileError if one is not
-        there.
+        """Return the draft with helper files: paths to copy, or name -> bytes or path; of a directory, such as a
+        package, all that is in it. Raises FileError if one is not there.
         """
         named = files.items() if isinstance(files, Mapping) else [(Path(f).name, f) for f in _paths(files)]
-        return replace(self, given_files={name: _model_file(name, value) for name, value in named})
+        each_file = [inside for name, value in named for inside in _in_directory(name, value)]
+        return replace(self, given_files={name: _model_file(name, value) for name, value in each_file})
 
     def with_config(self, config: str | Mapping[str, Any] | PathLike[str]) -> Draft:
         """Return the draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
@@ -337,6 +338,23 @@ def read_model(name: str, path: Path) -> Draft:
 
 def _paths(files: Sequence[str | PathLike[str]]) -> Sequence[str | PathLike[str]]:
     return (files,) if isinstance(files, (str, PathLike)) else files
+
+
+def _in_directory(
+    name: str, value: bytes | str | PathLike[str]
+) -> list[tuple[str, bytes | str | PathLike[str]]]:
+    """Return the files of a directory by their names, without caches and hidden ones; anything else as it is."""
+    if isinstance(value, bytes) or not Path(value).is_dir():
+        return [(name, value)]
+    found = [(path.relative_to(value), path) for path in sorted(Path(value).rglob("*")) if path.is_file()]
+    shown = [(part, path) for part, path in found if not any(_is_left(each) for each in part.parts)]
+    if not shown:
+        raise FileError(f"there is no file in the directory {os.fspath(value)!r}")
+    return [(f"{name}/{part.as_posix()}", path) for part, path in shown]
+
+
+def _is_left(name: str) -> bool:
+    return name.startswith(".") or name == "__pycache__"
 
 
 def _model_file(name: str, value: bytes | str | PathLike[str]) -> ModelFile:

@@ -309,16 +309,19 @@ class Workspace:
     def _written(self, name: str) -> WrittenModel:
         """Return the model, a new one if nothing was written of it yet."""
         if name not in self._models:
-            if name in ("", ".", "..") or "/" in name or "\0" in name:  # its directory would be elsewhere
-                raise _bad_name(name, [each for each in ("/", "\0") if each in name])
+            marks = [each for each in dict.fromkeys(name) if each == "/" or not each.isprintable()]
+            if name in ("", ".", "..") or marks or name.startswith("-"):
+                raise _bad_name(name, marks)
             directory = ModelDirectory(self.repository / name, self._spare.path)
             self._models[name] = WrittenModel(name, self.server, directory, self.sources)
         return self._models[name]
 
 
 def _bad_name(name: str, refused: Sequence[str]) -> OptionError:
-    """Return the error for a name that no directory, or no process of a model, can have."""
-    fix = "use letters, digits, '_', '-' and '.'"
+    """Return the error for a name that no directory can have, or that commands take for something else."""
+    fix = "use letters, digits, '_', '.' and, within it, '-'"
     marks = " and ".join(map(repr, refused))
     why = f"{marks} may not be in one" if refused else "it would not be a directory of the repository"
+    if name.startswith("-"):
+        why = "commands would take it for an option"
     return OptionError(f"{name!r} cannot be the name of a model: {why}; {fix}", fix=fix, field=name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...core.python_source import UNPARSABLE
 from ...core.status import LoadInterrupted, ModelError, ModelLoadError, RemoteException, TritonError
 from ...repository.model_directory import Edited, Link, Made, ModelDirectory, Stamp, stamp_of
 from .draft import Draft
@@ -236,7 +237,7 @@ def _check_syntax(text: str, path: str, *, model: str, version: int, sources: So
             warnings.simplefilter("ignore")  # the stub shows them, once
             # no file has this name: Python takes the line for the error from the file, where the last text still is
             compile(text, os.path.join(os.devnull, os.path.basename(path)), "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:  # ValueError: a NUL in the text
+    except UNPARSABLE as error:
         if isinstance(error, SyntaxError):
             error.filename = path
         message = f"load failed for model '{model}': version {version} is at UNAVAILABLE state: Internal: "

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.status import ModelError, TritonError
+from ...core.version import VERSION
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 from ..views.card.model_facts import MOVING, current_facts
@@ -54,7 +55,7 @@ class Windows:
         with self._lock:
             self._open[comm.comm_id] = window
         comm.on_close(lambda message: self._closed(comm.comm_id))
-        window.send({"hello": {"protocol": PROTOCOL, "version": _version()}})
+        window.send({"hello": {"protocol": PROTOCOL, "version": VERSION}})
         workspace = self._workspace()
         self.follow(workspace)
         window.tell(self._states(workspace).now())
@@ -108,7 +109,7 @@ class Windows:
     def _answer(self, do: str, arguments: Mapping[str, Any], tell: Tell) -> JsonAnswer:
         call = CALLS.get(do)
         if call is None:
-            raise ValueError(f"tritonlab {_version()} knows no {do!r}")
+            raise ValueError(f"tritonlab {VERSION} knows no {do!r}")
         return call(self._workspace(), **arguments, **({"tell": tell} if do in TELLING else {}))
 
 
@@ -156,10 +157,6 @@ def listen(workspace: Callable[[], Workspace]) -> Windows:
     if importlib.util.find_spec("comm") is not None:
         importlib.import_module("comm").get_comm_manager().register_target(TARGET, windows.opened)
     return windows
-
-
-def _version() -> str:
-    return str(importlib.import_module(__name__.partition(".")[0]).__version__)
 
 
 class CellStates:

@@ -7,21 +7,25 @@ import builtins
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...clients.golden import GoldenSet
 from ...core.status import InvalidArgumentError, NotFoundError
 from ...export import left_out
 from ...export.deploy.files import KINDS
 from ...export.environment.lock import EnvironmentRefused
 from ...export.environment.placed import CHOICES
+from ...export.last_cases import last_cases
 from ...export.needed_models import needed_models
 from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.preflight.names import undefined_names
 from ...export.preflight.subject import SourceFile
 from ...export.releases import UnknownTarget, find, find_target, releases, table_facts
 from ...export.report import ExportReport
+from ...export.verify.judgement import NO_REQUEST
 from ...export.verify.wheels import NoWheel, find_wheel
 from ...export.whole_export import ExportOptionError
 from ...repository.model_tree import Omission, Omitted, read_tree
@@ -93,7 +97,7 @@ def plan(
         "beside": _beside(report),
         "environment": _environment(report),
         "artifacts": [_artifact(file, text) for file, text in (artifacts or {}).items()],
-        "verify": [_judge(release) for release in verify],
+        "verify": [*([_requests(workspace, report)] if verify else []), *map(_judge, verify)],
         "refused": refused,
     }
 
@@ -291,6 +295,18 @@ def _artifact(file: str, text: str) -> dict[str, Any]:
         problem = f"the notebook does not define {', '.join(sorted(missing))}" if missing else ""
         size = getattr(known.get(text.strip()), "nbytes", None)
     return {"file": file, "problem": problem, "bytes": size if isinstance(size, int) else None}
+
+
+def _requests(workspace: Workspace, report: ExportReport) -> dict[str, Any]:
+    """Return how many requests would be sent for a proof, in the form of a judge, so that the panel lists it with
+    them."""
+    names = [each.path.name for each in report.reports]
+    kept = Counter(case.model for case in GoldenSet().cases() if case.model in names)
+    last = Counter(case.model for case in last_cases(workspace.server.model(name) for name in names))
+    text = f"Requests: {kept.total()} golden, and the last {last.total()} of the notebook with their answers"
+    silent = [name for name in names if not kept[name] + last[name]]
+    problem = f"there is none for {', '.join(silent)}, so nothing is proved of it: {NO_REQUEST}" if silent else ""
+    return {"release": "requests", "problem": problem, "cached": True, "text": text}
 
 
 def _judge(release: str) -> dict[str, Any]:

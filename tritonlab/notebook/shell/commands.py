@@ -247,7 +247,7 @@ COMMANDS = {
         "golden",
         requests.golden,
         "keep responses and check that the model still gives them",
-        "add NAME INPUT0=expression | check [NAME] | update [NAME]",
+        "add [--error] NAME INPUT0=expression | check [NAME] | update [NAME]",
     ),
     "logs": _command(
         "logs",

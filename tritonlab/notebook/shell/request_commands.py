@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: What `%triton golden` does.
 VERBS = ("add", "check", "update")
-_GOLDEN_USAGE = "%triton golden add NAME INPUT0=expression, … | check [NAME] | update [NAME]"
+_GOLDEN_USAGE = "%triton golden add [--error] NAME INPUT0=expression, … | check [NAME] | update [NAME]"
 #: Seconds that the replay after a load may keep the author waiting.
 _PATIENCE = 10.0
 #: The characters of the line that says what a check tries now.
@@ -85,7 +85,8 @@ def golden(context: Context, arguments: argparse.Namespace) -> GoldenReport | Go
     """Do what `%triton golden <line>` says. Raises OptionError."""
     workspace = context.workspace
     verb, _, rest = arguments.rest.strip().partition(" ")
-    name, _, inputs = rest.strip().partition(" ")
+    is_error = rest.split()[:1] == ["--error"]
+    name, _, inputs = (rest.strip().removeprefix("--error") if is_error else rest).strip().partition(" ")
     suite = GoldenSet(ask=asks_of(workspace.server))
     try:
         if verb in ("check", "update") and not inputs:
@@ -98,7 +99,7 @@ def golden(context: Context, arguments: argparse.Namespace) -> GoldenReport | Go
             model = workspace.server.model(name)
             request = model.create_request(inputs=inputs_of(model, inputs))
             outcome = ask(model, request)
-            return GoldenAdded(suite.add(outcome), str(outcome.error or ""))
+            return GoldenAdded(suite.add(outcome, error=is_error), str(outcome.error or ""))
     except (ValueError, FileExistsError) as error:
         raise OptionError(str(error)) from None
     raise OptionError(_GOLDEN_USAGE, fix=_GOLDEN_USAGE)

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ...core.plain_facts import few_lines
+from ...core.process_bound import ProcessBound
 from .theme import STATIC, stored_html
 
 #: The comm for requests of views while a cell runs (`base.ts`).
@@ -46,7 +47,7 @@ _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary
 _latest: weakref.WeakValueDictionary[Hashable, LiveView] = weakref.WeakValueDictionary()
 
 
-class LiveView:
+class LiveView(ProcessBound):
     """The base of what a frontend shows. Subclasses set `MODULE` and define `text`, `html` and `on_message`.
 
     `state`: JSON; the module reads it as the trait `state`. Guarantees: every method may be called from any thread, and
@@ -55,6 +56,7 @@ class LiveView:
 
     #: a file of `notebook/static/`, whose default export is anywidget's `{ render }`
     MODULE: ClassVar[str]
+    elsewhere = "pickle its `to_dict()`"
 
     def __init__(self, **state: Any) -> None:
         self.id = uuid.uuid4().hex[:12]
@@ -245,10 +247,13 @@ def running_cell() -> str:
 
 
 def close_widget(widget: Any) -> None:
-    """Close a widget and its layout, which is a widget, too: ipywidgets keeps each until it is closed."""
-    layout = widget.layout
-    widget.close()
-    layout.close()
+    """Close a widget and those that it is made of, its layout and style too: ipywidgets keeps each until it is
+    closed."""
+    parts = [widget.layout, *filter(None, [getattr(widget, "style", None)])]
+    for child in getattr(widget, "children", ()):
+        close_widget(child)
+    for part in (widget, *parts):
+        part.close()
 
 
 def import_when_idle() -> None:

@@ -10,6 +10,7 @@ from ...core.explained import Explained
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse, Outputs
 from ...core.observe.failure_capsule import FailureCapsule, KeptRequest
+from ...core.process_bound import ProcessBound
 from ...core.status import Code, UnsupportedError
 
 #: Lines of a text: frames, variables of the innermost one, requests.
@@ -40,8 +41,10 @@ def request_again(model: FailedModel, record: KeptRequest) -> InferenceRequest:
     return InferenceRequest(model.name, inputs, model_version=model.version, **settings)
 
 
-class KeptFailure:
+class KeptFailure(ProcessBound):
     """One failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
+
+    elsewhere = "pickle its `capsule`"
 
     def __init__(self, model: FailedModel, capsule: FailureCapsule) -> None:
         """`model` is the model as it is now, `capsule` what is kept."""

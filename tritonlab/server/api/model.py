@@ -12,6 +12,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import Outputs
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instruments
+from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.link.interrupts import shielded
@@ -50,7 +51,7 @@ class Host(Protocol):
 _Resolved: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
-class Model:
+class Model(ProcessBound):
     """A model of a server, loaded or not. It is looked up at each use, so the handle follows reloads."""
 
     __signature__ = SignatureOfModel()
@@ -109,10 +110,10 @@ class Model:
             return "UNKNOWN", ""
         number = self.version
         if number == -1:
-            number = max([*model.versions, *model.ended], default=-1) if not model.versions else max(model.versions)
+            number = max([*model.versions, *model.not_ready], default=-1) if not model.versions else max(model.versions)
         if number in model.versions:
             return model.versions[number].state.value, model.versions[number].reason
-        state, reason = model.ended.get(number, (None, ""))
+        state, reason = model.not_ready.get(number, (None, ""))
         return (state.value if state is not None else "UNKNOWN"), reason
 
     @property

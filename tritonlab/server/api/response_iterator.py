@@ -11,6 +11,7 @@ from typing import NoReturn
 from ...core.explained import Explained
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
+from ...core.process_bound import ProcessBound
 from ...core.status import Code, TritonError
 from ...instances.debugging.debugger import Debugger
 from ...ipc.link.interrupts import interruptible, shielded
@@ -27,7 +28,7 @@ class RequestInterrupted(Explained, KeyboardInterrupt):
     code = Code.CANCELLED
 
 
-class ResponseIterator(Iterator[InferenceResponse]):
+class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
     """The responses of one request, in order. An empty final response ends the iteration and is not yielded
     (rule 3.7.5).
 
@@ -35,6 +36,8 @@ class ResponseIterator(Iterator[InferenceResponse]):
     nobody else does. `waits_for` returns what a request waits for, where the wait is interrupted; `explain` gets each
     error first. `debugger`: the main thread serves its prompts meanwhile.
     """
+
+    elsewhere = "pickle its responses: list(iterator)"
 
     def __init__(
         self,
@@ -134,9 +137,11 @@ class ResponseIterator(Iterator[InferenceResponse]):
         self.request.cancel()
 
 
-class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
+class AsyncResponseIterator(ProcessBound, AsyncIterator[InferenceResponse]):
     """The responses of one request as of a ResponseIterator, for `async for`. To cancel the task that waits for one
     cancels the request."""
+
+    elsewhere = "pickle its responses: [each async for each in iterator]"
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ...core.observe.log_settings import LogSettings
 from ...core.observe.trace_settings import TraceSettings
+from ...core.process_bound import ProcessBound
 from ...core.unknown_option import UnknownOption
 from ...ipc.processes.stub_log import LogRecord
 from ...ipc.zygotes.remembered_imports import RememberedImports
@@ -29,7 +30,7 @@ UNLOAD_SECONDS = 10.0
 _STACK_SECONDS = 1.0
 
 
-class Server:
+class Server(ProcessBound):
     """A Triton server in this process: every model instance is a stub process of its own, reached through shared
     memory.
 
@@ -128,7 +129,7 @@ class Server:
         """Return every version that was loaded or tried, or only those that are READY, by (name, version)."""
         found: dict[tuple[str, int], Model] = {}
         for model in self.core.models():
-            for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
+            for version in sorted({*model.versions, *(() if exclude_not_ready else model.not_ready)}):
                 found[model.identifier, version] = self.model(model.identifier, version)
         return found
 

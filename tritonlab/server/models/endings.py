@@ -87,7 +87,7 @@ class Endings:
         """Unload a version that no longer serves, in the background. `after`: unloads of the ensembles that contain
         it, whose last requests it still serves."""
         if version.version not in model.versions:
-            model.ended[version.version] = (ModelState.UNLOADING, "")
+            model.not_ready[version.version] = (ModelState.UNLOADING, "")
         version.advance(ModelEvent.UNLOAD)
 
         ending, before = Ending(version), tuple(after)
@@ -96,8 +96,8 @@ class Endings:
             try:
                 _await(before, None)
                 version.unload()
-                if version.version not in model.versions:
-                    model.ended[version.version] = (version.state, version.reason)
+                if model.not_ready.get(version.version) == (ModelState.UNLOADING, ""):  # it may load again by now
+                    model.not_ready[version.version] = (version.state, version.reason)
             finally:
                 self._running.pop(ending, None)
                 ending.ended.set()

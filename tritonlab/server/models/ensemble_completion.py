@@ -94,7 +94,7 @@ class EnsembleCompletion:
             circle = DependencyGraph(configs).circle(name)
             if circle:
                 raise ConfigError(circle)
-            last = None if model.wanted is None or model.wanted.config != found.config else model.refusal
+            last = model.refusal if model.wanted is not None and _is_same(model.wanted, found) else None
             model.wanted = None  # the loads of its own models must not load it
             try:
                 parts = {part: self._composing(part, steps) for part in composing_models(found.config)}
@@ -104,7 +104,7 @@ class EnsembleCompletion:
             there = {part: known for part, known in parts.items() if known is not None}
             if last is not None and not last.missing - missing:  # it was told before which are missing (measured)
                 if steps.unpolled and not steps.changed:
-                    raise poll_failure(model.name, steps.unpolled[0])
+                    raise poll_failure(model.name, f"{last.text}; {steps.unpolled[0]}")
                 there |= dict.fromkeys(missing, ComposingModel(missing=True))
             check_composing_models(renamed(found.config, name), there)
         except ConfigError as error:
@@ -148,6 +148,11 @@ class EnsembleCompletion:
         except ModelLoadError as error:
             return error.reason
         return ""
+
+
+def _is_same(before: ModelFiles, now: ModelFiles) -> bool:
+    """Return whether an ensemble was read again as it was: a comment in its configuration, too, is a change."""
+    return before.config == now.config and before.fingerprint == now.fingerprint
 
 
 class StepReload(NamedTuple):

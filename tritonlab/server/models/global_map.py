@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from ...core.config.model_config import ModelConfig
 from ...core.status import InvalidArgumentError, NotFoundError, UnavailableError
@@ -16,6 +17,9 @@ class GlobalMap(dict[str, LoadedModel]):
     """The models by identifier; entries are never taken out, so that requests look here without a lock.
     `namespacing`: whether several models may have one name.
     """
+
+    #: in a process forked from one with models, the end of the errors of those it does not find; "" elsewhere
+    left_behind: ClassVar[str] = ""
 
     def __init__(self, namespacing: bool) -> None:
         self.namespacing = namespacing
@@ -31,7 +35,7 @@ class GlobalMap(dict[str, LoadedModel]):
         return [
             model
             for _, model in sorted(self.items())
-            if name in ("", model.name, model.identifier) and (model.versions or model.ended)
+            if name in ("", model.name, model.identifier) and model.is_known
         ]
 
     def settled(self) -> bool:
@@ -60,10 +64,10 @@ class GlobalMap(dict[str, LoadedModel]):
                 f"There are {len(found)} identifiers of model '{name}' in global map, model namespace must be provided "
                 "to resolve ambiguity."
             )
-        unknown = f"Request for unknown model: '{name}' is not found"
+        unknown = f"Request for unknown model: '{name}' is not found{self.left_behind}"
         if not self.namespacing:
             raise NotFoundError(unknown)
-        if any(model.name == name and model.ended for model in list(self.values())):
+        if any(model.name == name and model.not_ready for model in list(self.values())):
             raise NotFoundError(f"Identifier of model '{name}' is not found in global map")
         raise InvalidArgumentError(unknown)
 
@@ -72,15 +76,15 @@ class GlobalMap(dict[str, LoadedModel]):
         5.11.6).
         """
         model = self.get(name)
-        if model is None or not (model.versions or model.ended):
+        if model is None or not model.is_known:
             model = self.only(name)
             name = model.identifier
-            if not (model.versions or model.ended):
+            if not model.is_known:
                 raise NotFoundError(f"Request for unknown model: '{name}' is not found")
         found = model.latest if version == -1 else model.versions.get(version)
         if found is not None:
             return found
-        if version in model.ended:
+        if version in model.not_ready:
             raise UnavailableError(f"Request for unknown model: '{name}' version {version} is not at ready state")
         if version == -1:
             raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")

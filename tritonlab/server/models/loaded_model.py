@@ -45,8 +45,9 @@ class LoadedModel:
         self.latest: ModelVersion | None = None
         #: what `versions` were loaded from
         self.files: ModelFiles | None = None
-        #: version -> (state, reason) of versions that do not serve: failed or unloaded
-        self.ended: dict[int, tuple[ModelState, str]] = {}
+        #: version -> (state, reason) of versions that do not serve: loading for the first time, failed or unloaded; any
+        #: thread may change it, so that readers copy it
+        self.not_ready: dict[int, tuple[ModelState, str]] = {}
         #: what the last load wanted, of an ensemble that nobody has unloaded since: it is loaded when it can be
         self.wanted: ModelFiles | None = None
         #: of an ensemble: what the last check of its models found; None if they fit
@@ -59,6 +60,11 @@ class LoadedModel:
         self.is_stale = False
         #: whether its last load found no version that the policy selects
         self.is_without_version = False
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it was loaded, or tried, at least once; a model that cannot be read was not."""
+        return bool(self.versions or self.not_ready) or self.is_without_version
 
     def reload_all(self) -> None:
         """Load every version again at the next load, although no file has changed."""
@@ -88,16 +94,18 @@ class LoadedModel:
 
     def states(self) -> dict[int, tuple[str, str]]:
         """Return state and reason of every version that was loaded or tried, as the index tells them, lowest first."""
-        states = {number: (state.value, reason) for number, (state, reason) in self.ended.items()}
+        states = {number: (state.value, reason) for number, (state, reason) in self.not_ready.copy().items()}
         states |= {number: (version.state.value, version.reason) for number, version in self.versions.items()}
         return dict(sorted(states.items()))
 
     def settled(self) -> bool:
         """Return whether every version serves or was unloaded on purpose (rule 5.11.9)."""
+        if self.is_without_version and not (self.versions or self.not_ready):
+            return False
         if not all(version.ready() for version in self.versions.values()):
             return False
-        ended = [pair for number, pair in self.ended.items() if number not in self.versions]
-        return all(state is ModelState.UNAVAILABLE and reason == "unloaded" for state, reason in ended)
+        others = [pair for number, pair in self.not_ready.copy().items() if number not in self.versions]
+        return all(state is ModelState.UNAVAILABLE and reason == "unloaded" for state, reason in others)
 
 
 @dataclass(frozen=True)

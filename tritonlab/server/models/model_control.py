@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
 
 CONTROL_MODES = ("none", "poll", "explicit")
+
+#: State and reason of a version that loads for the first time.
+_LOADING = (ModelState.LOADING, "")
 
 
 class ModelControl:
@@ -96,7 +100,7 @@ class ModelControl:
         model = self._known(identifier)
         with model.lock, model.trying():  # a second load of it waits for this one
             if self.stopped:
-                raise UnavailableError("Server is stopping")
+                raise UnavailableError(f"Server is stopping{self.models.left_behind}")
             # what was read before another load got the lock may be older than what that has loaded
             found = followed.found if model.turn == turn and config is None and not files else None
             model.turn += 1
@@ -188,7 +192,7 @@ class ModelControl:
         old = model.versions
         model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
         for number in loaded:
-            model.ended.pop(number, None)
+            model.not_ready.pop(number, None)
         replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
         endings = [self._endings.end(model, version) for version in replaced]
         self._endings.limit(endings, self._drain_seconds)
@@ -200,12 +204,22 @@ class ModelControl:
         every version that begins to load."""
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
-        for number in numbers:
-            outcome = self._load_version(model, found, number, begun)
-            if isinstance(outcome, ModelVersion):
-                loaded[number] = outcome
-            else:
-                failed[number] = outcome
+        first = [number for number in numbers if number not in model.versions]
+        before = {number: pair for number, pair in model.not_ready.copy().items() if pair[0] is ModelState.UNAVAILABLE}
+        model.not_ready |= dict.fromkeys(first, _LOADING)
+        try:
+            for number in numbers:
+                outcome = self._load_version(model, found, number, begun)
+                if isinstance(outcome, ModelVersion):
+                    loaded[number] = outcome
+                else:
+                    failed[number] = outcome
+        except BaseException:  # an interrupt: what has not loaded was not tried
+            for number in first:
+                if model.not_ready[number] == _LOADING:
+                    del model.not_ready[number]
+            model.not_ready = {**before, **model.not_ready}
+            raise
         if failed:
             for version in loaded.values():
                 self._endings.end(model, version)
@@ -240,14 +254,14 @@ class ModelControl:
                 break
             retries -= 1
         if number not in model.versions:
-            model.ended[number] = (version.state, version.reason)
+            model.not_ready[number] = (version.state, version.reason)
         return error
 
     def _try(self, version: ModelVersion) -> TritonError | None:
         try:
             self._loading.add(version)
             if self.stopped:  # after the line above: `stop` sees it, or this is seen here
-                raise UnavailableError("Server is stopping")
+                raise UnavailableError(f"Server is stopping{self.models.left_behind}")
             version.load()
         except TritonError as error:
             return error
@@ -306,7 +320,7 @@ class ModelControl:
             with model.lock:
                 if not (model.versions or model.settled() or model.identifier in self.repository.names()):
                     model.forget()
-                    model.ended = {}
+                    model.not_ready, model.is_without_version = {}, False
 
     # -- state
 
@@ -367,6 +381,11 @@ class ModelControl:
         """Drop the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
         them at exit.
         """
+        if self.models:
+            GlobalMap.left_behind = (
+                f"; this process was forked from {os.getppid()}, whose models it cannot use: call tritonlab.serve() "
+                "there and tritonlab.connect(ADDRESS, headers=…).model(NAME) here, or load the model here"
+            )
         self.models.clear()
         self.stopped = True
 

@@ -14,7 +14,9 @@ calls the author's auto_complete_config, merges, normalises and validates.
 from __future__ import annotations
 
 import enum
+import os
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +37,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.request_rules import RequestRules
 from ...core.metrics.infer_stats import InferStats
 from ...core.metrics.latency_stats import Histogram
-from ...core.status import ModelError, NotFoundError, TritonError, UnavailableError
+from ...core.status import InternalError, ModelError, NotFoundError, TritonError, UnavailableError
 from ...instances.life.instance_plan import InstanceServices
 from ...instances.life.instance_state import InstanceState
 from ...instances.life.model_instance import ModelInstance
@@ -43,6 +45,7 @@ from ...instances.life.model_stub import ModelSource, ModelStub
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...repository.label_provider import Labels, read_labels
+from ...repository.layout import MODEL_FILE, read_version
 from ...repository.model_repository_manager import ModelFiles
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
@@ -194,6 +197,11 @@ class ModelVersion:
             offer = f"\n{error.offer}" if isinstance(error, MissingBackend) else ""
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}{offer}")
             raise
+        except Exception as error:  # whatever its files are, only this version fails
+            self._say("ERROR", "".join(traceback.format_exception(error)))
+            failed = InternalError(f"{type(error).__name__}: {error}")
+            self.advance(ModelEvent.FAILED, f"{failed.code.text}: {failed.message}")
+            raise failed from error
         except BaseException as error:
             self.advance(ModelEvent.FAILED, str(error) or f"{type(error).__name__} while loading")
             raise
@@ -361,6 +369,7 @@ class VersionLoad:
     def _model(self) -> VersionParts:
         services, files = self._services, self._files
         check_stub_name(files.name)
+        self._check_directory()
         self._warn_of_placeholders()
         config, source = services.backends.resolve(files.config, files.directory, self._version, self._group)
         pool, log = services.instances.pool, services.instances.log
@@ -384,6 +393,19 @@ class VersionLoad:
             self._importing = []
             if auto is not None:
                 threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
+
+    def _check_directory(self) -> None:
+        """Refuse a version whose number was read from another name (rule 2.1.1). Raises ModelError."""
+        place, number = self._files.directory / str(self._version), self._version
+        if number < 0 or not place.is_dir():
+            with os.scandir(place.parent) as entries:
+                name = next((entry.name for entry in entries if read_version(entry) == number), place.name)
+            file = place / (self._files.config.default_model_filename or MODEL_FILE)
+            raise ModelError(
+                f"Python model file not found in '{file}'",
+                reason=f"Triton reads the name of the directory '{name}' as version {number}: rename "
+                "the directory, so that its name does not begin with a number, or move it out of the model's",
+            )
 
     def _group(self, config: ModelConfig) -> None:
         """Give the configuration its instance groups and check these, which Triton does before it looks at the model's

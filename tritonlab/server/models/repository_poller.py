@@ -161,8 +161,9 @@ class RepositoryPoller:
     def _load(self, name: str) -> None:
         try:
             self._control.load_model(name)
-        except TritonError:
-            pass  # it is in the log, and in the index
+        except TritonError:  # it is in the log, and in the index
+            if not self._repository.holds(name):  # another repository has one of that name, too: neither is served
+                self._unload(name)
         except Exception:
             _log.exception("model '%s' could not be loaded", name)
         finally:

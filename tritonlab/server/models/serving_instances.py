@@ -185,6 +185,7 @@ class ServingInstances:
             for instance, spec in zip(instances, specs, strict=True):
                 if not spec.passive:
                     limiter.register(instance, spec.rate_limiter, spec.device_id)
+                    instance.limiter = limiter
         except TritonError:
             self._unregister(instances)
             stop_instances(instances)

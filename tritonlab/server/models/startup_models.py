@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from ...core.config.model_config_rules import is_ensemble
-from ...core.status import InvalidArgumentError, TritonError
+from ...core.status import InternalError, InvalidArgumentError, TritonError
 from .dependency_graph import DependencyGraph
 from .model_control import ModelControl
 
@@ -53,7 +53,9 @@ def _load_all(control: ModelControl, names: Sequence[str], threads: int) -> dict
                 control.load_model(name)
             except TritonError as error:
                 failed[name] = error
-            except BaseException as error:  # an interrupt, or a defect
+            except Exception as error:  # whatever its files are, the others load
+                failed[name] = InternalError(f"failed to load '{name}': {type(error).__name__}: {error}")
+            except BaseException as error:  # an interrupt
                 waiting.clear()
                 unexpected.append(error)
 

@@ -23,6 +23,7 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...core.metrics.infer_stats import ExecuteTimes
 from ...core.observe.instrument import Instrument, Instruments
+from ...core.process_bound import ProcessBound
 from ...ipc.processes.stub_log import LogRecord
 
 #: The oldest go first when there are more.
@@ -31,8 +32,10 @@ MAX_EVENTS = 1_000_000
 _REQUESTS, _BATCHES = "requests", "batches"
 
 
-class ChromeTrace(Instrument):
+class ChromeTrace(ProcessBound, Instrument):
     """A trace from `start` to `stop`, or of a context manager, which is then written to `path`, if there is one."""
+
+    elsewhere = "write it to a file, which other processes can read"
 
     def __init__(self, instruments: Instruments, clock: Clock, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else None

@@ -27,6 +27,8 @@ from ...stub._pb_stub.wire.shm_manager import trim_heap
 _WORTH = 16 << 20
 #: Seconds that a stub has to answer. A stub that is busy by itself gives back later.
 _PATIENCE = 1.0
+#: The same for all stubs together, where a request waits for the memory.
+_IN_A_HURRY = 0.2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -77,14 +79,20 @@ class IdleMemory:
         threading.Thread(target=self.give_back, args=(stubs,), name="idle memory", daemon=True).start()
         return True
 
-    def give_back(self, stubs: Iterable[StubProcess]) -> None:
-        """Give memory back and block meanwhile; do nothing if another thread does it already."""
+    def give_back_now(self) -> None:
+        """Give memory back while requests may be in flight: a stub that executes one has little time to answer."""
+        stubs = list(self._processes())
+        self.give_back(stubs, _IN_A_HURRY / max(len(stubs), 1))
+
+    def give_back(self, stubs: Iterable[StubProcess], patience: float = _PATIENCE) -> None:
+        """Give memory back and block meanwhile; do nothing if another thread does it already. Each stub has `patience`
+        seconds to answer."""
         if not self._lock.acquire(False):
             return
         try:
             stubs = list(stubs)
             before = _total(stubs)
-            settled = {stub.pid for stub in stubs if self._is_settled(stub)}
+            settled = {stub.pid for stub in stubs if self._is_settled(stub, patience)}
             self._gpu_buffers.give_back()
             if self._has_grown(os.getpid()):
                 is_busy = any(is_busy() for is_busy in list(self.endpoints))
@@ -100,10 +108,10 @@ class IdleMemory:
         finally:
             self._lock.release()
 
-    def _is_settled(self, stub: StubProcess) -> bool:
+    def _is_settled(self, stub: StubProcess, patience: float) -> bool:
         """Make a stub give back where that is worth it; return whether what it has now is what it needs."""
         if self._gpu_buffers.grown or self._has_grown(stub.pid) or stub.region_memory() >= _WORTH:
-            return stub.give_back(_PATIENCE)
+            return stub.give_back(patience)
         return stub.pid not in self._settled
 
     def _has_grown(self, pid: int) -> bool:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -31,7 +32,7 @@ _STATES = {
 class LogWriter(Instrument):
     """The writer of the log, once it is added to a server's instruments. What models print goes to `stdout` and
     `stderr` as it is; records go to `stderr`, or to the settings' `log_file`, if the settings show their level. A file
-    that cannot be opened is an error line, and `stderr` takes its place.
+    that cannot be opened, or written, is an error line, and `stderr` takes its place.
     """
 
     def __init__(self, settings: LogSettings, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
@@ -77,16 +78,24 @@ class LogWriter(Instrument):
             self._put(self._file or self._stderr, text)
 
     def _put(self, stream: TextIO, line: str) -> None:
-        with self._lock:
-            stream.write(line + "\n")
-            stream.flush()
+        try:
+            with self._lock:
+                stream.write(line + "\n")
+                stream.flush()
+        except OSError as error:  # a full disk
+            if stream is self._file:
+                name = stream.name
+                self.close()
+                self.write("ERROR", f"the log file '{name}' cannot be written: {error}")
+                self._put(self._stderr, line)
 
     def close(self) -> None:
         """Close the file; what is written later goes to `stderr`."""
         with self._lock:
             file, self._file = self._file, None
         if file is not None:
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
 
 
 def record_prefix(log_format: str, level: str, time_ns: int) -> str:

@@ -139,7 +139,7 @@ class ServerMetrics:
                 v.name,
                 v.version,
                 v.stats,
-                v.scheduler.pending,
+                v.scheduler.pending if v.serves else 0,  # one that loads has no scheduler yet
                 tags=v.config.metric_tags,
                 load_ns=v.load_ns,
                 cached=v.config.response_cache.enable,

@@ -196,9 +196,22 @@ class WaitReport:
             return
         self._seen.add(id(instance))
         self.instances.append(instance)
+        self._follow_turn(instance, [*path, instance])
         for call in self._calls:
             if call.caller is instance:
                 self._follow_call(call, [*path, instance])
+
+    def _follow_turn(self, instance: ModelInstance, path: list[ModelInstance]) -> None:
+        """Add which resources the rate limiter has not for the instance, or for one before it, and who holds them."""
+        wait = instance.limiter.wait_of(instance) if instance.limiter is not None else None
+        if wait is None or not wait.resources:
+            return
+        who = f"its turn, behind {wait.first.name}, which waits for " if wait.first is not instance else ""
+        named = " and ".join(f"resource '{name}'" for name in wait.resources)
+        holders = ", ".join(holder.name for holder in wait.holders)
+        self.lines.append(f"  {instance.name} waits for {who}{named}: {holders} executes with it (rate limiter).")
+        for holder in wait.holders:
+            self._follow(holder, path)
 
     def _follow_call(self, call: BlsCall, path: list[ModelInstance]) -> None:
         one = self._held.get(id(call.request))

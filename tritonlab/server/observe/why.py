@@ -14,6 +14,8 @@ from ...core.plain_facts import few_lines
 from ...instances.calls.blocked_calls import BlsCall
 from ...instances.life.instance_state import InstanceState
 from ...instances.life.model_instance import ModelInstance
+from ...schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
+from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from ...schedulers.sequence_occupancy import Occupancy, SlotUse
 from ..models.loaded_model import LoadedModel
@@ -179,7 +181,7 @@ def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
         return
     report = WaitReport(group, seen.held, seen.calls)
     stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in report.instances[:_STUBS])
-    lines = (*heads(group)[1:], *report.lines, *_queue(version, group))
+    lines = (*heads(group)[1:], *report.lines, *_queue(version, group), *_order(version), *_steps(version))
     yield Reason(kind="requests", model=version.name, text=heads(group)[0], lines=lines, stacks=stacks)
 
 
@@ -202,6 +204,23 @@ def _queue(version: ModelVersion, group: Sequence[HeldRequest]) -> Iterator[str]
         f"  The batcher waits for more requests to join them, for {left:.1f} s more{until}: "
         f"max_queue_delay_microseconds is {delay}."
     )
+
+
+def _order(version: ModelVersion) -> Iterator[str]:
+    """Yield which answers wait for their turn."""
+    if isinstance(version.scheduler, DynamicBatchScheduler) and (found := version.scheduler.held_back()):
+        first, *held = (f"request {request.serial}" for request in found)
+        yield f"  {', '.join(held)} has an answer, which waits for that of {first} (preserve_ordering)."
+
+
+def _steps(version: ModelVersion) -> Iterator[str]:
+    """Yield which steps of an ensemble may begin no more requests."""
+    if not isinstance(version.scheduler, EnsembleScheduler):
+        return
+    limit = version.config.ensemble_scheduling
+    for number, count in version.scheduler.limits.waiting().items():
+        model = limit.step[number].model_name
+        yield f"  {count} more of step {number}, model '{model}', wait: max_inflight_requests allows no more at a time."
 
 
 # -- sequences

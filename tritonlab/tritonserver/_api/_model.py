@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from ...core.config.model_config import to_dict
 from ...core.inference.infer_request import InferenceRequest as CoreRequest
+from ...core.process_bound import ProcessBound
 from ...ipc.link.interrupts import shielded
 from .._c.triton_bindings import InvalidArgumentError
 from .._c.triton_bindings import TRITONSERVER_ModelBatchFlag as ModelBatchFlag
@@ -23,7 +24,7 @@ class HasServer(Protocol):
     def _server(self) -> Any: ...
 
 
-class Model:
+class Model(ProcessBound):
     """A model by its name and version, -1 for the latest. Nothing is looked up before the handle is used. `state` and
     `reason` come from `Server.models`.
     """

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from ...core.process_bound import ProcessBound
 from ...core.status import Code, InternalError, ModelLoadError
 from ...repository.model_repository_manager import check_repositories
 from ...server.inference_server import InferenceServer
@@ -61,7 +62,7 @@ class ModelDictionary(dict[Any, Model]):
         raise KeyError(f"Unknown Model: {key}")
 
 
-class Server:
+class Server(ProcessBound):
     """A Triton server in this process. It serves from `start` until `stop`, or until it, its models and its requests
     are no longer referenced.
     """

@@ -244,10 +244,14 @@ def test_an_open_form_has_the_inputs_of_the_config_now(workspace: Workspace) -> 
     forms = [open_playground(workspace, model) for _ in range(9)]
     form = forms[-1]
     form.form.request_id.value = "mine"
+    former = form.form
+    widgets = [former.box, former.seed, former.seed.layout, former.seed.style, *former.fields]
+    assert all(widget.comm is not None for widget in widgets)
     options = ConfigOptions.from_keywords(inputs=["IN:FP32[3]", "B:INT32[1]"], outputs="OUT:FP32[3]")
     workspace.load("m", SOURCE, options=options)
     eventually(lambda: list(form.inputs) == ["IN", "B"])
     assert form.widget.children[1] is form.form.box and form.form.request_id.value == "mine"
+    eventually(lambda: all(widget.comm is None for widget in widgets))  # ipywidgets keeps what is not closed
     assert form.send().request.inputs["IN"].shape == (3,)
     form.keys._handle_custom_msg({"kind": "drop", "input": 1, "files": [{"name": "b.csv", "size": 1}]}, [b"4"])
     assert "b.csv: INT32 [1]" in form.inputs["B"].note.value

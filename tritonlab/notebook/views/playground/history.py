@@ -8,6 +8,7 @@ from typing import Any
 
 from ....clients.outcome import Outcome
 from ....core.plain_facts import few_lines
+from ....core.process_bound import ProcessBound
 from ....core.short_number import duration_text
 
 #: How many requests are kept, and the most bytes that the tensors of one may have.
@@ -17,10 +18,12 @@ MOST_BYTES = 16_000_000
 _NONE = -1
 
 
-class History:
+class History(ProcessBound):
     """The last requests with their responses, the newest first. `show` is called with the one that a person chose,
     `replay` with the one to send again.
     """
+
+    elsewhere = "pickle its `to_dict()`"
 
     def __init__(
         self,

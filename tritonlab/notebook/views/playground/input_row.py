@@ -11,6 +11,7 @@ import numpy as np
 
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
+from ....core.process_bound import ProcessBound
 from ....server.api.model_signature import shape_text
 from .input_files import InputFile, files_value, value_file
 from .input_values import InputSpec, Mode, ValueProblem, as_sent, as_text, cast, python_value, random_value, typed_value
@@ -30,12 +31,14 @@ _KINDS = "pictures, .wav, .npy, .json, .csv, .txt"
 _TEXT_PLACEHOLDER = "text for all, an element on each line, or a list: ['a', 'b']"
 
 
-class InputRow:
+class InputRow(ProcessBound):
     """One input: its shape, how its value is made, and the fields for that. `box` is what a frontend shows.
 
     A few random values are shown in the text field; editing them makes them typed. `number` distinguishes the inputs of
     a form, so that two of them do not get the same random values. `changed` is called after every change of the value.
     """
+
+    elsewhere = "pickle its `to_dict()`"
 
     def __init__(self, spec: InputSpec, widgets: Any, number: int = 0) -> None:
         self.spec = spec

@@ -18,6 +18,7 @@ from ....clients.sending import Sending
 from ....clients.snippets import Address, Snippet, copy_as
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import few_lines
+from ....core.process_bound import ProcessBound
 from ....core.status import TritonError
 from ...authoring.cells import user_namespace
 from ...authoring.errors import DescribeError
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from ....server.api.model import Model
 
 
-class Playground:
+class Playground(ProcessBound):
     """A form that sends requests to `model` and shows what a client gets and where the time went.
 
     Needs ipywidgets and anywidget. Guarantees: widget callbacks may come on any thread; a button returns at once, the
     request waits in a thread of its own. One press is in flight at a time.
     """
+
+    elsewhere = "pickle its `to_dict()`"
 
     def __init__(
         self,
@@ -92,6 +95,7 @@ class Playground:
                 form.take_over(self.form)
                 former, self.form = self.form, form
                 self.widget.children = tuple(form.box if each is former.box else each for each in self.widget.children)
+                former.close()
         return False
 
     def _build(self, widgets: Any) -> None:
@@ -168,15 +172,17 @@ class Playground:
         """Send a request again; show and return how its responses differ from those of then."""
         return self.other.replay(sent)
 
-    def keep(self, name: str = "") -> Path:
-        """Save the last request that got a response in the notebook's golden set; return the file.
+    def keep(self, name: str = "", *, error: bool = False) -> Path:
+        """Save the last request that got a response in the notebook's golden set; return the file. `error`: whether an
+        error may be what is expected.
 
-        Raises ValueError if there is none, FileExistsError for a name that is taken.
+        Raises ValueError if there is none, or for an error that is not expected, FileExistsError for a name that is
+        taken.
         """
         sent = self._sent.finished()
         if sent is None:
             raise ValueError("send the request first: its response is what is kept")
-        return GoldenSet().add(sent, name)
+        return GoldenSet().add(sent, name, error=error)
 
     def _press_keep(self) -> None:
         try:

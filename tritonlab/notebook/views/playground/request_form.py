@@ -15,7 +15,7 @@ from ....clients.outcome import Outcome
 from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ....core.inference.infer_response import ParameterValue
 from ....server.api.request_maker import RequestFields
-from ..widget import module_text
+from ..widget import close_widget, module_text
 from .input_pages import InputPages, UnseenInput
 from .input_row import InputRow
 from .input_values import ValueProblem, input_specs
@@ -125,6 +125,12 @@ class RequestForm:
                     field.value = known.value
         for name in _COMMON:
             getattr(self, name).value = getattr(other, name).value  # a batch size is cut to the limit of now
+
+    def close(self) -> None:
+        """Close all fields, those that are not shown too, once another form is shown in place of this one."""
+        for widget in (self.box, *(row.box for row in self.inputs.made.values()), *self.fields, self.chosen):
+            if widget.comm is not None:
+                close_widget(widget)
 
     @property
     def fields(self) -> list[Any]:

@@ -93,7 +93,7 @@ class Memory(Metrics):
 
     def html(self) -> str:
         text = self.text()
-        return self.page(text, text, self.figure())
+        return self.page(text, text, self.figure(), has_captions=False)
 
 
 def _need(found: list[InstanceMemory]) -> str:

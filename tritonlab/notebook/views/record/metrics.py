@@ -155,7 +155,7 @@ class Metrics(RecordView):
 
     def html(self) -> str:
         text = self.text()
-        return self.page(text, text, self.figure())
+        return self.page(text, text, self.figure(), has_captions=False)
 
 
 def _last(ring: Ring) -> dict[str, Any]:

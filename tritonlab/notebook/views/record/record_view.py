@@ -189,7 +189,7 @@ class RecordView(LiveView):
             shell.events.register("post_run_cell", _renew_all)  # registers once, however often it is called
             _shown.append(weakref.ref(self))
 
-    def page(self, words: str, text: str, *figures: str) -> str:
+    def page(self, words: str, text: str, *figures: str, has_captions: bool = True) -> str:
         """Return the static form: words, pictures (SVG text) with their captions and alternatives, and the time of the
         last event, unless the recording has none of the wall clock.
         """
@@ -197,7 +197,7 @@ class RecordView(LiveView):
         when = (last + self.recording.wall) / 1e9 if last else time.time()
         is_known = bool(self.recording.wall) or not last
         pictures = "".join(
-            stored_picture(svg, when if is_known else None, text if n == 0 else "", has_caption=True)
+            stored_picture(svg, when if is_known else None, text if n == 0 else "", has_caption=has_captions)
             for n, svg in enumerate(figures)
         )
         lines = escape(words).replace("\n", "<br>")  # a sanitizer drops the style that would keep them

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Dict, Tuple
 
+from .native_type import NativeType, show_as_base
 
-class NativeEnum:
+
+class NativeEnum(metaclass=NativeType):
     """The base of all enumerations here. `repr` is `<Name.MEMBER: value>` (rule 1.1.6)."""
 
     __slots__ = ("_value",)
@@ -56,6 +58,9 @@ class NativeEnum:
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), (self._value,)
+
+
+show_as_base(NativeEnum)
 
 
 def _fill(kind: type, *names: str) -> None:

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 from .argument_check import as_text, mismatch
 from .enums import ErrorCode
+from .native_type import NativeType, show_as_base
 
 
-class NativeObject:
+class NativeObject(metaclass=NativeType):
     """The base of the author-facing classes. As with Triton's, instances can have weak references, but cannot be
     copied or pickled."""
 
@@ -20,6 +21,9 @@ class NativeObject:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("cannot pickle '%s.%s' object" % (type(self).__module__, type(self).__qualname__))
+
+
+show_as_base(NativeObject)
 
 
 class TritonModelException(Exception):

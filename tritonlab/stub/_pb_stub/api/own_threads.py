@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import Any, Callable, Dict, FrozenSet
 
@@ -34,6 +35,14 @@ def own() -> FrozenSet[int]:
 def without_authors() -> FrozenSet[int]:
     """Return the idents of those that never call the author's code."""
     return frozenset(ident for ident, runs_authors in _running.copy().items() if not runs_authors)
+
+
+def frames_of_others() -> Dict[int, Any]:
+    """Return the innermost frame of every other thread. That of this one would refer to what this returns: a cycle that
+    keeps the author's frames, tensors and all, until the garbage collector runs."""
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    return frames
 
 
 os.register_at_fork(after_in_child=_running.clear)  # a forked process has none of them; idents come again

@@ -39,9 +39,13 @@ class DriverError(Exception):
     and what can be done."""
 
     def __init__(self, what: str, code: int, text: str) -> None:
-        advice = _ADVICE.get(code, "")
-        super().__init__("%s: %s.%s" % (what, text, " " + advice if advice else ""))
+        super().__init__(what, code, text)
         self.code = code
+
+    def __str__(self) -> str:
+        what, code, text = self.args
+        advice = _ADVICE.get(code, "")
+        return "%s: %s.%s" % (what, text, " " + advice if advice else "")
 
 
 class DeviceFacts(NamedTuple):

@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 import traceback
+import types
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..wire.message_bodies import Failure
@@ -21,6 +22,8 @@ _MAX_FRAMES = 4096
 #: How many exceptions of a group are reported, and of the groups in it.
 _MAX_MEMBERS = 8
 _OURS = STUB_DIRECTORY + os.sep
+#: Of our files the one that Triton has in Python, too.
+_UTILS = _OURS + "triton_python_backend_utils.py"
 _LIBRARY = os.path.dirname(threading.__file__) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
@@ -60,7 +63,7 @@ def _frames(error: BaseException) -> str:
     lines = []  # type: List[str]
     while frame is not None and len(lines) < _MAX_FRAMES:
         code = frame.f_code
-        if not is_ours(code.co_filename):
+        if not is_ours(code.co_filename) or _is_shown(code):
             line = -1 if frame.f_lineno is None else frame.f_lineno  # code that was made by a tool may have no lines
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
         elif lines and code.co_filename.startswith(_PROCESS):
@@ -69,11 +72,17 @@ def _frames(error: BaseException) -> str:
     return "".join(lines)
 
 
+def _is_shown(code: types.CodeType) -> bool:
+    """Return whether code of ours is a function that Triton has in Python, which its texts show."""
+    name = code.co_name
+    return code.co_filename == _UTILS and (name == "__init__" or not name.startswith(("_", "<")))
+
+
 def _message(error: BaseException, depth: int) -> Tuple[str, str]:
     """Return `str(error)`, or Triton's words if that is empty or raises, and what follows the frames then. Characters
     that UTF-8 cannot encode are escaped, as pybind11 does, because no protocol could carry them."""
     try:
-        text = bounded(_with_module(error, str(error)))
+        text = bounded(str(error))
         return text.encode("utf-8", "backslashreplace").decode("utf-8") or "<EMPTY MESSAGE>", ""
     except BaseException as another:
         if depth > 3:  # each error's text raises another
@@ -81,19 +90,6 @@ def _message(error: BaseException, depth: int) -> Tuple[str, str]:
         return _UNAVAILABLE, "\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: " + triton_text(another, depth + 1)
 
 
-def _with_module(error: BaseException, text: str) -> str:
-    """Return the text of an AttributeError with the whole name of one of our classes, as Triton's have it (rule
-    2.5.2). Before Python 3.10 the error does not say whose attribute it is."""
-    if type(error) is not AttributeError:
-        return text
-    owner = getattr(error, "obj", None)
-    kind = owner if issubclass(type(owner), type) else type(owner)  # type: Any
-    if kind.__module__ != _NATIVE:
-        return text
-    return text.replace("'%s'" % kind.__name__, "'%s.%s'" % (_NATIVE, kind.__name__), 1)
-
-
-_NATIVE = "c_python_backend_utils"
 _UNAVAILABLE = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
 
 
@@ -259,7 +255,7 @@ def _has_more_to_say(error: BaseException) -> bool:
     if getattr(error, "__notes__", ()) or getattr(error, "exceptions", ()):
         return True
     passed = _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
-    return len(passed) > len(_frames(error).splitlines())
+    return len(passed) > sum(_UTILS not in line for line in _frames(error).splitlines())
 
 
 def place_of(error: BaseException, model_path: str) -> Tuple[str, int]:

@@ -92,7 +92,7 @@ class MainLoop:
         self._bridge.model_dir = body.model_dir
         self._bridge.instance_name = body.instance
         if self._reads is not None:
-            self._reads.begin(body.model_dir)
+            self._reads.begin(body.model_dir, body.audits)
         self._context.load(body.module, body.paths, body.path)
 
     def _initialize(self, body: Initialize) -> None:

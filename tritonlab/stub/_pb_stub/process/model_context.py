@@ -66,6 +66,8 @@ class ModelContext:
         self._module = sys.modules[module]
         _keep_source(file_of(module) or model_path)
         utils = importlib.import_module("triton_python_backend_utils")
+        for name in ("deserialize_bytes_tensor", "serialize_byte_tensor"):
+            run_authors(getattr, utils, name)  # rule 2.1.9: the module may be the model's own
         compiled = importlib.import_module("c_python_backend_utils")
         compiled.attach(utils)  # only now: rule 1.1.2
 
@@ -81,14 +83,14 @@ class ModelContext:
         """Return the config JSON that the model's auto_complete_config made of `config`; None if there is no such
         method (rule 2.4.1)."""
         self._bridge.phase = "auto_complete"
-        kind = self._module.TritonPythonModel
+        kind, utils = self._module.TritonPythonModel, sys.modules["triton_python_backend_utils"]
+        wrapper_kind = run_authors(getattr, utils, "ModelConfig")
         if not _has(kind, "auto_complete_config"):
             return None
-        utils = sys.modules["triton_python_backend_utils"]
-        wrapper = utils.ModelConfig(config)
+        wrapper = wrapper_kind(config)
         name = wrapper.as_dict().get("name", "")
         returned = run_authors(kind.auto_complete_config, wrapper)
-        if not isinstance(returned, utils.ModelConfig):
+        if not isinstance(returned, wrapper_kind):
             raise ModelFailure(
                 "auto_complete_config function in model '%s' must return a valid pb.ModelConfig object." % name
             )

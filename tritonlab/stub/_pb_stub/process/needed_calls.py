@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import concurrent.futures.thread
-import sys
 import threading
 from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -76,7 +75,7 @@ def needed_calls(
 ) -> Tuple[Set[WaitedCall], Set[int]]:
     """Return the calls that must be answered before `thread` goes on, and the threads on the way to them. `waiting`
     has the call that each thread waits in."""
-    frames = sys._current_frames()
+    frames = own_threads.frames_of_others()
     calls: Set[WaitedCall] = set()
     seen: Set[int] = set()
     todo: List[int] = [thread]

@@ -1,11 +1,12 @@
 """What the author's code reads outside of its model: files and environment variables, noted while the model is loaded,
 and while it executes only when that is requested.
 
-While recording, `open`, `os.mkdir` and the class of `os.environ` are others. An audit hook would see more, what C code
-opens, but it cannot be removed, and the reading of every message is an event: 1.6 us each, measured (`marshal.loads`
-0.28 us without a hook, 1.93 us with one that returns at once; Python 3.11, 2026-11-24), of the 60 us that a request
-takes. A read counts if the author's code makes it, or calls what does; what libraries read on their own account, at
-their import, does not.
+While recording, `open`, `os.mkdir` and the class of `os.environ` are others. In a process of pre-flight's own an audit
+hook sees more, from the load to the last request: directories that are listed, files that are only looked for,
+databases, libraries, programs and connections. No other stub has it, because it cannot be removed, and the reading of
+every message is an event: 1.6 us each, measured (`marshal.loads` 0.28 us without a hook, 1.93 us with one that returns
+at once; Python 3.11, 2026-11-24), of the 60 us that a request takes. A read counts if the author's code makes it, or
+calls what does; what libraries read on their own account, at their import, does not.
 """
 
 from __future__ import annotations
@@ -14,13 +15,38 @@ import builtins
 import contextlib
 import io
 import os
+import re
+import shlex
+import stat
 import sys
-from typing import Any, Dict, List, Optional, Set, Tuple
+import threading
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..wire.message_bodies import ReadFile, ReadsRecorded, ReadVariable
 
-#: Where a deployed server has files of its own.
-_EVERYWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/opt/tritonserver/")
+#: Where a deployed server has files of its own; in it, where only this machine may have them; in that, what all have.
+_EVERYWHERE = (
+    *("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/opt/tritonserver/"),
+)
+_HERE = ("/etc/", "/usr/local/", "/usr/share/", "/dev/shm/")
+_COMMON = re.compile(
+    "/etc/(passwd|group|hosts|host.conf|hostname|resolv.conf|nsswitch.conf|gai.conf|services|protocols|localtime|timezone|"
+    "os-release|lsb-release|debian_version|machine-id|mtab|fstab|profile|environment|shells|login.defs|ld.so.*|ssl/.*|"
+    "ca-certificates.*|mime.types|alternatives/.*|python3.*)$|/usr/share/(zoneinfo|ca-certificates|locale|i18n|misc)/|"
+    "/usr/local/(cuda[^/]*|lib/python3[^/]*|share/ca-certificates)/|/usr/local/bin/python3?[^/]*$"
+)
+#: Directories that every machine has, whatever is in them.
+_DIRECTORIES = {"/", "/tmp", "/var", "/var/tmp", "/home", "/root", "/opt", "/mnt", "/media", "/srv", "/run"}
+#: Programs that every image has.
+_PROGRAMS = set(
+    re.findall(
+        r"\S+",
+        "sh bash env cat cp mv rm ls ln mkdir rmdir touch echo printf true false test uname hostname id whoami date "
+        "sleep head tail wc sort uniq cut tr grep sed awk find xargs chmod chown stat du df pwd cd dirname basename "
+        "readlink realpath mktemp tar gzip gunzip md5sum sha256sum ldconfig ldd kill nproc nvidia-smi tritonserver",
+    )
+)
+_SHELLS = {"sh", "bash", "dash"}
 _PACKAGES = ("%ssite-packages%s" % (os.sep, os.sep), "%sdist-packages%s" % (os.sep, os.sep))
 #: The most of each kind that is kept.
 _MOST = 200
@@ -30,6 +56,15 @@ _MAPPINGS = os.path.join(_LIBRARY, "_collections_abc.py")
 _MAPPING_FILES = {"<frozen os>", "<frozen _collections_abc>", os.__file__, _MAPPINGS}
 #: Functions of mappings that read all variables, or set one.
 _BULK = {"copy", "__iter__", "setdefault", "__eq__", "__repr__", "__or__", "__ror__"}
+
+#: What is done with a file. One that is held was opened by code that is not Python.
+OPENED, LISTED, LOOKED, STARTED, LOADED, HELD = "open", "list", "look", "start", "load", "hold"
+#: Modules whose functions ask for a file, or start a program, for the one that calls them.
+_ASKING = (
+    *("<frozen genericpath>", "<frozen posixpath>"),
+    *(os.path.join(_LIBRARY, name) for name in ("genericpath.py", "posixpath.py", "pathlib")),
+)
+_STARTING = tuple(os.path.join(_LIBRARY, name) for name in ("subprocess.py", "os.py", "asyncio", "multiprocessing"))
 
 Place = Tuple[str, int]
 
@@ -43,22 +78,27 @@ class ReadsRecord:
         self._mkdir = _RecordedMkdir(self)
         self._model_directory = ""
         self._working_directory = ""
-        self._files: Dict[str, Tuple[str, int, bool]] = {}
+        self._files: Dict[str, Tuple[str, int, bool, str]] = {}
         self._variables: Dict[str, Place] = {}
         #: variables that the model has set itself, then files that it has written and directories that it has made
         self._own: Set[str] = set()
         self._written: Set[str] = set()
         self._environment_class: Any = None
+        #: None where there is no audit hook
+        self._audit: Optional[_Audit] = None
 
-    def begin(self, version_directory: str) -> None:
-        """Record from now on. Called before the author's module is imported."""
+    def begin(self, version_directory: str, audits: bool = False) -> None:
+        """Record from now on. Called before the author's module is imported. `audits`: all that an audit hook sees, and
+        without an end."""
         self._model_directory = os.path.dirname(os.path.realpath(version_directory))
         self._working_directory = _working_directory()
         self.set_recording(True)
+        if audits:
+            self._audit = _Audit(self)
 
     def set_recording(self, on: bool) -> None:
         """Begin again, or end, what `begin` has begun."""
-        if on == self.recording:
+        if on == self.recording or self._audit is not None:
             return
         self.recording = on
         modules: Tuple[Any, ...] = (builtins, io)
@@ -73,37 +113,54 @@ class ReadsRecord:
 
     def recorded(self) -> ReadsRecorded:
         """Return what was read so far. May be called on any thread."""
-        files = [ReadFile(path, *place) for path, place in list(self._files.items())]
-        variables = [ReadVariable(name, *place) for name, place in list(self._variables.items())]
         version = "%d.%d.%d" % sys.version_info[:3]
-        return ReadsRecorded(version, self._working_directory, files, variables, sorted(self._written.copy()))
+        files = [ReadFile(path, *found) for path, found in list(self._files.items())]
+        variables = [ReadVariable(name, *place) for name, place in list(self._variables.items())]
+        found = ReadsRecorded(version, self._working_directory, files, variables, sorted(self._written.copy()))
+        if self._audit is None:
+            return found
+        files += [ReadFile(path, "", 0, how=HELD) for path in self._held() if path not in self._files]
+        named = [[ReadVariable(name, *place) for name, place in list(each.items())] for each in self._audit.named]
+        return found._replace(programs=named[0], connections=named[1])
+
+    def _held(self) -> Iterator[str]:
+        """Yield the files outside of the model that this process has open or mapped."""
+        modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        for path in sorted(_open_files()):
+            mode = os.stat(path).st_mode if os.path.exists(path) else 0
+            packaged = path in modules or any(part in path for part in _PACKAGES)
+            if stat.S_ISREG(mode) and not (packaged or self.is_written(path) or self._is_brought(path)):
+                yield path
 
     # -- files
 
-    def note_file(self, path: Any, mode: Any, frame: Any) -> None:
-        """Note a file that is opened by `frame`."""
+    def note_file(self, path: Any, mode: Any, frame: Any, how: str = OPENED) -> None:
+        """Note a file that is opened by `frame`, or what is done with it."""
         if isinstance(path, int):
             return
         given = os.fsdecode(path)
         path = os.path.abspath(given)
-        if set(mode) & set("wxa+"):
+        if set(mode) & set("wxa"):
             self.note_written(path)
             return
-        if path in self._files or self._is_written(path) or self._is_brought(path) or len(self._files) >= _MOST:
+        earlier = self._files.get(path)
+        if (earlier is not None and (earlier[3] != LOOKED or how == LOOKED)) or len(self._files) >= _MOST:
             return
-        place = self._authors_place(frame)
+        if self.is_written(path) or self._is_brought(path):
+            return
+        place = self.authors_place(frame)
         if place is not None:
-            self._files[path] = (*place, not os.path.isabs(given))
+            self._files[path] = (*place, not os.path.isabs(given), how)
 
     def note_written(self, path: Any) -> None:
         """Note a file that is opened for writing, or a directory that was made: what is in it is the model's own."""
         if isinstance(path, int) or len(self._written) >= _MOST:
             return
         path = os.path.abspath(os.fsdecode(path))
-        if not self._is_written(path):
+        if not self.is_written(path):
             self._written.add(path)
 
-    def _is_written(self, path: str) -> bool:
+    def is_written(self, path: str) -> bool:
         """Return whether the model has written the file itself, or made a directory that it is in."""
         while path not in self._written:
             path, below = os.path.dirname(path), path
@@ -116,23 +173,22 @@ class ReadsRecord:
         real = os.path.realpath(path)
         if real == self._model_directory or real.startswith(self._model_directory + os.sep):
             return True
-        roots = (sys.prefix, sys.base_prefix, sys.exec_prefix, _LIBRARY, _STUB_DIRECTORY)
-        return path.startswith(_EVERYWHERE) or any(real.startswith(os.path.realpath(r) + os.sep) for r in roots)
+        return is_everywhere(path) or any(real.startswith(os.path.realpath(root) + os.sep) for root in _roots())
 
-    def _authors_place(self, frame: Any) -> Optional[Place]:
+    def authors_place(self, frame: Any) -> Optional[Place]:
         """Return the author's line that has made this call; None if none has, or it was an import."""
         while frame is not None:
             name = frame.f_code.co_filename
             if name.startswith("<frozen importlib"):
                 return None
-            if self._is_authors(name):
+            if self.is_authors(name):
                 return name, frame.f_lineno
             frame = frame.f_back
         return None
 
-    def _is_authors(self, file: str) -> bool:
-        if any(part in file for part in _PACKAGES) or file.startswith((_LIBRARY + os.sep, _STUB_DIRECTORY + os.sep)):
-            return False
+    def is_authors(self, file: str) -> bool:
+        if file.startswith(("<", _LIBRARY + os.sep, _STUB_DIRECTORY + os.sep)) or any(p in file for p in _PACKAGES):
+            return False  # such as `<frozen os>`
         return any(
             root and os.path.realpath(file).startswith(root + os.sep)
             for root in (self._model_directory, self._working_directory)
@@ -148,11 +204,189 @@ class ReadsRecord:
             frame = frame.f_back
         if not isinstance(name, str) or name in self._own or name in self._variables or len(self._variables) >= _MOST:
             return
-        if frame is not None and self._is_authors(frame.f_code.co_filename):
+        if frame is not None and self.is_authors(frame.f_code.co_filename):
             self._variables[name] = (frame.f_code.co_filename, frame.f_lineno)
 
     def note_set(self, name: Any) -> None:
         self._own.add(name)
+
+
+class _Audit:
+    """The audit hook, and `os.stat` and `os.access`, which raise no event. `named`: the programs that were started,
+    then the addresses that were connected with, and the author's lines."""
+
+    def __init__(self, record: ReadsRecord) -> None:
+        self._record = record
+        self._inside = threading.local()
+        self.named: Tuple[Dict[str, Place], Dict[str, Place]] = ({}, {})
+        #: ports on which the model listens itself
+        self._bound: Set[Any] = set()
+        self._handlers: Dict[str, Callable[..., None]] = {
+            "open": self._open,
+            "os.listdir": self._list,
+            "os.scandir": self._list,
+            "glob.glob": self._glob,
+            "pathlib.Path.glob": lambda frame, path, *more: self._look(frame, path),
+            "os.mkdir": lambda frame, path, *more: None if os.path.exists(path) else record.note_written(path),
+            **dict.fromkeys(("os.rename", "os.link", "os.symlink"), self._make),
+            "sqlite3.connect": self._connect_database,
+            "ctypes.dlopen": self._load,
+            "subprocess.Popen": lambda frame, program, words, *more: self._start(frame, words),
+            "os.exec": lambda frame, path, words, *more: self._start(frame, words),
+            "os.posix_spawn": lambda frame, path, words, *more: self._start(frame, words),
+            "os.system": self._start,
+            "socket.bind": lambda frame, sock, address: self._bound.add(_port(address)),
+            "socket.connect": lambda frame, sock, address: self._connect(frame, address),
+            "socket.getaddrinfo": lambda frame, host, port, *more: self._connect(frame, (host, port)),
+            "urllib.Request": lambda frame, url, *more: self._connect(frame, url),
+        }
+        for name in ("stat", "access"):
+            vars(os)[name] = _WatchedCall(getattr(os, name), self)
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: Any) -> None:
+        handler = self._handlers.get(event)
+        if handler is not None:
+            self.note(handler, sys._getframe(1), *arguments)
+
+    def note(self, handler: Callable[..., None], *arguments: Any) -> None:
+        """Call a handler, unless it is a handler that does what is noted. An error here would be the author's."""
+        if getattr(self._inside, "is_noting", False):
+            return
+        self._inside.is_noting = True
+        try:
+            with contextlib.suppress(Exception):
+                handler(*arguments)
+        finally:
+            self._inside.is_noting = False
+
+    def _open(self, frame: Any, path: Any, mode: Any, flags: int) -> None:
+        if mode is None:  # os.open
+            mode = "w" if flags & (os.O_CREAT | os.O_TRUNC | os.O_WRONLY) else "r"
+        self._record.note_file(path, mode, frame)
+
+    def _list(self, frame: Any, path: Any) -> None:
+        self._record.note_file("." if path is None else path, "r", frame, LISTED)
+
+    def _glob(self, frame: Any, pattern: Any, *more: Any) -> None:
+        folder = re.split(r"[^/]*[*?[]", os.fsdecode(pattern), maxsplit=1)[0]
+        self._look(frame, folder or ".")
+
+    def _look(self, frame: Any, path: Any) -> None:
+        if os.path.abspath(os.fsdecode(path)) not in _DIRECTORIES:
+            self._record.note_file(os.fspath(path), "r", frame, LOOKED)
+
+    def ask(self, path: Any, frame: Any) -> None:
+        """Note that `frame` looks for a file that is there. Where a library does, directories do not count: it may be
+        on the way to one that it makes."""
+        if not isinstance(path, int):
+            while frame is not None and frame.f_code.co_filename.startswith(_ASKING):
+                frame = frame.f_back
+            if self._record.is_authors(frame.f_code.co_filename) or os.path.isfile(path):
+                self._look(frame, path)
+
+    def _make(self, frame: Any, source: Any, target: Any, *more: Any) -> None:
+        if self._record.is_written(os.path.abspath(os.fsdecode(source))) or not os.path.exists(target):
+            self._record.note_written(target)
+
+    def _connect_database(self, frame: Any, database: Any) -> None:
+        path = os.fsdecode(database)
+        if path.startswith("file:"):
+            path = path[5:].partition("?")[0]
+        if path and path != ":memory:":
+            self._record.note_file(path, "r" if os.path.exists(path) else "w", frame)
+
+    def _load(self, frame: Any, name: Any) -> None:
+        if name and os.sep in os.fsdecode(name):  # others are looked for as the target does
+            self._record.note_file(name, "r", frame, LOADED)
+
+    def _start(self, frame: Any, command: Any) -> None:
+        """Note a program and the files that its words name."""
+        while frame is not None and frame.f_code.co_filename.startswith(_STARTING):
+            frame = frame.f_back
+        if frame is None or frame.f_code.co_filename.startswith(_LIBRARY + os.sep):
+            return  # such as `platform`, which has an answer without it, too
+        if isinstance(command, (str, bytes)):
+            words = shlex.split(os.fsdecode(command))
+        else:
+            words = [os.fsdecode(word) for word in command]
+        if os.path.basename(words[0]) in _SHELLS and "-c" in words[1:-1]:
+            words = shlex.split(words[words.index("-c") + 1])
+        self._start_words(frame, words)
+
+    def _start_words(self, frame: Any, words: Sequence[str]) -> None:
+        program = words[0]
+        name = os.path.basename(program)
+        if os.sep in program and not is_everywhere(program):
+            self._record.note_file(program, "r", frame, STARTED)
+        elif name not in _PROGRAMS and not name.startswith("python"):
+            place = self._record.authors_place(frame)
+            if place is not None:
+                self.named[0].setdefault(name, place)
+        for word in words[1:]:
+            path = word.partition("=")[2] if word.startswith("-") else word
+            if path and os.path.isfile(path):
+                self._record.note_file(path, "r", frame, STARTED)
+
+    def _connect(self, frame: Any, address: Any) -> None:
+        connections = self.named[1]
+        place = self._record.authors_place(frame)
+        if place is None or place in connections.values() or len(connections) >= _MOST:
+            return  # a line looks up a name, then connects with its address
+        if _port(address) in self._bound or (0 in self._bound and address[0] in ("localhost", "127.0.0.1", "::1")):
+            return
+        if isinstance(address, tuple):
+            address = "%s:%s" % tuple(address[:2])
+        connections[re.sub(r"(\w+://)?([^/@]*@)?([^/?]*)(/.*)?", r"\1\3", os.fsdecode(address)) or "?"] = place
+
+
+def _port(address: Any) -> Any:
+    return address[1] if isinstance(address, tuple) else address
+
+
+class _WatchedCall:
+    """`os.stat` or `os.access` where there is an audit hook."""
+
+    def __init__(self, real: Any, audit: _Audit) -> None:
+        self._real = real
+        self._audit = audit
+        for kinds in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            if real in kinds:
+                kinds.add(self)
+
+    def __call__(self, path: Any, *arguments: Any, **settings: Any) -> Any:
+        found = self._real(path, *arguments, **settings)  # raises for one that is missing, on which nothing depends
+        if found:
+            self._audit.note(self._audit.ask, path, sys._getframe(1))
+        return found
+
+
+def is_everywhere(path: str) -> bool:
+    """Return whether a deployed server has a file at this absolute path, too."""
+    if path.startswith(_HERE):
+        return _COMMON.match(path) is not None
+    return path.startswith(_EVERYWHERE)
+
+
+def _roots() -> Iterator[str]:
+    """Yield the directories whose files come with a Python, or with this package."""
+    yield from (_LIBRARY, _STUB_DIRECTORY)
+    for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix}:
+        yield prefix if prefix not in ("/usr", "/usr/local") else os.path.join(prefix, "lib")
+
+
+def _open_files() -> Set[str]:
+    """Return the files that this process has mapped, or has open and may read."""
+    found = set()
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        found = {line.split(None, 5)[5].rstrip() for line in maps if line.count("/")}
+    with contextlib.suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError), open("/proc/self/fdinfo/" + number) as about:
+                flags = int(re.findall(r"flags:\s*(\d+)", about.read())[0], 8)
+                if flags & os.O_ACCMODE != os.O_WRONLY:
+                    found.add(os.readlink("/proc/self/fd/" + number))
+    return found
 
 
 class _RecordedOpen:

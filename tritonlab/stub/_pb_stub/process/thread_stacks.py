@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import traceback
 from typing import Any, List, Optional, Tuple
@@ -18,11 +17,11 @@ def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
     first, as in a traceback."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main, ours = threading.main_thread().ident, own_threads.without_authors()
-    frames = sorted(sys._current_frames().items(), key=lambda item: (item[0] != main, item[0]))
+    frames = sorted(own_threads.frames_of_others().items(), key=lambda item: (item[0] != main, item[0]))
     parts = [
         _part("Thread '%s'" % names.get(ident, "not of Python's"), _summaries(frame))
         for ident, frame in frames
-        if ident not in ours and ident != threading.get_ident()
+        if ident not in ours
     ]
     for task in _tasks(loop):
         parts.append(_part("Task '%s'" % task.get_name(), _task_stack(task)))

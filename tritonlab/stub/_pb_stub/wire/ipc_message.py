@@ -90,6 +90,8 @@ _READERS: Dict[Type[Any], Read] = {
         bodies.ReadsRecorded,
         files=_each(_reader(bodies.ReadFile)),
         variables=_each(_reader(bodies.ReadVariable)),
+        programs=_each(_reader(bodies.ReadVariable)),
+        connections=_each(_reader(bodies.ReadVariable)),
     ),
     bodies.Profiled: _reader(bodies.Profiled),
     fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),

@@ -132,12 +132,14 @@ class NeededCall(NamedTuple):
 
 class ReadFile(NamedTuple):
     """A file that was opened for reading, and the author's line that did it. `is_relative`: by a path relative to the
-    working directory."""
+    working directory. `how`: `open`, or that it was only looked for, a directory listed, a program started, a library
+    loaded, or that the process holds it and no line is known."""
 
     path: str
     file: str
     line: int
     is_relative: bool = False
+    how: str = "open"
 
 
 class ReadVariable(NamedTuple):
@@ -150,13 +152,16 @@ class ReadVariable(NamedTuple):
 
 class ReadsRecorded(NamedTuple):
     """What the author's code has read outside of its model, and with which Python, in which directory. `written`: the
-    files that it has written itself, and the directories that it has made."""
+    files that it has written itself, and the directories that it has made. `programs` and `connections`: the names of
+    programs and the addresses, with the author's lines, where an audit hook saw them."""
 
     python: str
     working_directory: str
     files: List[ReadFile]
     variables: List[ReadVariable]
     written: Sequence[str] = ()
+    programs: Sequence[ReadVariable] = ()
+    connections: Sequence[ReadVariable] = ()
 
 
 class Profiled(NamedTuple):
@@ -187,7 +192,7 @@ class Needs(NamedTuple):
 
 class Import(NamedTuple):
     """Import the module `module` of the file `path`, with these environment variables and this working directory ("" if
-    it was removed)."""
+    it was removed). `audits`: record all that an audit hook sees, from now on."""
 
     module: str
     path: str
@@ -196,6 +201,7 @@ class Import(NamedTuple):
     instance: str
     env: Dict[str, str]
     cwd: str
+    audits: bool = False
 
 
 class AutoComplete(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any, Callable, List, Optional, Union
 import numpy as np
 
 #: First byte of every message; a server and a stub of different releases refuse each other instead of misreading.
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 
 #: How many characters of the author's text cross at most (rule 3.5.5).
 MAX_TEXT = 1 << 20

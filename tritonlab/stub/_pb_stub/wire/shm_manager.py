@@ -10,6 +10,7 @@ no allocator state.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
@@ -46,6 +47,13 @@ _KEPT = 8
 
 class SharedMemoryError(Exception):
     """A region that cannot grow. The text is Triton's (rule 2.9.1)."""
+
+
+def _cannot_grow(size: int, error: Exception) -> SharedMemoryError:
+    return SharedMemoryError(
+        "Failed to increase the shared memory pool size to %d bytes. If you are running Triton inside docker, "
+        "use '--shm-size' flag to control the shared memory region size. Error: %s" % (size, error)
+    )
 
 
 def create_region_file(name: str) -> int:
@@ -90,6 +98,8 @@ class Region:
         self.used = 0
         #: hears of a growth with (size, used), bytes
         self.on_grow: Optional[Callable[[int, int], None]] = None
+        #: returns whether there is memory for a block of LARGE or more bytes
+        self.has_room: Optional[Callable[[int], bool]] = None
         #: called before the region grows: it may free blocks that the reader has returned
         self.on_full: Optional[Callable[[], None]] = None
         self._map: mmap.mmap
@@ -100,6 +110,8 @@ class Region:
         """Allocate a block of at least `nbytes` and return its offset. Raises SharedMemoryError if the region cannot
         grow."""
         align = _PAGE if nbytes >= LARGE else _ALIGN
+        if nbytes >= LARGE and self.has_room is not None and not self.has_room(nbytes):
+            raise _cannot_grow(self.used + nbytes, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
         need = max((nbytes + align - 1) & -align, _ALIGN)
         if self._let_go:
             self._drop_holds()
@@ -169,6 +181,10 @@ class Region:
             self._held[offset] = False
         return Hold(self._let_go, offset)
 
+    def held_array(self, offset: int, nbytes: int, hold: "Hold") -> "np.ndarray[Any, Any]":
+        """Return a part of a held block as a uint8 array that keeps `hold`."""
+        return np.asarray(_LeasedMemory(_address_of(self.buffer) + offset, nbytes, self._map, hold))
+
     def keep(self, offset: int, owners: Any) -> None:
         """Keep `owners` alive until the block is free. Their destructors may run with the region's lock held."""
         with self._lock:
@@ -213,10 +229,7 @@ class Region:
             # views of the old map stay valid: it is the same memory, and they keep the old map alive
             self._map = mmap.mmap(self._fd, size)
         except (OSError, ValueError, OverflowError) as error:
-            raise SharedMemoryError(
-                "Failed to increase the shared memory pool size to %d bytes. If you are running Triton inside docker, "
-                "use '--shm-size' flag to control the shared memory region size. Error: %s" % (size, error)
-            ) from error
+            raise _cannot_grow(size, error) from error
         self.buffer = memoryview(self._map)
         self._free.add(self.size, size - self.size)
         self.size = size

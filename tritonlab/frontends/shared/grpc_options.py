@@ -1,0 +1,58 @@
+"""`GRPCOptions`, apart from the server that heeds them, which imports gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...server.options import MAX_UNREAD_SIZE
+from .access import AccessRules
+
+
+@dataclass(frozen=True)
+class GRPCOptions:
+    """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
+
+    `access`: who may ask for what. `reuse_port`: other servers with this option may have the same port; else a port
+    that is in use is an error. `restricted`: category -> (key, value) that a client must send, the key after
+    RESTRICTED_PREFIX. `compression`: of infer responses. `max_unread_size`: bytes of responses that may wait for the
+    client of a stream. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
+    """
+
+    access: AccessRules = field(default_factory=AccessRules)
+    reuse_port: bool = False
+    header_forward_pattern: str | None = None
+    restricted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    compression: str = "none"
+    use_ssl: bool = False
+    use_ssl_mutual: bool = False
+    server_cert: str | None = None
+    server_key: str | None = None
+    root_cert: str | None = None
+    keepalive_time_ms: int | None = 7_200_000
+    keepalive_timeout_ms: int | None = 20_000
+    keepalive_permit_without_calls: bool | None = False
+    http2_max_pings_without_data: int | None = 2
+    http2_min_recv_ping_interval_without_data_ms: int | None = 300_000
+    http2_max_ping_strikes: int | None = 2
+    max_connection_age_ms: int | None = None
+    max_connection_age_grace_ms: int | None = None
+    max_unread_size: int = MAX_UNREAD_SIZE
+
+    def channel_arguments(self) -> list[tuple[str, int]]:
+        """Return the options under gRPC's names."""
+        options = {
+            "grpc.keepalive_time_ms": self.keepalive_time_ms,
+            "grpc.keepalive_timeout_ms": self.keepalive_timeout_ms,
+            "grpc.keepalive_permit_without_calls": self.keepalive_permit_without_calls,
+            "grpc.http2.max_pings_without_data": self.http2_max_pings_without_data,
+            "grpc.http2.min_ping_interval_without_data_ms": self.http2_min_recv_ping_interval_without_data_ms,
+            "grpc.http2.max_ping_strikes": self.http2_max_ping_strikes,
+            "grpc.max_connection_age_ms": self.max_connection_age_ms,
+            "grpc.max_connection_age_grace_ms": self.max_connection_age_grace_ms,
+        }
+        return [
+            ("grpc.max_send_message_length", -1),  # `InferResponseWriter` looks before it writes
+            ("grpc.so_reuseport", int(self.reuse_port)),
+            *((name, int(value)) for name, value in options.items() if value is not None),
+        ]

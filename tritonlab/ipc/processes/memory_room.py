@@ -1,0 +1,71 @@
+"""Whether there is memory for what this process is about to allocate. Where cgroups limit memory an allocation does not
+fail: the operating system kills a process instead, and the server is often the largest."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from .out_of_memory import memory_left
+
+#: Bytes that stay free: for small requests, and for models between two looks.
+RESERVE = 32 << 20
+#: Seconds that a look holds, which takes 0.1 to 0.3 ms: longer for less than a sixteenth of what was left.
+_SHORT, _LONG = 0.02, 1.0
+_LITTLE = 16
+#: Seconds that whoever asks waits for memory to be given back, and between two such attempts.
+_PATIENCE, _AGAIN = 0.3, 0.1
+
+
+class MemoryOwner(Protocol):
+    """An object with memory that it can return to the system."""
+
+    def give_back_now(self) -> None: ...
+
+
+class MemoryRoom:
+    """What is left of the memory. Any thread may ask; two that ask at once may both get what is there only once, for
+    which there is the reserve."""
+
+    def __init__(self, left: Callable[[], int] = memory_left, now: Callable[[], float] = time.monotonic) -> None:
+        #: asked in `has` before the answer is no, as long as they live
+        self.owners: weakref.WeakSet[MemoryOwner] = weakref.WeakSet()
+        self._memory_left = left
+        self._now = now
+        self._left = 0
+        self._looked = self._tried = float("-inf")
+
+    def has(self, nbytes: int, later: int = 0) -> bool:
+        """Return whether `nbytes` can be allocated now, and `later` of them after that. If not, memory that earlier
+        requests have left is given back before the answer."""
+        total = nbytes + later + RESERVE
+        age = self._now() - self._looked
+        if total <= self._left and age < (_LONG if total * _LITTLE < self._left else _SHORT):
+            self._left -= nbytes
+            return True
+        if self.left() < total and self.owners and self._now() - self._tried > _AGAIN:
+            # on a thread of its own, as it may wait for messages that this thread handles
+            thread = threading.Thread(target=self._give_back, name="give memory back", daemon=True)
+            thread.start()
+            thread.join(_PATIENCE)
+            self._tried = self._now()
+            self.left()
+        self._left -= nbytes
+        return self._left + nbytes >= total
+
+    def left(self) -> int:
+        """Look how many bytes are left."""
+        self._left = self._memory_left()
+        self._looked = self._now()
+        return self._left
+
+    def _give_back(self) -> None:
+        for owner in list(self.owners):
+            owner.give_back_now()
+
+
+#: That of this process.
+ROOM = MemoryRoom()
