@@ -8,7 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.check.planted import BUGS, CORRECT
+from tests.check import held, planted
+from tests.check.exam import every
 from tests.check.test_check import write
 from tritonlab.notebook.model import Server
 
@@ -16,21 +17,21 @@ from tritonlab.notebook.model import Server
 def main(arguments: list[str]) -> int:
     seconds, names = float(arguments[0]) if arguments else 60.0, arguments[1:]
     wrong = 0
-    for planted in (*BUGS, *CORRECT):
-        if names and planted.name not in names:
+    for model in (*planted.BUGS, *held.BUGS, *planted.CORRECT, *held.CORRECT):
+        if names and model.name not in names:
             continue
         with tempfile.TemporaryDirectory() as directory:
-            write(planted, Path(directory))
+            write(model, Path(directory))
             with Server(directory, model_control_mode="explicit") as server:
                 began = time.monotonic()
-                result = server.load(planted.name).check(seconds)
-        found = [one for one in result.findings if one.relation == planted.relation]
-        good = any(re.search(planted.words, one.sentence) for one in found) if planted.relation else result.ok
+                result = server.load(model.name).check(seconds)
+        found = [one for one in every(result) if re.fullmatch(model.relation, one.relation)]
+        good = any(re.search(model.words, one.sentence) for one in found) if model.relation else result.ok
         wrong += not good
-        kinds = [f"{one.relation}/{one.case.kind}" for one in result.findings]
+        kinds = [f"{one.relation}/{one.case.kind}" + f" +{len(one.also)}" * bool(one.also) for one in result.findings]
         spent = f"{time.monotonic() - began:.1f} s"
-        wanted = planted.relation or "correct"
-        print(f"{'good' if good else 'BAD '} {planted.name}: {wanted}; found {kinds}, {spent}", flush=True)
+        wanted = model.relation or "correct"
+        print(f"{'good' if good else 'BAD '} {model.name}: {wanted}; found {kinds}, {spent}", flush=True)
         if not good or names:
             print(result.text())
     return 1 if wrong else 0

@@ -31,6 +31,7 @@ from tests.check.corpus.mended import MENDED, write_mended
 from tests.check.corpus.table import LEFT_BLOCKS, RIGHT, RIGHT_MODELS, WRONG, WRONG_MODELS, PlantedBug, RightModel
 from tritonlab import Server
 from tritonlab.check.check_finding import CheckFinding
+from tritonlab.check.check_result import CheckResult
 
 #: What a check may take beside its seconds: the start of its process, the load, the last thing that it tries.
 GRACE = 60.0
@@ -83,6 +84,11 @@ class Row:
     findings: list[Finding] = field(default_factory=list)
     sent: int = 0
     cut: list[str] = field(default_factory=list)
+
+
+def every(result: CheckResult) -> list[CheckFinding]:
+    """Return the findings of a check, also those that another one explains."""
+    return [one for head in result.findings for one in (head, *head.also)]
 
 
 def fault(bug: PlantedBug, finding: Finding) -> str:
@@ -153,12 +159,12 @@ def check_here(
         if (
             bug is not None
             and result.findings
-            and judge_bug(bug, [Finding.from_check(one) for one in result.findings])[0] != FOUND
+            and judge_bug(bug, [Finding.from_check(one) for one in every(result)])[0] != FOUND
         ):
             result = model.check(**arguments)  # it may have two things to say
-        judged = next((one for one in result.findings if bug is not None and one.relation in bug.relations), None)
+        judged = next((one for one in every(result) if bug is not None and one.relation in bug.relations), None)
         again = fault_again(judged, directory / name, Path(mended)) if mended and judged is not None else ""
-        findings = [asdict(Finding.from_check(one, again if one is judged else "")) for one in result.findings]
+        findings = [asdict(Finding.from_check(one, again if one is judged else "")) for one in every(result)]
         return {"findings": findings, "sent": result.requests, "cut": [one.relation for one in result.tried if one.cut]}
     finally:
         server.stop(timeout=5)

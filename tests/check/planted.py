@@ -290,7 +290,7 @@ BUGS = [
             "self.history = []",
         ),
         "resources",
-        "bytes of memory behind|objects behind",
+        "memory behind|objects behind",
         "self.history.append",
         mend=("self.history.append(", "self.history = list("),
     ),

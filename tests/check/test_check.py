@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.check import held
 from tests.check.planted import ANY_SIZE, BUGS, CORRECT, HEAD, VECTOR, Planted, answers
 from tritonlab.check.check_result import CheckResult, junit_xml
 from tritonlab.check.run import RELATIONS, CheckOptions, Doing, make_bench, open_scratch
@@ -112,7 +114,7 @@ def test_each_relation_has_a_bug_that_can_be_mended() -> None:
 
 @pytest.mark.parametrize("name", ["careful_numbers", "sometimes_doubtful"])
 def test_a_correct_model_raises_no_alarm(load: Load, name: str) -> None:
-    result = load(ALL[name]).check(SECONDS, relations=["answers", "company", "neighbours", "edges"])
+    result = load(ALL[name]).check(8, relations=["answers", "company", "neighbours", "edges"])
     assert result.ok and result.checked, result.text()
     assert [one.left_out for one in result.tried] == [""] * 4
 
@@ -159,6 +161,7 @@ def test_a_model_that_refuses_everything_is_recognised(load: Load) -> None:
 
 
 ENDLESS = """import threading, time
+LISTENS = True
 import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
@@ -169,6 +172,8 @@ class TritonPythonModel:
     def stream(self, request):
         sender, x = request.get_response_sender(), request.inputs()[0].as_numpy()
         for _ in range(600):
+            if LISTENS and sender.is_cancelled():
+                break
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]))
             time.sleep(0.05)
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
@@ -180,6 +185,55 @@ def test_a_stream_that_outlasts_the_check_is_neither_right_nor_wrong(load: Load)
     assert not result.checked and not result.ok and not result.findings, result.text()
     assert "nothing could be checked" in result.verdict
     assert "responses and no end after" in result.text() and "check(16) more time" in result.text()
+
+
+def test_a_long_stream_that_goes_on_after_its_cancellation_is_judged_by_its_first_responses(load: Load) -> None:
+    config = f"{VECTOR} model_transaction_policy {{ decoupled: true }}"
+    result = load(Planted("deaf", config, ENDLESS.replace("LISTENS = True", "LISTENS = False"))).check(8)
+    (found,) = result.findings
+    assert (found.relation, found.case.kind) == ("streams", "cancelled")
+    assert "responses more within 1 s" in found.sentence and "never calls is_cancelled()" in found.sentence
+    assert "Nothing else could be checked" in result.text() and result.seconds < 20
+
+
+def planted_by_kind(name: str) -> Planted:
+    return next(one for one in (*held.BUGS, *held.CORRECT) if one.name == name)
+
+
+@pytest.mark.parametrize(
+    "name", ["stale_after_exception", "imputed_with_batch", "shared_deadline", "fixed_scratch_file", "keyed_by_sum"]
+)
+def test_a_bug_of_another_kind_is_found(load: Load, name: str) -> None:
+    planted = planted_by_kind(name)
+    result = load(planted).check(20, relations=[planted.relation.partition("|")[0]], progress=until_found)
+    (found,) = result.findings
+    assert re.fullmatch(planted.relation, found.relation) and re.search(planted.words, found.sentence), found
+
+
+@pytest.mark.parametrize("name", ["file_per_request", "leak_per_execution"])
+def test_the_amount_left_behind_has_two_digits(load: Load, name: str) -> None:
+    planted = planted_by_kind(name)
+    result = load(planted).check(SECONDS_OF_RESOURCES, relations=["resources"], progress=until_found)
+    (found,) = result.findings
+    assert re.search(planted.words, found.sentence), found
+
+
+def test_a_counter_that_never_reads_its_input_has_one_cause(load: Load) -> None:
+    result = load(planted_by_kind("counter")).check(9, relations=["answers", "company", "neighbours", "edges"])
+    (found,) = result.findings
+    assert (found.relation, found.case.kind, found.also) == ("company", "state", ())
+
+
+def test_what_a_check_writes_stays_in_its_directory(load: Load) -> None:
+    for name in ("file_per_request", "file_by_name_per_request"):
+        load(planted_by_kind(name)).check(3, relations=["answers"])
+    assert not [*Path(tempfile.gettempdir()).glob("tritonlab-test-*")]
+
+
+def test_a_request_with_no_elements_that_fails_is_a_note(load: Load) -> None:
+    result = load(planted_by_kind("largest")).check(8, relations=["edges"])
+    assert result.ok and result.checked, result.text()
+    assert any(note.startswith("A request with no elements ends in ValueError") for note in result.notes), result.notes
 
 
 def test_an_example_is_what_a_picky_model_takes(load: Load) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.hostile import NAMES, nothing_runs, quick
 from tritonlab.check.case import Case, Judgement
-from tritonlab.check.check_finding import CheckFinding
+from tritonlab.check.check_finding import CheckFinding, grouped
 
 
 @quick
@@ -23,3 +23,29 @@ def test_a_test_of_a_finding_has_the_names(name: str, sentence: str) -> None:
         test()
     assert check_case.call_args.args == (Path(f"/tests/{made.name}").with_suffix(".case"), str(finding.directory))
     assert "/" not in made.name
+
+
+def found(relation: str, kind: str, order: tuple[int, ...] = (0,), line: int | None = None) -> CheckFinding:
+    place = ("model.py", line) if line is not None else None
+    case = Case(relation, kind, samples=(), order=order)
+    return CheckFinding("m", relation, kind, case, Judgement(kind, place=place), Path("/models/m"))
+
+
+def test_what_a_smaller_finding_explains_is_below_it() -> None:
+    beside, accident = found("neighbours", "failed", (0, 1), line=9), found("edges", "accident", line=9)
+    leak = found("resources", "answered", line=20)
+    (first, second) = grouped([beside, accident, leak])
+    assert (first.relation, [one.relation for one in first.also]) == ("edges", ["neighbours"])
+    assert (second.relation, second.also) == ("resources", ())
+    assert "also     neighbours: failed" in first.lines()[-1] and first.to_dict()["also"][0]["kind"] == "failed"
+
+
+def test_what_a_model_keeps_explains_what_differs_after_others() -> None:
+    findings = [found("life", "reload"), found("edges", "poison", (1, 0)), found("company", "state", (1, 0))]
+    (head,) = grouped(findings)
+    assert (head.case.kind, [one.case.kind for one in head.also]) == ("state", ["reload", "poison"])
+
+
+def test_findings_of_other_lines_and_kinds_are_counted_each() -> None:
+    findings = [found("edges", "accident", line=9), found("edges", "died", line=12), found("life", "end")]
+    assert grouped(findings) == tuple(findings)

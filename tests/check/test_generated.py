@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from tritonlab.check.generated import FILLS, Generator, RequestShape
+from tritonlab.check.generated import FILLS, Generator, RequestShape, near_collisions
 from tritonlab.check.sample import Sample
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.tensor import Tensor
@@ -35,3 +35,21 @@ def test_all_sizes_are_tried_until_one_is_taken_and_that_one_more_often_then() -
     assert len(set(sizes[:first])) == first < 6
     assert set(sizes[first : first + 7]) == {3}
     assert len(set(sizes[first + 7 :])) == 6
+
+
+def test_near_collisions_have_the_same_elements_sum_or_begin() -> None:
+    numbers = np.float32([[1, 2, 3, 4]])
+    made = [one.inputs["X"].numpy() for one in near_collisions(Sample({"X": Tensor.from_numpy(numbers)}))]
+    assert all(one.shape == (1, 4) and (one != numbers).any() for one in made)
+    assert any(sorted(one.flat) == [1, 2, 3, 4] for one in made)
+    assert any(one.sum() == 10 and sorted(one.flat) != [1, 2, 3, 4] for one in made)
+    assert any((one[0, :3] == numbers[0, :3]).all() for one in made)
+    texts = Sample({"T": Tensor.from_numpy(np.array([b"ab"], object))})
+    begins = [bytes(one.inputs["T"].numpy()[0])[:40] for one in near_collisions(texts)]
+    assert len(begins) - len(set(begins)) == 2
+
+
+def test_two_inputs_of_one_shape_are_exchanged() -> None:
+    one, other = np.float32([1]), np.float32([2])
+    sample = Sample({"A": Tensor.from_numpy(one), "B": Tensor.from_numpy(other)})
+    assert [*near_collisions(sample)][-1].inputs["A"].numpy() == other

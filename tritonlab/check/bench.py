@@ -15,7 +15,17 @@ import numpy as np
 from ..core.config.model_config import ModelConfig
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
-from .generated import FILLS, Generator, RequestShape, filled, new_values, value_edges, with_rows
+from .generated import (
+    FILLS,
+    LONG_SIZES,
+    Generator,
+    RequestShape,
+    filled,
+    is_extreme,
+    new_values,
+    value_edges,
+    with_rows,
+)
 from .noise import AnswerNoise
 from .problems import answer_problems, breaks_a_rule
 from .sample import ModelAnswer, Sample
@@ -29,6 +39,8 @@ _MIXED = 4
 _LEAST_TIMEOUT, _TIMES = 2.0, 20.0
 #: Seconds by which a trial may go on when the time of its relation is over.
 _GRACE = 2.0
+#: The most elements of a request that has many.
+_MOST_ELEMENTS = 1 << 16
 #: Requests that are enough to know if the model is slow.
 _FEW = 4
 
@@ -75,11 +87,15 @@ class Bench:
         self.refused: list[Known] = []
         self.edges: list[Known] = []
         self.contract: list[Known] = []
-        #: an answer that had not ended when the time for it was over, while the model went on with it
-        self.endless: ModelAnswer | None = None
+        #: requests whose answers had not ended when the time for it was over, while the model went on with them
+        self.endless: list[Known] = []
         self.notes: list[str] = []
         self.found: set[tuple[str, str]] = set()
+        #: requests of many elements, and their answers
+        self.long: list[Known] = []
         self.deadline = float("inf")
+        #: when all of the check has to be over
+        self.end = float("inf")
         self.say: Callable[[str], None] = lambda text: None
         #: called before each request; raises Stopped
         self.poll: Callable[[], None] = lambda: None
@@ -101,12 +117,12 @@ class Bench:
         return self.left <= 0
 
     def limit(self, seconds: float) -> None:
-        """Let what is done now have so many seconds."""
-        self.deadline = self._clock() + seconds
+        """Let what is done now have so many seconds, as far as the check has them."""
+        self.deadline = min(self._clock() + seconds, self.end)
 
     def need(self, seconds: float) -> None:
-        """Let what is done now have so many seconds more, at least."""
-        self.deadline = max(self.deadline, self._clock() + seconds)
+        """Let what is done now have so many seconds more, at least, as far as the check has them."""
+        self.deadline = max(self.deadline, min(self._clock() + seconds, self.end))
 
     def _check_time(self) -> None:
         self.poll()
@@ -143,6 +159,12 @@ class Bench:
         self._check_time()
         self.sent += len(samples)
         return self.scratch.together(samples, instance)
+
+    def at_once(self, samples: Sequence[Sample]) -> list[ModelAnswer]:
+        """Send requests one right after the other, without waiting for an answer."""
+        self._check_time()
+        self.sent += len(samples)
+        return self.scratch.ask([one.request(self.scratch.name) for one in samples])
 
     def renew(self, careful: bool = True) -> None:
         """Start new processes, if it has to be done in new ones."""
@@ -195,6 +217,7 @@ class Bench:
         self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
         self._measure_noise()
         self._sweep_edges()
+        self._sweep_sizes()
 
     def prepare(self, samples: Sequence[Sample], answers: Sequence[ModelAnswer]) -> None:
         """Take these requests for all that is known, to do one case again."""
@@ -216,7 +239,7 @@ class Bench:
             for tried in range(_TRIED):
                 if len(self.pool) >= _POOL or self.over() or self._is_slow():
                     break
-                if (tried >= 6 and len(self.pool) == taken) or (self.endless is not None and not self.pool):
+                if (tried >= 6 and len(self.pool) == taken) or (self.endless and not self.pool):
                     break  # values of this kind are not for this model, or none ends in time
                 self._try(next(candidates))
             if len(self.pool) > taken or self.over():
@@ -250,7 +273,7 @@ class Bench:
         elif answer.ended:
             self.refused.append(known)
         else:
-            self.endless = answer
+            self.endless.append(known)
         self.recover(answer)
 
     def _measure_noise(self) -> None:
@@ -290,6 +313,33 @@ class Bench:
             if not answer.good and answer.ended and not answer.died:
                 self.refused.append(known)
             self.recover(answer)
+
+    def _sweep_sizes(self) -> None:
+        """Try more elements than the other requests have, where dimensions are of any size."""
+        if not self.shape.is_variable or self.generator.given_names:
+            return
+        self.say("sending many elements")
+        is_picky = any(not one.words for one in self.refused)  # it may take even sizes only
+        for size in LONG_SIZES:
+            if self.over() or self._is_slow() or self.shape.elements(size) > _MOST_ELEMENTS:
+                return
+            sample = self.generator.one(self._fill, 1, size)
+            answer = self.alone(sample)
+            known = Known(sample, answer, f"dimensions of any size are {size}")
+            if answer.good:
+                self.long.append(known)
+            elif answer.ended and not answer.died:
+                self.refused.append(known)
+            if not answer.good and (answer.died or not answer.ended or not is_picky):
+                self.edges.append(known)
+            self.recover(answer)
+
+    def mixed_company(self) -> list[Known]:
+        """Return requests that are not like those of the pool, and are answered: edge values, and many elements. None
+        for a model with noise, which was measured for the pool only."""
+        if not self.noise.is_silent:
+            return []
+        return [one for one in self.edges if one.answer.good and not is_extreme(one.words)] + self.long
 
     def edge_samples(self) -> Iterator[tuple[str, Sample]]:
         """Yield requests of edge values in words, for one input after the other, from a request that is answered."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def {function}():
 class CheckFinding:
     """One finding. `relation` names what does not hold, `sentence` says how. `case` is the smallest experiment that
     shows it, `judgement` what it has shown; `line` is where in the model's file, and `where` that in the author's
-    words (a cell's line). `seed` finds it again.
+    words (a cell's line). `seed` finds it again. `also` are findings that this one, the smallest, explains.
     """
 
     model: str
@@ -57,6 +57,8 @@ class CheckFinding:
     seed: int = 0
     side_effects: bool = False
     again: Callable[[Case], Judgement | None] | None = None
+    #: findings that this one explains, which are not counted
+    also: tuple[CheckFinding, ...] = ()
 
     @property
     def requests(self) -> list[InferenceRequest]:
@@ -116,6 +118,7 @@ class CheckFinding:
             "got": judgement.got.text() if judgement.got is not None else None,
             "measured": plain(judgement.series) if judgement.series is not None else None,
             "seed": self.seed,
+            "also": [one.to_dict() for one in self.also],
         }
 
     def lines(self) -> list[str]:
@@ -132,10 +135,44 @@ class CheckFinding:
         for name, answer in (("alone", self.judgement.expected), ("got", self.judgement.got)):
             if answer is not None:
                 found.append(f"    {name:<9}{answer.text()}")
+        found += [f"    also     {one.relation}: {one.sentence}" for one in self.also]
         return found
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
+
+
+#: What explains findings of other kinds: a model that keeps something between requests is wrong without a reload, too.
+_EXPLAINS = {
+    ("company", "state"): {"after", "poison", "crowd", "busy", "instances", "reload", "rows", "beside", "many"},
+    ("company", "batch"): {"beside", "cancelled", "crowd", "rows"},
+    ("company", "crowd"): {"busy"},
+    ("neighbours", "after"): {"poison"},
+}
+
+
+def grouped(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
+    """Return the findings that no other one explains, each with those that it explains."""
+    below: dict[int, list[CheckFinding]] = {}
+    for one in findings:
+        head = one
+        while (cause := next((other for other in findings if _explains(other, head)), None)) is not None:
+            head = cause
+        below.setdefault(id(head), []).extend([one] if one is not head else [])
+    return tuple(replace(one, also=tuple(below[id(one)])) for one in findings if id(one) in below)
+
+
+def _explains(one: CheckFinding, other: CheckFinding) -> bool:
+    """Return whether the cause of a finding is at work in another one: by the kinds of both, or because the same line
+    fails with fewer requests."""
+
+    def has_kind_for(first: CheckFinding, second: CheckFinding) -> bool:
+        return second.case.kind in _EXPLAINS.get((first.relation, first.case.kind), ())
+
+    if has_kind_for(one, other):
+        return True
+    is_same_line = one.judgement.place is not None and one.judgement.place == other.judgement.place
+    return is_same_line and len(one.case.order) < len(other.case.order) and not has_kind_for(other, one)
 
 
 def write_to(case: Case, directory: Path) -> None:

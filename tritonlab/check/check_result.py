@@ -82,8 +82,8 @@ class CheckResult:
         return self.checked and not self.findings
 
     def of(self, relation: str) -> list[CheckFinding]:
-        """Return what was found of one relation."""
-        return [one for one in self.findings if one.relation == relation]
+        """Return what was found of one relation, also what another finding explains."""
+        return [one for head in self.findings for one in (head, *head.also) if one.relation == relation]
 
     @property
     def verdict(self) -> str:
@@ -197,7 +197,8 @@ class CheckResult:
 def _finding_html(finding: CheckFinding) -> str:
     where = f"<div class='tl-dim'>{escape(finding.where)}</div>" if finding.where else ""
     head = f"<div style='margin-top:8px'><b>{escape(finding.relation)}</b>: {escape(finding.sentence)}</div>{where}"
-    return head + _side_by_side(finding)
+    also = (f"<div class='tl-dim'>also {escape(one.relation)}: {escape(one.sentence)}</div>" for one in finding.also)
+    return head + _side_by_side(finding) + "".join(also)
 
 
 def _side_by_side(finding: CheckFinding) -> str:

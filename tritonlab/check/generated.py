@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from .sample import Sample
 #: Sizes of a dimension of any size, smallest first: a model that adds two inputs needs both of one size, so all
 #: dimensions of one request have the same.
 _SIZES = (2, 4, 1, 8, 3, 16)
+#: Sizes that are tried when those are known to be taken: one more than a power of two, and what buffers are made for.
+LONG_SIZES = (17, 64, 513)
 _WORDS = ("ab", "cat sat", "x", "the quick brown fox", "12", "Grüße", "a-b_c", "hello world", "7", "0.5")
 
 Random = np.random.Generator
@@ -104,6 +107,10 @@ class RequestShape:
     @property
     def is_variable(self) -> bool:
         return any(-1 in dims for dims in self.dims.values())
+
+    def elements(self, size: int) -> int:
+        """Return how many elements a request of one row has. `size`: of dimensions of any size."""
+        return sum(int(np.prod(self.shape(name, 1, size), dtype=np.int64)) for name in self.types)
 
     def shape(self, name: str, rows: int, size: int) -> tuple[int, ...]:
         dims = tuple(size if each < 0 else each for each in self.dims[name])
@@ -208,6 +215,7 @@ TEXT_EDGES: Mapping[str, bytes] = {
     "a blank": b" ",
     "a text that is not ASCII": "Zoë ☃ 日本語 🎈".encode(),
     "a text with a NUL": b"a\0b",
+    "bytes that are not UTF-8": b"\xff\xfe caf\xe9 \x80",
     "a line end": b"a\nb\n",
     "a text of 100,000 letters": b"abcdefghi " * 10_000,
 }
@@ -233,6 +241,49 @@ def value_edges(datatype: DataType) -> Iterator[tuple[str, Any]]:
             yield "-1", -1
             yield "the smallest number", int(limits.min)
         yield "the largest number", int(limits.max)
+
+
+def is_extreme(words: str) -> bool:
+    """Return whether an edge, in words, is an extreme of its datatype."""
+    return words.endswith((" is the largest number", " is the smallest number"))
+
+
+def near_collisions(sample: Sample) -> Iterator[Sample]:
+    """Yield requests that are easily taken for this one: of the same elements in another order, of the same sum, with
+    the same begin, with one element changed."""
+    for name, tensor in sample.inputs.items():
+        if tensor.datatype is DataType.BF16 or tensor.datatype is DataType.BOOL:
+            continue
+        array = tensor.numpy()
+        flat = array.reshape(-1)
+        made = []
+        if flat.size > 1:
+            made += [flat[::-1], np.roll(flat, 1)]
+        if flat.size:
+            changed = flat.copy()
+            last = changed[-1]
+            with np.errstate(over="ignore"):
+                changed[-1] = bytes(last) + b"x" if tensor.datatype is DataType.BYTES else last + 1
+                made.append(changed)
+                if flat.size > 1 and tensor.datatype is not DataType.BYTES:
+                    same_sum = changed.copy()
+                    same_sum[0] = flat[0] - 1
+                    made.append(same_sum)
+            if tensor.datatype is DataType.BYTES:
+                long = [bytes(one)[:1] * 64 for one in flat]
+                for tail in (b"", b"b", b"c"):
+                    text = np.empty(flat.shape, np.object_)
+                    text[:] = [each + tail for each in long]
+                    made.append(text)
+                upper = np.empty(flat.shape, np.object_)
+                upper[:] = [bytes(one).swapcase() for one in flat]
+                made.append(upper)
+        for each in made:
+            yield sample.with_inputs({**sample.inputs, name: tensor_of(tensor.datatype, each.reshape(array.shape))})
+    for one, other in pairwise(sample.inputs):  # two inputs in each other's place
+        first, second = sample.inputs[one], sample.inputs[other]
+        if first.datatype is second.datatype and first.shape == second.shape:
+            yield sample.with_inputs({**sample.inputs, one: second, other: first})
 
 
 def filled(tensor: Tensor, value: Any) -> Tensor:

@@ -18,10 +18,13 @@ KINDS = {
     "descriptors": "descriptors",
     "threads": "threads",
     "blocks": "blocks of shared memory",
+    "files": "files",
     "objects": "Python objects",
 }
 #: What must be gained per request before it counts: less than that is rounding.
-_LEAST = {"memory": 160.0, "shared memory": 160.0, "descriptors": 0.02, "threads": 0.02, "blocks": 0.02, "objects": 0.4}
+_LEAST = {"memory": 160.0, "shared memory": 160.0, "objects": 0.4} | dict.fromkeys(
+    ("descriptors", "threads", "blocks", "files"), 0.02
+)
 
 
 def shared_blocks() -> set[str]:

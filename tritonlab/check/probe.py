@@ -49,10 +49,7 @@ class Probe:
 
     def attach(self, model: Path, file: str) -> None:
         """Append the lines to the model.py of every version in the directory of the copy."""
-        for source in model.glob(f"*/{file}"):
-            if source.suffix == ".py":
-                text = source.read_bytes()
-                source.write_bytes(text + _APPENDED.format(directory=str(self._directory)).encode())
+        append_to(model, file, _APPENDED.format(directory=str(self._directory)))
 
     def count(self, ask: Callable[[], object]) -> float:
         """Return how many blocks Python has allocated for its objects; 0 if that is not known."""
@@ -88,3 +85,10 @@ class Probe:
             return json.loads(answer.read_text())
         except (OSError, ValueError):
             return None
+
+
+def append_to(model: Path, file: str, lines: str) -> None:
+    """Append lines to the Python file of that name of every version in a model's directory."""
+    for source in model.glob(f"*/{file}"):
+        if source.suffix == ".py":
+            source.write_bytes(source.read_bytes() + lines.encode())

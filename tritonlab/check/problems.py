@@ -98,6 +98,12 @@ def is_ascii(sample: Sample) -> bool:
     return all(bytes(element).isascii() for one in texts for element in one.numpy().flat)
 
 
+def is_utf8(sample: Sample) -> bool:
+    """Return whether all texts of a request are UTF-8."""
+    texts = [one for one in sample.inputs.values() if one.datatype is DataType.BYTES]
+    return all(_is_utf8(bytes(element)) for one in texts for element in one.numpy().flat)
+
+
 def broken_text(answer: ModelAnswer, names: set[str]) -> tuple[str, bytes] | None:
     """Return an output of text, and its element, that is not valid UTF-8."""
     for outputs in answer.responses:

@@ -24,13 +24,13 @@ from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
 from .bench import Bench, OutOfTime, Stopped
 from .case import Case, Judgement, Relation
-from .check_finding import CheckFinding, read_from
+from .check_finding import CheckFinding, grouped, read_from
 from .check_result import CheckResult, Tried
 from .contacts import Contacts, uses_random
 from .generated import Generator, RequestShape
 from .probe import Probe
 from .relations.answers import ANSWERS
-from .relations.company import COMPANY
+from .relations.company import COMPANY, search_more
 from .relations.decoupled_streams import STREAMS
 from .relations.edges import EDGES
 from .relations.life import LIFE
@@ -52,6 +52,8 @@ _FIRST = 0.15
 _LEARN_LEAST = 5.0
 #: The share of the time that relations have in any case, however long the start and the first answers took.
 _TRY = 0.5
+#: The share that is kept for what has to be seen a second time at the end.
+_CONFIRMED = 0.08
 _NO_TIME = "no time was left"
 #: Seconds that a case may take to be seen a second time.
 _CONFIRM = 20.0
@@ -174,7 +176,7 @@ class _Run:
         has_tried = any(one.left_out != _NO_TIME for one in self._tried)
         return CheckResult(
             self._model.name,
-            tuple(self._findings),
+            grouped(self._findings),
             tuple(self._tried),
             tuple(self._notes),
             seconds=seconds,
@@ -198,13 +200,21 @@ class _Run:
             bench.learn()
         except OutOfTime:
             bench.renew_after_time()
+        bench.end = max(self._began + self._options.seconds, time.monotonic() + self._options.seconds * _TRY)
         if not bench.pool and not bench.contract:
-            self._notes.append(_nothing_taken(bench, self._options.seconds))
+            if bench.endless and STREAMS in relations and not STREAMS.why_not(bench):
+                self._relation = STREAMS.name
+                bench.limit(bench.end - time.monotonic())
+                is_whole = self._try(bench, STREAMS, bench.left)
+                if self._findings:
+                    self._tried.append(Tried(STREAMS.name, STREAMS.explanation, cut=not is_whole))
+                    relations = [one for one in relations if one is not STREAMS]
+            nothing = _nothing_taken(bench, self._options.seconds)
+            self._notes.append(nothing.replace("Nothing", "Nothing else", 1) if self._findings else nothing)
             self._tried += [Tried(one.name, one.explanation, "no request was answered") for one in relations]
             return
         left = [one for one in relations]
-        seconds = self._options.seconds
-        end = max(self._began + seconds, time.monotonic() + seconds * _TRY)
+        end = bench.end - _CONFIRMED * self._options.seconds
         for relation in relations:
             left.remove(relation)
             why = relation.why_not(bench)
@@ -224,6 +234,15 @@ class _Run:
             if relation.beyond is not None:
                 name, why = relation.beyond
                 self._tried.append(Tried(name, f"A part of {relation.name}.", why))
+        if COMPANY in relations and bench.pool and not bench.sequences and not self._has_company():
+            self._relation = COMPANY.name
+            bench.limit(end - time.monotonic())
+            bench.say("random company")
+            self._try(bench, replace(COMPANY, search=search_more), bench.left)
+
+    def _has_company(self) -> bool:
+        """Return whether company was found to matter, so that more of it says nothing new."""
+        return any(one.relation == COMPANY.name for one in self._findings)
 
     def _try(self, bench: Bench, relation: Relation, share: float) -> bool:
         """Try a relation; return whether its time was enough."""
@@ -255,16 +274,16 @@ class _Run:
 
     def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> CheckFinding | None:
         """Do a case again, as it must be seen twice, and make it small."""
-        before, seconds = bench.deadline, min(_SHRINK, max(share / 2, 1.0))
+        left, seconds = bench.left, min(_SHRINK, max(share / 2, 1.0))
         bench.need(_CONFIRM)
         judgement = relation.judges[case.kind](bench, case, True)
         if judgement is None:
-            bench.deadline = before
+            bench.limit(left)
             return None
         bench.need(seconds + _CONFIRM)
         if relation.shrinks and case.samples:
             case, judgement = shrink(bench, relation, case=case, judgement=judgement, seconds=seconds)
-        bench.deadline = before
+        bench.limit(left)
         sentence, place = judgement.sentence, judgement.place
         where = ""
         if place is not None:
@@ -420,10 +439,11 @@ def _failed(model: Model) -> list[Sample]:
 
 
 def _nothing_taken(bench: Bench, seconds: float) -> str:
-    if bench.endless is not None:
-        came = f"{len(bench.endless.responses)} responses and no end" if bench.endless.responses else "no response"
+    if bench.endless:
+        answer = bench.endless[0].answer
+        came = f"{len(answer.responses)} responses and no end" if answer.responses else "no response"
         return (
-            f"Nothing could be checked: a request had {came} after {bench.endless.seconds:.0f} s, as long as a check "
+            f"Nothing could be checked: a request had {came} after {answer.seconds:.0f} s, as long as a check "
             f"of {seconds:g} s waits. Give check({4 * seconds:g}) more time, or check(example={{...}}) a request "
             "that takes less."
         )

@@ -4,6 +4,7 @@ on serving, and neither its files nor its processes are touched.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -27,7 +28,7 @@ from ..repository.model_tree import leads_out
 from ..server.api.server import Server
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.options import Options
-from .probe import Probe
+from .probe import Probe, append_to
 from .sample import ModelAnswer, Sample
 
 #: Files of more bytes than that are linked, not copied: weights are read, and a copy would take minutes.
@@ -35,6 +36,15 @@ _LINKED = 256 << 20
 _SLOW_END = 0.05
 #: Seconds within which a copy has to end its `finalize` when the check has no more use of it.
 _END = 3.0
+#: The list of files that the copy has made in the temporary directory of all.
+_MADE = "made"
+#: Appended to the model.py of all models that are copied.
+_KEEP_FILES = """
+
+# -- added by tritonlab to this copy of the model: its temporary files are in a directory of its own
+from _pb_stub.process.model_probe import keep_files as _tritonlab_keep_files
+_tritonlab_keep_files({directory!r})
+"""
 
 
 @dataclass
@@ -50,6 +60,9 @@ class _SentRequest:
     ended_at: float = 0.0
     latest_at: float = 0.0
     cancel_at: int = -1
+    #: after so many responses, so many seconds after its cancellation, nobody waits any longer
+    enough: tuple[int, float] | None = None
+    cancelled_at: float = 0.0
     done: threading.Event = field(default_factory=threading.Event)
 
     def receive(self, request: InferenceRequest, response: InferenceResponse) -> None:
@@ -63,6 +76,9 @@ class _SentRequest:
             self.empty += 1
         if len(self.responses) == self.cancel_at:
             request.cancel()
+            self.cancelled_at = self.latest_at
+        if self.enough and self.after >= self.enough[0] and self.latest_at >= self.cancelled_at + self.enough[1]:
+            self.done.set()
         if response.final:
             self.ended_at = time.monotonic()
             self.done.set()
@@ -116,8 +132,13 @@ class ScratchModel:
         self.path = self._scratch.path
         for each, origin in ((name, directory), *others):
             _copy(origin, self.path / each)
+        self._made = ScratchDirectory("made-")
+        (self._made.path / "tmp").mkdir()
+        main = config.default_model_filename or "model.py"
+        for each, file in ((name, main), *((one, "model.py") for one, _ in others)):
+            append_to(self.path / each, file, _KEEP_FILES.format(directory=str(self._made.path)))
         if probe is not None:
-            probe.attach(self.path / name, config.default_model_filename or "model.py")
+            probe.attach(self.path / name, main)
         own_options = replace(
             options,
             model_control_mode="explicit",
@@ -152,7 +173,27 @@ class ScratchModel:
         try:
             self.server.stop(0.5)
         finally:
+            self._remove_made()
             self._scratch.remove()
+
+    # -- what it writes
+
+    def count_files(self) -> int:
+        """Return how many files the copy has made that are still there: in its directory, and among temporary ones."""
+        own = sum(len(files) for root in (self.path, self._made.path / "tmp") for _, _, files in os.walk(root))
+        return own + sum(path.is_file() for path in self._made_elsewhere())
+
+    def _made_elsewhere(self) -> set[Path]:
+        """Return the files and directories that it has made in the temporary directory, though it is not its own."""
+        with suppress(OSError):
+            return set(map(Path, (self._made.path / _MADE).read_text(errors="surrogateescape").split("\0")[:-1]))
+        return set()
+
+    def _remove_made(self) -> None:
+        for path in sorted(self._made_elsewhere(), reverse=True):  # a directory after what is in it
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        self._made.remove()
 
     # -- its life
 
@@ -271,16 +312,18 @@ class ScratchModel:
         gather: bool = False,
         cancel: Mapping[int, int] | None = None,
         timeout: float | None = None,
+        enough: tuple[int, float] | None = None,
     ) -> list[ModelAnswer]:
         """Send requests and wait for their ends. `gather`: send them as one batch, in that order, to that instance.
         `cancel`: the requests, by number, that are cancelled after so many responses; -1 for as soon as they execute.
+        `enough`: the responses, and the seconds, after a cancellation for which a stream is waited for at most.
         """
         version = self.version
         before = len(self.watch.deaths)
         held = self._hold(version) if gather else []
         sent = []
         for number, request in enumerate(requests):
-            one = _SentRequest(request, time.monotonic(), cancel_at=(cancel or {}).get(number, -2))
+            one = _SentRequest(request, time.monotonic(), cancel_at=(cancel or {}).get(number, -2), enough=enough)
             request.on_response = one.receive
             sent.append(one)
             self._send(one, version)
@@ -329,7 +372,7 @@ class ScratchModel:
                 one.request.cancel()
 
     def _answer(self, one: _SentRequest, died: bool) -> ModelAnswer:
-        ended = one.done.is_set()
+        ended = one.ended_at > 0
         executes = any(each.payload is not None for each in self.instances)
         if not ended:
             one.request.cancel()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
-from .bench import Bench
+from .bench import Bench, OutOfTime
 from .case import Case, Judgement, Relation
 from .generated import filled, tensor_of, with_rows
 from .sample import Sample
@@ -42,7 +42,11 @@ def shrink(
                 break
             trials += 1
             bench.say(f"making it smaller ({trials})")
-            found = shows(smaller)
+            try:
+                found = shows(smaller)
+            except OutOfTime:
+                bench.renew_after_time()
+                return case, judgement
             if found is not None and _is_same_failure(found, judgement):
                 case, judgement, progressed = smaller, found, True
                 break

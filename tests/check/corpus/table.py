@@ -431,7 +431,7 @@ WRONG = (
         patterns=("SIGNAL|zero-size|empty",),
         line="peak = np.array([np.max(signal)], np.float32)",
         needs_line=True,
-        # inputs of no elements
+        # inputs of which nothing is left
         thread="triton-inference-server/server#5972, triton-inference-server/server#6960",
     ),
     PlantedBug(

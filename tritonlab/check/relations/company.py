@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
+import numpy as np
+
+from ...clients.literal import floats
+from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
+from ..generated import near_collisions
 from ..noise import AnswerDifference, value_text
 from ..sample import ModelAnswer, Sample
 
@@ -15,12 +21,19 @@ NAME = "company"
 _BATCHES = 60
 #: Requests that are sent at once, in no batch.
 AT_ONCE = 8
+#: Requests that are much like the first one, at most, and how often two instances are asked at once.
+_SIMILAR, _ROUNDS = 12, 40
+#: Values that are another request's before it is said that answers are mixed up: fewer may be equal by chance.
+_MIXED_UP = 3
 
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield cases of state, of a batch and of a second instance that look wrong."""
     bench.say("one after the other")
     state = _find_state(bench)
+    if state is None and not bench.over():
+        bench.say("requests that are easily mistaken")
+        state = _find_mistaken(bench)
     if state is not None:
         yield state
     if not bench.sequences and bench.scratch.batches:
@@ -34,6 +47,9 @@ def search(bench: Bench) -> Iterator[Case]:
     if not (bench.over() or bench.sequences or bench.scratch.is_ensemble):
         bench.say("two instances")
         yield from _find_instances(bench)
+        if state is None and not bench.over() and not {(NAME, "crowd"), (NAME, "instances")} & bench.found:
+            bench.say("two instances at the same time")
+            yield from _find_busy(bench)
 
 
 # -- state
@@ -57,6 +73,38 @@ def _find_state(bench: Bench) -> Case | None:
             return many if judge_state(bench, many, True) is not None else None
         sent.append(known.sample)
     return None
+
+
+def _find_mistaken(bench: Bench) -> Case | None:
+    """Return two requests of which the second gets another answer after the first than before it: those that are much
+    similar, edge values, and many elements."""
+    similar = [*islice(near_collisions(bench.pool[0].sample), _SIMILAR), *(one.sample for one in bench.pool[:1])]
+    for samples in (similar, [*(one.sample for one in bench.mixed_company()), bench.pool[0].sample]):
+        if len(samples) < 2 or bench.over():
+            continue
+        bench.renew()
+        before = _each(bench, samples)
+        bench.renew()
+        after = _each(bench, samples[::-1])[::-1]
+        for place, (one, two) in enumerate(zip(before, after, strict=True)):
+            if not (one.good or two.good) or bench.noise.differ(one, two) is None:
+                continue
+            others = [*reversed(samples[:place]), *samples[place + 1 :]]
+            for other in others:
+                case = Case(NAME, "state", (samples[place], other), (1, 0))
+                if bench.over():
+                    return None
+                if judge_state(bench, case, True) is not None:
+                    return case
+    return None
+
+
+def _each(bench: Bench, samples: Sequence[Sample]) -> list[ModelAnswer]:
+    answers = []
+    for sample in samples:
+        answers.append(bench.alone(sample))
+        bench.recover(answers[-1])
+    return answers
 
 
 def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -86,7 +134,57 @@ def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     )
 
 
+def is_stateful(bench: Bench, sample: Sample, expected: ModelAnswer, times: int = 1) -> bool:
+    """Return whether a request is answered otherwise when it is only sent again, so that nothing else need be the
+    cause. `expected`: its answer from a new instance; `times`: how often it is sent again."""
+    bench.renew()
+    return any(bench.noise.differ(expected, bench.alone(sample)) is not None for _ in range(times + 1))
+
+
 # -- batches
+
+
+def search_more(bench: Bench) -> Iterator[Case]:
+    """Yield cases of random company that look wrong, for as long as there is time: one after the other, and in batches.
+    """
+    known = [*bench.pool, *bench.mixed_company()]
+    batches = bench.scratch.batches and bench.shape.most_rows > 1
+    bench.renew()
+    sent: list[Known] = []
+    while not bench.over():
+        chosen = _random_batch(bench, known) if batches else []
+        victim = known[int(bench.random.integers(len(known)))]
+        others = chosen or sent[-4:]
+        answers = bench.together([one.sample for one in chosen]) if chosen else [bench.alone(victim.sample)]
+        for place, (one, got) in enumerate(zip(chosen or [victim], answers, strict=True)):
+            if bench.noise.differ(one.answer, got) is None:
+                continue
+            bench.recover(got)
+            case = _reduce(bench, chosen, place) if chosen else None
+            if case is not None:
+                yield case
+                return
+            for other in reversed(others):
+                case = Case(NAME, "state", (one.sample, other.sample), (1, 0))
+                if not bench.over() and judge_state(bench, case, True) is not None:
+                    yield case
+                    return
+            bench.renew()  # what it was cannot be shown with few requests
+            break
+        sent = [*sent, *(chosen or [victim])][-8:]
+
+
+def _random_batch(bench: Bench, pool: Sequence[Known]) -> list[Known]:
+    most = bench.shape.most_rows
+    size = int(bench.random.integers(2, min(most, 16) + 1)) if most >= 2 else 1
+    chosen: list[Known] = []
+    while (
+        len(chosen) < size
+        and (one := pool[int(bench.random.integers(len(pool)))])
+        and sum(bench.shape.rows(each.sample) for each in chosen) + bench.shape.rows(one.sample) <= most
+    ):
+        chosen.append(one)
+    return chosen
 
 
 def _find_batch(bench: Bench, is_stateful: bool) -> Case | None:
@@ -120,16 +218,13 @@ def _batches(bench: Bench) -> Iterator[list[Known]]:
             yield [first, other]
             yield [other, first]
     yield [singles[number % len(singles)] for number in range(min(most, 64))]
+    for other in bench.mixed_company():
+        if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
+            yield [other, singles[-1]]
+            yield [singles[-1], other]
+    pool = [*pool, *bench.mixed_company()]
     for _ in range(_BATCHES):
-        size = int(bench.random.integers(2, min(most, 16) + 1)) if most >= 2 else 1
-        chosen: list[Known] = []
-        while (
-            len(chosen) < size
-            and (one := pool[int(bench.random.integers(len(pool)))])
-            and sum(bench.shape.rows(each.sample) for each in chosen) + bench.shape.rows(one.sample) <= most
-        ):
-            chosen.append(one)
-        if len(chosen) > 1:
+        if len(chosen := _random_batch(bench, pool)) > 1:
             yield chosen
 
 
@@ -164,6 +259,9 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     for place, number in enumerate(case.order):
         difference = bench.noise.differ(expected[place], got[place])
         if difference is not None and number == 0:
+            first = bench.fresh_answer(case.samples[0]) if careful else expected[place]
+            if bench.noise.differ(first, got[place]) is None:
+                return None  # alone in a new instance it gets that as well: what is before it counts, not the batch
             return Judgement(
                 _batch_sentence(bench, difference, case=case, place=place, expected=expected),
                 difference,
@@ -183,12 +281,54 @@ def _batch_sentence(
     same = all(one.key == case.samples[0].key for one in case.samples)
     if difference.kind == "value" and not same:
         for other, number in enumerate(case.order):
-            if number != 0 and _value(expected[other], difference) == difference.got:
+            if (
+                number != 0
+                and _value(expected[other], difference) == difference.got
+                and _are_mixed_up(bench)
+            ):
                 return f"{text} {difference.got} is what the other request gets: the answers are mixed up."
         return f"{text} What is in the other request gets into it."
     if difference.kind == "error":
         return f"{text} The model cannot execute these requests together."
     return text
+
+
+def _are_mixed_up(bench: Bench) -> bool:
+    """Return whether requests of one batch, of which each gets another answer alone, get more than two values of each
+    other."""
+    by_answer: list[Known] = []
+    rows = 0
+    for one in bench.pool:
+        count = bench.shape.rows(one.sample)
+        is_other = all(bench.noise.differ(one.answer, each.answer) is not None for each in by_answer)
+        if is_other and rows + count <= bench.shape.most_rows and len(by_answer) < AT_ONCE:
+            by_answer.append(one)
+            rows += count
+    if len(by_answer) < 2:
+        return False
+    values = 0
+    for one, got in zip(by_answer, bench.together([each.sample for each in by_answer]), strict=True):
+        for other in by_answer:
+            if other is one or not got.good or bench.noise.differ(one.answer, got) is None:
+                continue
+            if bench.noise.differ(other.answer, got) is None:
+                values += _apart(one.answer, other.answer)
+                break
+    return values >= _MIXED_UP
+
+
+def _apart(one: ModelAnswer, other: ModelAnswer) -> int:
+    """Return in how many values two answers differ."""
+    count = 0
+    for first, second in zip(one.responses, other.responses, strict=False):
+        for name in first.keys() & second.keys():
+            if first[name].shape != second[name].shape:
+                count += 1
+            elif first[name].datatype is DataType.BYTES:
+                count += int(np.sum(first[name].numpy() != second[name].numpy()))
+            else:
+                count += int(np.sum(floats(first[name]) != floats(second[name])))
+    return count
 
 
 def _value(answer: ModelAnswer, difference: AnswerDifference) -> str:
@@ -242,10 +382,23 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
         for number, got in zip(case.order, answers, strict=True):
             difference = bench.noise.differ(expected, got) if number == 0 else None
             if difference is not None:
+                if _differ_in_turn(bench, case):
+                    return None
                 return Judgement(
                     sentence_of(difference, where, "alone"), difference, expected=expected, got=got, place=got.place
                 )
     return None
+
+
+def _differ_in_turn(bench: Bench, case: Case) -> bool:
+    """Return whether the request is answered otherwise also if these are sent one after the other."""
+    expected = bench.fresh_answer(case.samples[0])
+    bench.renew()
+    answers = [bench.alone(one) for one in case.sent()]
+    return any(
+        number == 0 and bench.noise.differ(expected, got) is not None
+        for number, got in zip(case.order, answers, strict=True)
+    )
 
 
 # -- two instances
@@ -278,6 +431,54 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
     return None
 
 
+def _find_busy(bench: Bench) -> Iterator[Case]:
+    first = bench.pool[0]
+    other = next((one for one in bench.pool if bench.noise.differ(first.answer, one.answer) is not None), None)
+    if other is not None:
+        case = Case(NAME, "busy", (first.sample, other.sample), (0, 1) * AT_ONCE)
+        if judge_busy(bench, case, True) is not None:
+            yield case
+
+
+def judge_busy(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge requests that two instances have at the same time, no two of them in a batch."""
+    expected = bench.fresh_answer(case.samples[0])
+    if not expected.good:
+        return None
+    group = bench.scratch.written()["instance_group"][0]
+    try:
+        bench.scratch.start(instance_group=[{**group, "count": 2}], dynamic_batching=None)
+        found = _first_among(bench, case, expected, _ROUNDS)
+        if found is None:
+            return None
+        bench.scratch.start(dynamic_batching=None)
+        if _first_among(bench, case, expected, 2) is not None:
+            return None  # one instance does the same
+    except TritonError:
+        return None  # that is for `life`
+    finally:
+        bench.scratch.start()
+    difference, got = found
+    text = sentence_of(difference, "while another instance executes another request", "alone")
+    return Judgement(
+        f"{text} The two instances share something.", difference, expected=expected, got=got, place=got.place
+    )
+
+
+def _first_among(
+    bench: Bench, case: Case, expected: ModelAnswer, rounds: int
+) -> tuple[AnswerDifference, ModelAnswer] | None:
+    """Send the requests of a case at once, so many times at most, and return the first judged answer that differs."""
+    for _ in range(rounds):
+        answers = bench.at_once(case.sent())
+        for number, got in zip(case.order, answers, strict=True):
+            if number == 0 and (difference := bench.noise.differ(expected, got)) is not None:
+                return difference, got
+        if bench.over():
+            break
+    return None
+
+
 def sentence_of(difference: AnswerDifference, where: str, alone: str) -> str:
     """Say in what two answers differ."""
     if difference.kind == "error":
@@ -296,7 +497,13 @@ COMPANY = Relation(
     NAME,
     "A request gets the answer that it gets alone, whatever is before it, beside it in a batch, or elsewhere.",
     search,
-    {"state": judge_state, "batch": judge_batch, "crowd": judge_crowd, "instances": judge_instances},
+    {
+        "state": judge_state,
+        "batch": judge_batch,
+        "crowd": judge_crowd,
+        "instances": judge_instances,
+        "busy": judge_busy,
+    },
     weight=2.0,
-    careful=frozenset({"state", "crowd", "instances"}),
+    careful=frozenset({"state", "crowd", "instances", "busy"}),
 )

@@ -12,13 +12,16 @@ from .company import AT_ONCE, cases_at_once, judge_at_once
 NAME = "streams"
 #: A model goes on after a cancellation if it sends so many responses more, over so many seconds, and never looks.
 _MORE, _SECONDS = 5, 0.2
+#: Responses, and the seconds, after a cancellation, by which a stream that does not end is judged.
+_ENOUGH = 10, 1.0
+_NEVER = "and never calls is_cancelled()."
 
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield streams that differ among many, and streams that go on after their cancellation."""
     bench.say("cancelling streams")
     yield from _find_deaf(bench)
-    if bench.over():
+    if bench.over() or not bench.pool:
         return
     bench.say("the order of a stream")
     longest = max(bench.pool, key=lambda one: len(one.answer.responses))
@@ -59,13 +62,16 @@ def judge_many(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _find_deaf(bench: Bench) -> Iterator[Case]:
-    for known in sorted(bench.pool, key=lambda one: -len(one.answer.responses))[:3]:
+    known_streams = sorted(bench.pool, key=lambda one: -len(one.answer.responses))[:3]
+    for known in [*known_streams, *bench.endless[:1]]:
         if len(known.answer.responses) > _MORE and not bench.over():
             for after in (1, 2):
                 case = Case(NAME, "cancelled", (known.sample,), facts={"after": after})
                 if judge_cancelled(bench, case, False) is not None:
                     yield case
                     return
+    if not bench.pool:
+        return
     known = bench.pool[0]
     case = Case(NAME, "unended", (known.sample,), facts={"after": 1})
     if judge_unended(bench, case, False) is not None:
@@ -76,17 +82,22 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
     """Judge whether a stream ends soon after its cancellation."""
     bench.renew(careful)
     sample = case.samples[0]
-    whole = bench.alone(sample)
-    if not whole.good or len(whole.responses) <= _MORE:
-        return None
-    (got,) = bench.scratch.ask([sample.request(bench.scratch.name)], cancel={0: int(case.facts["after"])})
-    if got.polled or got.after < _MORE or got.seconds < _SECONDS or len(got.responses) < len(whole.responses):
-        return None
-    text = (
-        f"The model goes on after a stream is cancelled: it sends all {len(got.responses)} responses, {got.after} of "
-        "them after the cancellation, and never calls is_cancelled()."
+    (got,) = bench.scratch.ask(
+        [sample.request(bench.scratch.name)], cancel={0: int(case.facts["after"])}, enough=_ENOUGH
     )
-    return Judgement(text, None, whole, got)
+    bench.recover(got)
+    if got.polled or got.after < _MORE or got.seconds < _SECONDS:
+        return None
+    if not got.ended:
+        if got.after < _ENOUGH[0]:
+            return None  # it is slow, or hangs
+        text = f"it sends {got.after} responses more within {_ENOUGH[1]:g} s or somewhat longer"
+        return Judgement(f"The model goes on after a stream is cancelled: {text}, {_NEVER}", None, None, got)
+    whole = bench.alone(sample)
+    if not whole.good or len(got.responses) < len(whole.responses):
+        return None
+    text = f"it sends all {len(got.responses)} responses, {got.after} of them after the cancellation"
+    return Judgement(f"The model goes on after a stream is cancelled: {text}, {_NEVER}", None, whole, got)
 
 
 def judge_unended(bench: Bench, case: Case, careful: bool) -> Judgement | None:

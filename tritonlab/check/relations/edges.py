@@ -12,9 +12,9 @@ import numpy as np
 from ...clients.literal import floats
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
-from ..generated import joined, with_rows
+from ..generated import is_extreme, joined, with_rows
 from ..sample import ModelAnswer, Sample
-from .company import sentence_of
+from .company import is_stateful, sentence_of
 
 NAME = "edges"
 #: Exceptions that nobody raises to refuse a value.
@@ -32,8 +32,6 @@ _ROWS = 32
 _SHAPES = re.compile(
     "zero-size array|empty sequence|could not be broadcast|cannot reshape|not aligned|at least one array"
 )
-#: The edges that are extremes of a datatype.
-_EXTREME = re.compile(r" is the (largest|smallest) number$")
 #: The edges that are ordinary numbers.
 _MODERATE = re.compile(r" is -?1000$")
 
@@ -43,7 +41,10 @@ def search(bench: Bench) -> Iterator[Case]:
     bench.say("what edge values did")
     for known in bench.edges:
         kind = _harm(bench, known)
-        if kind:
+        if kind == "accident" and known.words.startswith("no "):
+            where = f" in line {known.answer.place[1]}" if known.answer.place is not None else ""
+            bench.notes.append(f"A request with {known.words} ends in {known.answer.summary}{where}.")
+        elif kind:
             yield Case(NAME, kind, (known.sample,), facts={"words": known.words})
     bench.say("after edge values")
     yield from _find_poison(bench)
@@ -62,7 +63,7 @@ def _harm(bench: Bench, known: Known) -> str:
         return "died"
     if not answer.ended:
         # so large a number may well be much to do
-        return "" if answer.busy and _EXTREME.search(known.words) else "hangs"
+        return "" if answer.busy and is_extreme(known.words) else "hangs"
     if is_accident(answer):
         return "accident"
     if _is_nan_of_numbers(bench, known):
@@ -167,7 +168,7 @@ def judge_poison(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     bench.recover(bench.alone(case.samples[1]))
     got = bench.alone(case.samples[0])
     difference = bench.noise.differ(expected, got)
-    if difference is None:
+    if difference is None or is_stateful(bench, case.samples[0], expected):
         return None
     words = _readable(f"whose {case.facts['words']}", str(case.facts["words"]))
     text = sentence_of(difference, f"after a request {words}", "to a new instance")
@@ -181,9 +182,10 @@ def judge_beside(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     expected = bench.alone(case.samples[0])
     if not (expected.good and bench.alone(case.samples[1]).good):
         return None
+    control = bench.alone(case.samples[0])
     got = bench.together(case.sent())[case.order.index(0)]
     difference = bench.noise.differ(expected, got)
-    if difference is None:
+    if difference is None or bench.noise.differ(expected, control) is not None:
         return None
     words = _readable(f"whose {case.facts['words']}", str(case.facts["words"]))
     return Judgement(
@@ -242,6 +244,12 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         one = type(got)(responses=(outputs,))
         difference = bench.noise.differ(expected, one)
         if difference is not None and difference.kind == "value":
+            bench.renew(careful)
+            if any(
+                bench.noise.differ(one, bench.alone(with_rows(sample, [place]))) is not None
+                for place, one in reversed([*enumerate(single)])
+            ):
+                return None  # a row alone is answered by what came before it
             where = f"for row {row + 1} of a request of {count} rows"
             text = sentence_of(difference, where, "for the same row in a request of its own")
             return Judgement(text, difference, expected, one)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ..bench import Bench
 from ..case import Case, Judgement, Relation
+from ..problems import is_utf8
 from ..sample import ModelAnswer, Sample
-from .company import sentence_of
+from .company import is_stateful, sentence_of
 
 NAME = "neighbours"
 #: The most refused requests that are tried beside others.
@@ -22,6 +23,8 @@ def search(bench: Bench) -> Iterator[Case]:
     if together:
         bench.say("beside a request that fails")
         for other in bad:
+            if not is_utf8(other):
+                continue  # models that are right otherwise decode texts without a thought of other bytes
             for order in ((0, 1), (1, 0)):
                 case = Case(NAME, "failed", (victim, other), order)
                 if not bench.over() and judge_failed(bench, case, False) is not None:
@@ -71,10 +74,13 @@ def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     expected = bench.alone(case.samples[0])
     if not expected.good:
         return None
+    control = bench.alone(case.samples[0])
     got = bench.together(case.sent())[case.order.index(0)]
     difference = bench.noise.differ(expected, got)
     if difference is None or (difference.kind != "error" and ("company", "batch") in bench.found):
         return None
+    if bench.noise.differ(expected, control) is not None and (difference.kind != "error" or not control.good):
+        return None  # it is answered otherwise when it is sent again, without the neighbour
     if difference.kind == "error":
         how = "fails with" if got.ended else "gets no answer beside"
         text = f"A good request {how} a bad one in its batch: {(got.summary or 'no answer').rstrip('.')}. "
@@ -95,7 +101,7 @@ def judge_after(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     got = bench.alone(case.samples[0])
     difference = bench.noise.differ(expected, got)
-    if difference is None or ("company", "state") in bench.found:
+    if difference is None or is_stateful(bench, case.samples[0], expected):
         return None
     text = sentence_of(difference, "after a request that has failed", "to a new instance")
     return Judgement(
@@ -133,7 +139,10 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
         for when in (-1, 0, 1) if bench.scratch.decoupled else (-1,):
             got = _with_cancelled(bench, case, together, (when,))[place]
             difference = bench.noise.differ(expected, got)
-            if difference is not None and (difference.kind == "error" or ("company", "state") not in bench.found):
+            if difference is None:
+                continue
+            again = _with_cancelled(bench, case, together, ())[place]
+            if bench.noise.differ(expected, again) is None or (difference.kind == "error" and again.good):
                 beside = "beside" if together else "after"
                 text = sentence_of(difference, f"{beside} a request that is cancelled", "alone")
                 return Judgement(text, difference, expected=expected, got=got, place=got.place)

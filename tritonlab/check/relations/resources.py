@@ -28,8 +28,12 @@ _SCARCE = ("descriptors", "threads", "blocks")
 _TRACED, _TRACING = 100, 10.0
 #: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
 _AGAIN = 0.5
+#: The share of a plan's time that one measurement has: two are made to see if something grows, and four to be sure.
+_ONCE = 0.22
 #: Seconds after which a model that refuses because there is too much to do answers again.
 _PAUSE = 1.5
+#: The share of the process' growth that Python's own count of a line has at least, if it is the same number.
+_CLOSE = 0.8
 #: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
 _IDLE = 0.3
 
@@ -48,8 +52,8 @@ def search(bench: Bench) -> Iterator[Case]:
             break
         bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
         bench.limit(total * shares[kind])  # whatever those before it took
-        case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * 0.4, 1.0), 12.0)})
-        if judge(bench, case, True) is not None:
+        case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * _ONCE, 1.0), 12.0)})
+        if judge(bench, case, False) is not None:
             grown = True
             bench.deadline = until
             yield case
@@ -57,8 +61,19 @@ def search(bench: Bench) -> Iterator[Case]:
 
 
 def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether anything grows with these requests. What grows once is measured again, for longer."""
-    bench.renew()
+    """Judge whether anything grows with these requests. What grows once is measured again, for longer, if this is
+    careful."""
+    scratch = bench.scratch
+    is_given = scratch.config.HasField("dynamic_batching") or scratch.is_ensemble or bench.sequences
+    # what an execution leaves is what a request leaves, where the author joins none
+    scratch.start(**({} if is_given else {"dynamic_batching": None}))
+    try:
+        return _judged(bench, case, careful)
+    finally:
+        scratch.start()
+
+
+def _judged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     seconds = float(case.facts["seconds"])
     load = RepeatedLoad(bench, case.kind, case.samples[0])
     try:
@@ -69,6 +84,8 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             first = _grown(_measured(load, seconds), tuple(KINDS))
         if not first:
             return None
+        if not careful:
+            return Judgement("Something grows.")  # how much is measured when it is judged
         bench.need(3 * seconds + _TRACING)
         again = _grown(_measured(load, 1.5 * seconds), tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
     except Broken as broken:
@@ -91,11 +108,35 @@ def _failing(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Ju
         bench.need(_PAUSE + _TRACING)
         time.sleep(_PAUSE)
         if bench.alone(broken.sample).good:
+            if (failing := _failing_together(bench, broken)) is not None:
+                return failing
             refused = f"After {load.sent:,} requests the model refuses more for a while: {answer.summary.rstrip('.')}."
             bench.notes.append(refused)
             return None
     text = f"After {load.sent:,} requests the model begins to fail: {answer.summary or answer.text()}."
     return Judgement(text, None, expected=None, got=answer, place=answer.place)
+
+
+def _failing_together(bench: Bench, broken: Broken) -> Judgement | None:
+    """Judge a request that is answered alone, and fails each time that it is in a batch with those of then."""
+    mates = [one for one in broken.mates if one is not broken.sample]
+    batch, rows = [broken.sample], bench.shape.rows(broken.sample)
+    for one in mates:
+        if rows + bench.shape.rows(one) <= bench.shape.most_rows:
+            batch.insert(0, one)
+            rows += bench.shape.rows(one)
+    if len(batch) < 2 or not bench.scratch.batches or bench.sequences:
+        return None
+    for _ in range(2):
+        bench.renew()
+        if not all(bench.alone(one).good for one in batch):
+            return None
+        got = bench.together(batch)[-1]
+        if got.good or not got.ended:
+            return None
+    why = got.summary.rstrip(".")
+    text = f"A request that is answered alone fails as the last one of a batch of {len(batch)}: {why}."
+    return Judgement(text, None, expected=None, got=got, place=got.place)
 
 
 def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
@@ -105,33 +146,44 @@ def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: Repea
     place = (line.file, line.line) if line is not None else None
     by = ""
     if line is not None:
-        size = f", {line.per_request:,.0f} bytes each," if kind == "objects" else ""
+        size = f", {_bytes(line.per_request)} each," if kind == "objects" else ""
         by = f" Most of it{size} is allocated in line {line.line} of {line.name}: {line.source}"
-    low, high = (f"{bound:,.3g}" for bound in (found.slope.low, found.slope.high))
-    sure = f"between {low} and {high} {KINDS[kind]} each, over {found.requests[-1]:,.0f} requests"
+        if kind == "memory" and not _CLOSE < line.per_request / found.slope.per_request < 1 / _CLOSE:
+            by += f" (Python itself counts {_bytes(line.per_request)} there; the process has grown by the other number)"
+    sure = f"over {found.requests[-1]:,.0f} requests"
+    low, high = _bytes(found.slope.low), _bytes(found.slope.high)
+    if kind in ("memory", "shared memory") and low != high:
+        sure = f"between {low} and {high}, {sure}"
     series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
     return Judgement(f"{each} ({sure}).{by}", None, expected=None, got=None, place=place, series=series)
 
 
 def _amount(kind: str, found: Slope, what: str) -> str:
     if kind in ("memory", "shared memory"):
-        return f"Each {what} leaves {found.per_request:,.0f} bytes of {kind} behind"
-    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object"}.get(
+        return f"Each {what} leaves {_bytes(found.per_request)} of {kind} behind"
+    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object", "files": "file"}.get(
         kind, "block of shared memory (/dev/shm)"
     )
-    left = "behind" if kind in ("objects", "blocks") else "open" if kind == "descriptors" else "running"
+    left = "behind" if kind in ("objects", "blocks", "files") else "open" if kind == "descriptors" else "running"
     if found.per_request >= 0.95:
         count = round(found.per_request)
         return f"Each {what} leaves {count} {name}{'s' * (count > 1)} {left}"
     return f"On average each {what} leaves {found.per_request:.2g} {name}s {left}"
 
 
+def _bytes(amount: float) -> str:
+    """Return a number of bytes with two digits."""
+    unit, size = next((one for one in (("MB", 1e6), ("kB", 1e3)) if amount >= one[1]), ("bytes", 1.0))
+    return f"{float(f'{amount / size:.2g}'):g} {unit}"
+
+
 class Broken(Exception):
     """An answer without which nothing can be measured: the model died, hangs or fails."""
 
-    def __init__(self, sample: Sample, answer: ModelAnswer) -> None:
-        super().__init__(sample, answer)
+    def __init__(self, sample: Sample, answer: ModelAnswer, mates: Sequence[Sample] = ()) -> None:
+        super().__init__(sample, answer, mates)
         self.sample = sample
+        self.mates = mates
         self.answer = answer
 
     def __str__(self) -> str:
@@ -191,7 +243,7 @@ class RepeatedLoad:
                         self._varies = False  # the model does not take all values
                         continue
                     bench.recover(answer)
-                    raise Broken(sample, answer)
+                    raise Broken(sample, answer, samples)
             if bench.over():
                 raise OutOfTime
 
@@ -238,6 +290,7 @@ def _held(load: RepeatedLoad) -> dict[str, float]:
     bench = load.bench
     held = measure(bench.scratch.pids)
     held["blocks"] = float(len(load.blocks()))
+    held["files"] = float(bench.scratch.count_files())
     if bench.scratch.probe is not None:
         held["objects"] = bench.scratch.probe.count(lambda: bench.alone(load.plain))
     return held
@@ -286,7 +339,7 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
 
 RESOURCES = Relation(
     NAME,
-    "What the model's processes hold (memory, descriptors, threads, shared memory) does not grow with requests.",
+    "What the model's processes hold (memory, descriptors, threads, shared memory, files) does not grow with requests.",
     search,
     {"answered": judge, "refused": judge, "cancelled": judge},
     weight=3.0,

@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import sys
+import tempfile
 import tracemalloc
 from typing import Any, List, Optional
 
@@ -68,6 +69,25 @@ class ModelProbe:
                     break
         largest = sorted(by_line.items(), key=lambda item: -item[1])[:_MOST]
         return [[file, line, size, _source(file, line)] for (file, line), size in largest]
+
+
+def keep_files(directory: str) -> None:
+    """Let temporary files be made in `tmp` of that directory, and list in its file `made` what is made by name in the
+    temporary directory of all."""
+    shared, own = tempfile.gettempdir() + os.sep, os.path.dirname(directory) + os.sep
+    tempfile.tempdir = os.environ["TMPDIR"] = os.path.join(directory, "tmp")
+
+    def note(event: str, args: Any) -> None:
+        if event == "os.mkdir" or (event == "open" and isinstance(args[2], int) and args[2] & os.O_CREAT):
+            try:
+                path = os.path.abspath(os.fsdecode(args[0]))
+                if path.startswith(shared) and not path.startswith(own) and not os.path.lexists(path):
+                    with open(os.path.join(directory, "made"), "ab") as file:
+                        file.write(os.fsencode(path) + b"\0")
+            except (TypeError, ValueError, OSError):
+                return
+
+    sys.addaudithook(note)
 
 
 _as_numpy = Tensor.as_numpy

@@ -1,0 +1,87 @@
+"""The time of a check, and the requests that are company for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritonlab.check.bench import Bench, Known
+from tritonlab.check.generated import Generator, RequestShape
+from tritonlab.check.noise import AnswerNoise
+from tritonlab.check.relations.company import _are_mixed_up
+from tritonlab.check.sample import ModelAnswer, Sample
+from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.tensor import Tensor
+
+CONFIG = parse_pbtxt(
+    """
+    max_batch_size: 4
+    input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
+    output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }]
+    """,
+    "config.pbtxt",
+)
+
+
+def bench_at(clock: list[float], answer: ModelAnswer | None = None) -> Bench:
+    scratch: Any = SimpleNamespace(config=CONFIG, alone=lambda sample, **more: answer)
+    random = np.random.default_rng(0)
+    return Bench(scratch, Generator(RequestShape(CONFIG), random, {}), [], random, clock=lambda: clock[0])
+
+
+def known(value: Sequence[float], words: str = "", error: str = "") -> Known:
+    array = np.float32([value])
+    answer = ModelAnswer(({"Y": Tensor.from_numpy(array)},) if not error else (), error=error)
+    return Known(Sample({"X": Tensor.from_numpy(array)}), answer, words)
+
+
+def test_no_relation_has_more_time_than_the_check() -> None:
+    clock = [0.0]
+    bench = bench_at(clock)
+    bench.end = 60.0
+    bench.limit(10)
+    clock[0] = 50.0
+    bench.need(20)
+    assert bench.left == 10
+    bench.limit(30)
+    assert bench.left == 10
+
+
+def test_edge_values_that_are_answered_are_company_but_for_extremes() -> None:
+    bench = bench_at([0.0])
+    bench.edges = [known([1], "X is NaN"), known([2], "X is the largest number"), known([3], "X is -1", error="no")]
+    bench.long = [known([1] * 17, "dimensions of any size are 17")]
+    assert [one.words for one in bench.mixed_company()] == ["X is NaN", "dimensions of any size are 17"]
+    bench.noise.values["Y"] = 0.1
+    assert bench.mixed_company() == []
+
+
+@pytest.mark.parametrize(("error", "count"), [("", 3), ("too long", 0)])
+def test_many_elements_are_tried(error: str, count: int) -> None:
+    bench = bench_at([0.0], ModelAnswer(error=error))
+    bench._sweep_sizes()
+    assert (len(bench.long), len(bench.refused), len(bench.edges)) == (count, 3 - count, 3 - count)
+
+
+def test_a_model_that_refuses_some_sizes_may_refuse_long_ones() -> None:
+    bench = bench_at([0.0], ModelAnswer(error="cannot reshape"))
+    bench.refused = [known([1, 2, 3], error="cannot reshape")]
+    bench._sweep_sizes()
+    assert bench.edges == []
+
+
+@pytest.mark.parametrize(("values", "mixed_up"), [([[0], [1]], False), ([[0, 1, 2, 3], [4, 5, 6, 7]], True)])
+def test_answers_are_mixed_up_if_that_is_no_chance(values: list[list[float]], mixed_up: bool) -> None:
+    pool = [known(value) for value in values]
+    bench: Any = SimpleNamespace(
+        pool=pool,
+        noise=AnswerNoise(),
+        shape=RequestShape(CONFIG),
+        together=lambda samples: [one.answer for one in reversed(pool)],
+    )
+    # two answers of one value each are equal by chance where there are few values
+    assert _are_mixed_up(bench) == mixed_up
