@@ -6,7 +6,8 @@ from __future__ import annotations
 import http.server
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,6 +127,17 @@ def test_what_is_missing_has_the_outcome_that_was_seen(one: Callable[[Code], Pre
     assert one(Code(code)).outcome == "differs"
     assert one(Code("self.k = float(open('a.txt').read())")).outcome == "does not load"
     assert one(Code(execute="k = float(open('a.txt').read())")).outcome == "fails"
+
+
+def test_a_file_to_be_hidden_that_is_gone_meanwhile_does_not_end_it(
+    one: Callable[[Code], Preflight], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(job: trial.Job, prefix: Sequence[str] = ()) -> dict[str, trial.Seen]:
+        return real(replace(job, hidden=job.hidden and (*job.hidden, str(tmp_path / "gone"))), prefix)
+
+    real = trial._run
+    monkeypatch.setattr(trial, "_run", run)
+    assert one(Code("self.k = 2")).is_complete
 
 
 def test_nothing_of_a_trial_is_left(one: Callable[[Code], Preflight], tmp_path: Path) -> None:

@@ -114,6 +114,8 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
     written = [path for reads in subject.reads for path in reads.written]
     for reads in subject.reads:
         for file in reads.files:
+            if file.how in (LOOKED, LISTED) and any(_is_made(each, file.path) for each in subject.sources if each.tree):
+                continue  # a process that only completed the config may have made it
             if os.path.exists(file.path) and os.path.realpath(file.path) not in own and file.how != HELD:
                 recorded.setdefault(file.path, file)
     spelled = [each for each in _paths_in(subject) if not _is_in(each[2], written) and not _is_made(each[0], each[2])]

@@ -102,7 +102,8 @@ def hide(job: Job) -> None:
             mode = oct(os.stat(path).st_mode & 0o7777)[2:]
             _mount("tmpfs", path, "tmpfs", 0, f"mode={mode}")
         else:
-            _mount(str(empty), path, "", _MS_BIND)
+            with suppress(FileNotFoundError):  # another program's, which has removed it meanwhile
+                _mount(str(empty), path, "", _MS_BIND)
     for path, is_directory, fd in opened:
         if is_directory:
             os.makedirs(path, exist_ok=True)
