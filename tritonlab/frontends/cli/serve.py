@@ -172,7 +172,8 @@ class EndSignals:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        os.write(1, f"Signal ({number}) received.\n".encode())
+        with contextlib.suppress(OSError):  # a pipe that is read no more must not keep the server from its end
+            os.write(1, f"Signal ({number}) received.\n".encode())
         self.first = self.first or number
         self._came.put(number)
         if self._raises:
