@@ -29,7 +29,7 @@ def open_playground(workspace: Workspace, model: Model) -> Playground:
     from .playground.playground import Playground
 
     form = Playground(model, workspace.describe_error, lambda: workspace.ports.endpoints, workspace.cite)
-    ModelStates.for_server(model.server).follow_form(form.renew, model.name)
+    ModelStates.for_server(model.server).follow_form(form, model.name)
     return form
 
 

@@ -236,6 +236,18 @@ def test_what_was_wrong_goes_with_a_good_answer(playground: Playground) -> None:
     assert playground.inputs["IN"].note.value == ""
 
 
+def test_old_forms_end_but_not_that_of_the_cards(workspace: Workspace) -> None:
+    """ipywidgets keeps every widget that nobody closes."""
+    states = ModelStates.for_server(workspace.server)
+    model = workspace.load("m", SOURCE, options=ConfigOptions.from_keywords(inputs="IN:FP32[2]", outputs="OUT:FP32[2]"))
+    of_cards = states.playgrounds["m"] = open_playground(workspace, model)
+    forms = [open_playground(workspace, model) for _ in range(9)]
+    fields = [forms[0].widget, forms[0].form.box, *forms[0].form.fields, forms[0].buttons.box, forms[0].keys]
+    assert [field for field in fields if field.comm is not None] == []
+    assert of_cards.widget.comm is not None and all(form.widget.comm is not None for form in forms[1:])
+    states.playgrounds.clear()
+
+
 def test_an_open_form_has_the_inputs_of_the_config_now(workspace: Workspace) -> None:
     options = ConfigOptions.from_keywords(max_batch_size=8, inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
     states = ModelStates.for_server(workspace.server)

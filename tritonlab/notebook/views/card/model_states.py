@@ -30,7 +30,7 @@ _TOGETHER = 0.03
 #: Nanoseconds between two looks at what requests have copied: each request would be too many.
 _COPIES_EVERY = 2_000_000_000
 
-#: The most playgrounds of one model that follow it.
+#: The most playgrounds of one model that live.
 _FORMS = 8
 
 #: Looks at its model; returns whether it is changing. Called on the store's thread.
@@ -46,7 +46,7 @@ class ModelStates(Instrument):
         self._changed = threading.Condition()  # guards everything below
         self._followers: dict[Look, str] = {}
         self._due: set[Look] = set()
-        self._forms: dict[str, list[Look]] = {}
+        self._forms: dict[str, list[Playground]] = {}
         self._thread: threading.Thread | None = None
         #: when a copy was last shown, by model; one that is missed is shown with the next
         self._copied: dict[str, int] = {}
@@ -72,16 +72,18 @@ class ModelStates(Instrument):
             self._followers[look] = model
         self.poke(model)
 
-    def follow_form(self, look: Look, model: str) -> None:
-        """Call `look` as `follow` does, of the forms of a model that were opened last: nothing reports that one is no
-        longer seen.
+    def follow_form(self, form: Playground, model: str) -> None:
+        """Renew a form as `follow` does. Close the oldest form of the model where there are too many: nothing reports
+        that one is no longer seen. The form of the model's cards stays.
         """
-        self.follow(look, model)
+        self.follow(form.renew, model)
         with self._changed:
-            forms = self._forms[model] = [*self._forms.get(model, ()), look]
+            forms = self._forms[model] = [*self._forms.get(model, ()), form]
             old, self._forms[model] = forms[:-_FORMS], forms[-_FORMS:]
         for each in old:
-            self.leave(each)
+            self.leave(each.renew)
+            if each is not self.playgrounds.get(model):
+                each.close()
 
     def leave(self, look: Look) -> None:
         with self._changed:

@@ -65,10 +65,10 @@ class InputPages(Mapping[str, InputRow]):
         self.later = widgets.Button(description="Next", layout=layout(width="88px"))
         self.position = widgets.HTML()
         many = len(self._specs) > _MOST_WHOLE
-        bar = [self.find, self.earlier, self.later, self.position] if many else []
         self.rows_box = widgets.VBox()
-        head = widgets.HBox(bar, layout=layout(align_items="center", flex_flow="row wrap"))
-        self.box = widgets.VBox([head, self.rows_box] if many else [self.rows_box])
+        bar = [self.find, self.earlier, self.later, self.position]
+        self.bar = widgets.HBox(bar, layout=layout(align_items="center", flex_flow="row wrap"))
+        self.box = widgets.VBox([self.bar, self.rows_box] if many else [self.rows_box])
         self.find.observe(lambda change: self._turn(0), names="value")
         self.earlier.on_click(lambda button: self._turn(self._first - PAGE))
         self.later.on_click(lambda button: self._turn(self._first + PAGE))

@@ -25,7 +25,7 @@ from ...authoring.errors import DescribeError
 from ...authoring.hints import hint
 from ...authoring.notebook_ports import Ports, open_address
 from ..theme import STYLE
-from ..widget import renew_form, show_form
+from ..widget import close_widget, renew_form, show_form
 from .history import History
 from .in_flight import CurrentSending, SendButtons, follow
 from .input_row import InputRow
@@ -97,6 +97,11 @@ class Playground(ProcessBound):
                 self.widget.children = tuple(form.box if each is former.box else each for each in self.widget.children)
                 former.close()
         return False
+
+    def close(self) -> None:
+        """End the live form; the static form stays in its output."""
+        self.form.close()
+        close_widget(self.widget)
 
     def _build(self, widgets: Any) -> None:
         layout = widgets.Layout

@@ -128,7 +128,8 @@ class RequestForm:
 
     def close(self) -> None:
         """Close all fields, those that are not shown too, once another form is shown in place of this one."""
-        for widget in (self.box, *(row.box for row in self.inputs.made.values()), *self.fields, self.chosen):
+        parts = [part for row in self.inputs.made.values() for part in (row.box, row.sent_box)]
+        for widget in (self.box, self.inputs.bar, *parts, *self.fields, self.chosen):
             if widget.comm is not None:
                 close_widget(widget)
 
