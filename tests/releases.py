@@ -20,6 +20,9 @@ from pathlib import Path
 
 from tests.release_models import ReleaseModel, models, write_models
 from tritonlab import Server
+from tritonlab.clients.golden import GoldenCase, case_of
+from tritonlab.clients.sending import ask
+from tritonlab.core.status import TritonError
 from tritonlab.export.environment.built_environment import pack
 from tritonlab.export.preflight.judge import preflight
 from tritonlab.export.repository import export
@@ -33,6 +36,8 @@ EQUAL, DIFFERENT, NOT_LOADED = "equal", "differs", "does not load"
 PYTHON = "3.10"
 #: Triton 2.41 waits for minutes before it says that a model.py raised when it was imported.
 _LOAD_SECONDS = 40.0
+#: How long the notebook's answer is waited for.
+_ANSWER_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,16 @@ def authored(scratch: Path, names: Collection[str] = (), environment: Path | Non
         del os.environ["RELEASE_RATE"]
 
 
+def answered(server: Server, case: GoldenCase) -> GoldenCase:
+    """Return a case with the answer that the notebook gets."""
+    if case.answers:
+        return case
+    try:
+        return case_of(ask(server.model(case.model), case.request(), _ANSWER_SECONDS), case.name, case.source)
+    except (TritonError, ValueError):  # it does not serve, or answers with nothing
+        return case
+
+
 def chosen(notebook: Path, names: Collection[str], environment: Path | None) -> dict[str, ReleaseModel]:
     """Return the rows of these names, all if there are none, that this Python can write."""
     return {
@@ -99,7 +114,7 @@ def table_of(
         predictions = {
             (model.name, release): preflight(model, release).outcome for model in loaded for release in releases
         }
-    cases = [case for name, row in rows.items() for case in row.cases(name)]
+        cases = [answered(server, case) for name, row in rows.items() for case in row.cases(name)]
     print(f"{len(rows)} models, {len(cases)} requests", flush=True)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)  # noqa: E731
     verdict = verify(

@@ -7,7 +7,7 @@ environment, an error or a cancelled export leaves nothing. The verdict comes af
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -146,25 +146,38 @@ class WholeExport:
         if dry_run or not self.verify:
             return report
         exported = [models[0].server.model(each.path.name) for each in report.reports]
-        cases = [*self.cases, *answered_cases(exported)]
+        return self._prove(report, exported, reads=reads, others=others, say=say, cancel=cancel)
+
+    def _prove(
+        self,
+        report: ExportReport,
+        exported: Sequence[Model],
+        *,
+        reads: Iterable[str],
+        others: Mapping[str, Sequence[str]],
+        say: Say,
+        cancel: threading.Event,
+    ) -> ExportReport:
+        """Return the report with the verdict of real servers. `reads`: what the models read of this machine; `others`:
+        by model, the words for models that another engine runs. Raises Cancelled.
+        """
+        found = {each.path.name: [*others[each.path.name], *_open_findings(each)] for each in report.reports}
         # the page and the record lie with what is handed over
         place = report.repository.parent if self.deploy else report.repository
         try:
-            found = verify(
+            verification = verify(
                 place,
                 triton=self.verify,
-                requests=cases,
+                requests=[*self.cases, *answered_cases(exported)],
                 hide=self.hide,
                 reads=[Path(path) for path in sorted(reads)],
-                open_findings={
-                    each.path.name: [*others[each.path.name], *_open_findings(each)] for each in report.reports
-                },
+                open_findings=found,
                 say=say,
                 cancel=cancel,
             )
         except Cancelled:
             raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
-        return replace(report, verification=found)
+        return replace(report, verification=verification)
 
 
 def _open_findings(report: ExportReport) -> Iterator[str]:

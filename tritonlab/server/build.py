@@ -131,8 +131,7 @@ def build(
         on_wait=announcer.unloading_waits,
         drain_seconds=options.drain_seconds,
     )
-    idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
-    ROOM.owners.add(idle_memory)
+    idle_memory = _idle_memory(control, pool)
     watchdog = _watchdog(
         options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle_memory
     )
@@ -151,6 +150,13 @@ def build(
         watchdog=watchdog,
         poller=poller,
     )
+
+
+def _idle_memory(control: ModelControl, pool: StubPool) -> IdleMemory:
+    """Return the memory of idle processes, which is given back where a request finds no room."""
+    found = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
+    ROOM.owners.add(found)
+    return found
 
 
 def _executor(

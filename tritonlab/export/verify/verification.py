@@ -90,28 +90,17 @@ def verify(
     """
     root, cancel = Path(directory).expanduser().resolve(), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
-    names = [name for name in model_names(models) if not name.startswith(".")] if models.is_dir() else []
-    if not names:
-        raise NotADirectoryError(f"{root} is not a model repository: nothing in it has a config.pbtxt or a version")
+    names = _names(models)
     cases = _cases(requests, root)
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
     hidden = author_paths({**given, models: "the export itself"}, reads)
-    locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
-    lock = next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
-    wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
-    if not wanted:
-        raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
+    lock, wanted = _lock(root, models), _releases(triton)
     history = _History(root, models, names)
     found = history.open_findings if open_findings is None else open_findings
     options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
     work = _Work(models, names, cases, hide=hidden, open_findings=found, **options)
     say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
-    ours = work.run(OwnServer())
-    own_place = work.place
-    if _is_other(ours, cases):
-        say("answers differ from the notebook's: our server is started again, to see whether they vary")
-        for name, again in work.run(OwnServer()).items():
-            ours[name].answers |= {(AGAIN, case): each for (way, case), each in again.answers.items() if way == ALONE}
+    ours, own_place = _ask_here(work, cases, say)
     verdicts = []
     for release in dict.fromkeys(wanted):
         say(f"Triton {release}")
@@ -123,6 +112,38 @@ def verify(
     if not isinstance(requests, str | PathLike):
         ship_requests(root, cases)
     return _written(root, models, verdicts=verdicts, names=names, history=history, open_findings=found, hidden=hidden)
+
+
+def _lock(root: Path, models: Path) -> str:
+    locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
+    return next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
+
+
+def _releases(triton: str | Sequence[str]) -> list[str]:
+    wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
+    if not wanted:
+        raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
+    return wanted
+
+
+def _names(models: Path) -> list[str]:
+    names = [name for name in model_names(models) if not name.startswith(".")] if models.is_dir() else []
+    if not names:
+        raise NotADirectoryError(f"{models} is not a model repository: nothing in it has a config.pbtxt or a version")
+    return names
+
+
+def _ask_here(work: _Work, cases: Sequence[GoldenCase], say: Say) -> tuple[dict[str, ModelAnswers], str]:
+    """Return the answers of our server on the copy, and where that lies; answers of a second start, too, if they are
+    not the notebook's.
+    """
+    ours = work.run(OwnServer())
+    place = work.place
+    if _is_other(ours, cases):
+        say("answers differ from the notebook's: our server is started again, to see whether they vary")
+        for name, again in work.run(OwnServer()).items():
+            ours[name].answers |= {(AGAIN, case): each for (way, case), each in again.answers.items() if way == ALONE}
+    return ours, place
 
 
 def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[GoldenCase]) -> bool:
