@@ -3,6 +3,7 @@ Triton's stub cannot bear."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -100,3 +101,33 @@ def name_of_the_model(subject: Subject) -> Iterator[Finding]:
     elif not name.isascii():
         text = f"its name '{name}' is not ASCII, and Triton's stub imports nothing from such a path"
         yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)
+
+
+#: A name that Triton reads as a version though it is more than a number; those that begin with `0` are ignored.
+_READ_AS_VERSION = re.compile(r"\s*[+-]?0*(?P<number>[1-9][0-9]*)", re.ASCII)
+_OF_THE_STUB = ("triton_python_backend_utils.py", "c_python_backend_utils")
+
+
+def stray_directories(subject: Subject) -> Iterator[Finding]:
+    """P15: directories that Triton reads as versions, by the number that their names begin with (rule 2.1.1)."""
+    for path in sorted(subject.directory.iterdir()):
+        found = _READ_AS_VERSION.match(path.name)
+        if found is None or path.name.startswith("0") or not path.is_dir():
+            continue
+        if int(found["number"]) >= 1 << 63:
+            text = f"its directory '{path.name}' is a version above 2^63 - 1, which ends the server"
+        elif path.name != found["number"]:
+            text = f"its directory '{path.name}' is read as version {found[0].strip()}: 2.51 waits for ever where its "
+            text += "policy selects it, and newer ones fail the load"
+        else:
+            continue
+        yield Finding("P15", text, "rename it to begin with a letter, or move it away", outcome=Prediction.LOAD)
+
+
+def files_of_the_stub(subject: Subject) -> Iterator[Finding]:
+    """P16: modules of the model that Triton's stub takes for its own."""
+    for file in subject.tree.files:
+        folder, _, name = file.rpartition("/")
+        if folder in subject.versions and name.startswith(_OF_THE_STUB):
+            text = f"{file} takes the place of a module of Triton's stub"
+            yield Finding("P16", text, "delete or rename it", outcome=Prediction.ATTENTION)
