@@ -603,11 +603,13 @@ def test_a_model_that_is_not_loaded_is_judged_by_its_files(server: Server) -> No
     [
         ("2.bak", "read as version 2:"),
         (" 4", "read as version 4:"),
-        ("+3", "read as version +3:"),
+        ("+3", "read as version 3:"),
         ("2x", "read as version 2:"),
         ("2024-01-01", "read as version 2024:"),
-        ("9223372036854775808", "ends the server"),
+        ("9223372036854775808", "ends Triton"),
         ("9223372036854775807", ""),
+        ("-1", "read as version -1:"),
+        ("1.5", ""),  # version 1 is there
         ("02", ""),
         ("bak", ""),
     ],

@@ -3,11 +3,13 @@ Triton's stub cannot bear."""
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from ...core.config.model_config import ConfigError
 from ...ipc.processes.own_stub import NAME
+from ...repository.layout import read_version
 from .. import left_out
 from ..releases import Target
 from .finding import Finding, Prediction
@@ -103,24 +105,24 @@ def name_of_the_model(subject: Subject) -> Iterator[Finding]:
         yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)
 
 
-#: A name that Triton reads as a version though it is more than a number; those that begin with `0` are ignored.
-_READ_AS_VERSION = re.compile(r"\s*[+-]?0*(?P<number>[1-9][0-9]*)", re.ASCII)
+#: The modules that Triton's stub imports by their names.
 _OF_THE_STUB = ("triton_python_backend_utils.py", "c_python_backend_utils")
 
 
 def stray_directories(subject: Subject) -> Iterator[Finding]:
     """P15: directories that Triton reads as versions, by the number that their names begin with (rule 2.1.1)."""
-    for path in sorted(subject.directory.iterdir()):
-        found = _READ_AS_VERSION.match(path.name)
-        if found is None or path.name.startswith("0") or not path.is_dir():
-            continue
-        if int(found["number"]) >= 1 << 63:
-            text = f"its directory '{path.name}' is a version above 2^63 - 1, which ends the server"
-        elif path.name != found["number"]:
-            text = f"its directory '{path.name}' is read as version {found[0].strip()}: 2.51 waits for ever where its "
-            text += "policy selects it, and newer ones fail the load"
+    with os.scandir(subject.directory) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
+    for entry in entries:
+        try:
+            number = read_version(entry)
+        except ConfigError:
+            text = f"its directory '{entry.name}' is a version of more than 64 bits, which ends Triton"
         else:
-            continue
+            if number is None or (number >= 0 and (subject.directory / str(number)).is_dir()):
+                continue
+            text = f"its directory '{entry.name}' is read as version {number}: where the version policy selects it, "
+            text += "2.51 waits for ever, and newer ones fail the load"
         yield Finding("P15", text, "rename it to begin with a letter, or move it away", outcome=Prediction.LOAD)
 
 
