@@ -29,6 +29,11 @@ def send(name, ident, body):
     connection.send(NUMBER[name], ident, body)
     time.sleep(600)
 
+def header(command, length):
+    wire = sys.modules["_pb_stub.wire.ipc_message"]
+    version = sys.modules["_pb_stub.wire.serialization"].WIRE_VERSION
+    return wire.HEADER.pack(version + command + length, command, 0, length, 0)
+
 def one(tensor):
     send("EXECUTED", BATCH, executed([[tensor], None, ""], block=block))
 
@@ -39,9 +44,10 @@ def infer(tensor):
 LIES = {
     "another wire version": "sock.sendall(b'\\x07' * 64); time.sleep(600)",
     "garbage": "sock.sendall(os.urandom(4096)); time.sleep(600)",
-    "an unknown command": "sock.sendall(bytes([1, 99]) + bytes(14)); time.sleep(600)",
-    "a huge length": "sock.sendall(bytes([1, 34, 0, 0, 255, 255, 255, 255]) + bytes(8)); time.sleep(600)",
-    "bad JSON": "sock.sendall(bytes([1, 34, 0, 0, 2, 0, 0, 0]) + bytes(8) + b'[['); time.sleep(600)",
+    "an unknown command": "sock.sendall(header(99, 0)); time.sleep(600)",
+    "a huge length": "sock.sendall(header(34, 0x7FFFFFFF)); time.sleep(600)",
+    "bad JSON": "sock.sendall(header(34, 2) + b'[['); time.sleep(600)",
+    "a damaged length": "sock.sendall(header(34, 2)[:8] + b'\\1' + header(34, 2)[9:] + b'[]'); time.sleep(600)",
     "another batch": "send('EXECUTED', 10**9, executed([[], None, '']))",
     "another layout": "send('EXECUTED', 1, {'no': 'list'})",
     "too few responses": "send('EXECUTED', BATCH, executed())",

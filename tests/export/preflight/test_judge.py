@@ -651,3 +651,36 @@ def test_a_model_that_is_not_loaded_is_judged_by_its_files(server: Server) -> No
         "Triton 2.65 (26.01) is judged by the release table and rules only: it was not started here",
         "it is not loaded, so what it imports, opens and reads of the environment is not known",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("2.bak", "read as version 2:"),
+        (" 4", "read as version 4:"),
+        ("+3", "read as version 3:"),
+        ("2x", "read as version 2:"),
+        ("2024-01-01", "read as version 2024:"),
+        ("9223372036854775808", "ends Triton"),
+        ("9223372036854775807", ""),
+        ("-1", "read as version -1:"),
+        ("1.5", ""),  # version 1 is there
+        ("02", ""),
+        ("bak", ""),
+    ],
+)
+def test_directories_that_triton_reads_as_versions(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / name).mkdir()
+    (tmp_path / "m" / "config.pbtxt").write_text('backend: "python"')
+    found = [each for each in judge(subject_in(tmp_path / "m")).findings if each.row == "P15"]
+    assert [text in each.sentence and each.outcome is Prediction.LOAD for each in found] == [True] * bool(text)
+
+
+@pytest.mark.parametrize("name", ["triton_python_backend_utils.py", "c_python_backend_utils.py"])
+def test_modules_in_the_place_of_the_stubs(tmp_path: Path, name: str) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / name).write_text("")
+    (tmp_path / "m" / "config.pbtxt").write_text('backend: "python"')
+    found = [each for each in judge(subject_in(tmp_path / "m")).findings if each.row == "P16"]
+    assert [each.sentence for each in found] == [f"1/{name} takes the place of a module of Triton's stub"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.serving import eventually
 from tritonlab.ipc.link.link_reader import LinkReader, LoopReader, Watch
-from tritonlab.stub._pb_stub.wire.ipc_message import FREED, HEADER, MAX_BODY, NUMBER
+from tritonlab.stub._pb_stub.wire.ipc_message import COMMANDS, CONTROL, FREED, HEADER, MAX_BODY, NUMBER, TO_KERNEL
 from tritonlab.stub._pb_stub.wire.message_bodies import Failure, Finalize, Initialize, IsReady, Result
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
 from tritonlab.testing import FakeStub
@@ -24,7 +24,7 @@ def message(command: int, body: Any = None, ident: int = 0, freed: tuple[int, ..
     """Return a message as it lies on the wire, with a header that may lie."""
     text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     version, length = lies.get("version", WIRE_VERSION), lies.get("length", len(text))
-    header = HEADER.pack(version, command, len(freed), length, ident)
+    header = HEADER.pack(version + command + len(freed) + length, command, len(freed), length, ident)
     return header + b"".join(FREED.pack(offset) for offset in freed) + text
 
 
@@ -549,6 +549,52 @@ def test_a_stub_that_lies_loses_its_link_and_nothing_else(stub: FakeStub, lie: s
         leader.join(60)
         assert not leader.is_alive()
     stub.link.post(EXECUTE, 1, None)  # silent: the loss was reported
+
+
+READ_BY_THE_SERVER = [row.name for row in COMMANDS if (row.direction, row.way) == (TO_KERNEL, CONTROL)]
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x10, 0x80, 0xFB, 0xFF])
+@pytest.mark.parametrize("freed", [(), (0,)])
+@pytest.mark.parametrize("name", READ_BY_THE_SERVER)
+def test_a_flipped_byte_of_any_message_ends_what_is_in_flight(
+    link_reader: LinkReader, name: str, freed: tuple[int, ...], flip: int
+) -> None:
+    """Whatever byte it is: from the id on, the message is whole, and is refused or handled; before it, the stub's next
+    bytes would be waited for."""
+    whole = message(NUMBER[name], [0, "text"], 1, freed)
+    start_of_id = HEADER.size - 8
+    for position in range(start_of_id):
+        stub = FakeStub(link_reader)
+        try:
+            handled = listen(stub, NUMBER[name])
+            answer = stub.link.ask(Finalize())
+            stub.link.region.allocate(1)
+            data = bytearray(whole)
+            data[position] ^= flip
+            stub.send_bytes(bytes(data))
+            assert answer.wait(60)
+            assert answer.lost and not handled
+            assert "damaged header" in stub.link.lost_reason
+        finally:
+            stub.close()
+
+
+@pytest.mark.parametrize("name", READ_BY_THE_SERVER)
+def test_a_flipped_byte_after_the_lengths_leaves_a_whole_message(link_reader: LinkReader, name: str) -> None:
+    whole = message(NUMBER[name], [0, "text"], 1, (0,))
+    for position in range(HEADER.size - 8, len(whole)):
+        stub = FakeStub(link_reader)
+        try:
+            handled = listen(stub, NUMBER[name])
+            stub.link.region.allocate(1)
+            data = bytearray(whole)
+            data[position] ^= 0xFF
+            stub.send_bytes(bytes(data))
+            eventually(lambda handled=handled, stub=stub: bool(handled) or stub.link.lost)
+            assert bool(handled) == (position < HEADER.size)  # another id is for the handler to judge
+        finally:
+            stub.close()
 
 
 def raise_(error: BaseException) -> Any:

@@ -22,6 +22,7 @@ from tritonlab.ipc.link.stub_connection import Answer
 from tritonlab.ipc.processes import stub_launcher
 from tritonlab.ipc.processes.interpreter import Interpreter, InterpreterError
 from tritonlab.ipc.processes.stub_launcher import ShmSettings, StubProcess, StubStartError
+from tritonlab.stub._pb_stub.wire.ipc_message import HEADER
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
 
 KERNEL_PY = Path(__file__).with_name("kernel.py")
@@ -169,10 +170,11 @@ def test_a_stub_that_never_answers(link_reader: LinkReader, stub_file: Callable[
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"\1\x20\0\0\0\0\0\0" + bytes(8), f"wire version 1, expected {WIRE_VERSION}"),
-        (b"garbage and more of it, all day long", "wire version 103"),
-        (bytes([WIRE_VERSION]) + b"\x20\0\0\4\0\0\0" + bytes(8) + b"null", "the stub"),
-        (bytes([WIRE_VERSION]) + b"\x20\0\0\x0c\0\0\0" + bytes(8) + b'[99,"","",0]', "wire version 99"),
+        (HEADER.pack(1 + 0x20, 0x20, 0, 0, 0), f"wire version 1, expected {WIRE_VERSION}"),
+        (b"\4\x20\0\0\0\0\0\0" + bytes(16), f"wire version 8196, expected {WIRE_VERSION}"),  # of version 4
+        (b"garbage and more of it, all day long", "or a damaged header"),
+        (HEADER.pack(WIRE_VERSION + 0x20 + 4, 0x20, 0, 4, 0) + b"null", "the stub"),
+        (HEADER.pack(WIRE_VERSION + 0x20 + 12, 0x20, 0, 12, 0) + b'[99,"","",0]', "wire version 99"),
     ],
 )
 def test_a_stub_of_another_release(

@@ -136,6 +136,10 @@ PARAMETER = "a parameter of the config is an object: config['parameters'][KEY]['
             "execute gets a list of requests: for request in requests: …",
         ),
         (
+            "AttributeError: module 'triton_python_backend_utils' has no attribute 'deserialize_bytes_tensor'",
+            "Triton's stub took a triton_python_backend_utils.py of the model for its own: delete or rename that file",
+        ),
+        (
             "AttributeError: type object 'Logger' has no attribute 'info'",
             "it has log_info, log_warn, log_error and log_verbose",
         ),

@@ -269,7 +269,7 @@ def test_shutdown_wakes_both_sides(pair: Pair) -> None:
     ],
 )
 def test_a_header_that_no_honest_peer_sends(pair: Pair, header: tuple[int, ...], reason: str) -> None:
-    pair.sockets[0].send(HEADER.pack(*header))
+    pair.sockets[0].send(HEADER.pack(sum(header[:4]), *header[1:]))
     with pytest.raises(WireError, match=reason):
         pair.b.receive(timeout=60)
 

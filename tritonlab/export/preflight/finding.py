@@ -27,7 +27,7 @@ class Prediction(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. `row` is P1 to P14; `source_line` is `<file>:<line>`, or empty."""
+    """One finding. `row` is P1 to P16; `source_line` is `<file>:<line>`, or empty."""
 
     row: str
     sentence: str

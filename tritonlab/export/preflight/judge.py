@@ -23,7 +23,14 @@ from .features import missing_features
 from .finding import Finding, Preflight, in_order
 from .names import names_of_other_cells
 from .pickles import pickles_of_the_notebook
-from .places import mode_bits, name_of_the_model, secrets_and_clutter, shared_memory
+from .places import (
+    files_of_the_stub,
+    mode_bits,
+    name_of_the_model,
+    secrets_and_clutter,
+    shared_memory,
+    stray_directories,
+)
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
 from .subject import Subject
@@ -52,9 +59,11 @@ ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P12": on_the_engine,
     "P13": lambda subject, target: name_of_the_model(subject),
     "P14": lambda subject, target: pickles_of_the_notebook(subject),
+    "P15": lambda subject, target: stray_directories(subject),
+    "P16": lambda subject, target: files_of_the_stub(subject),
 }
 #: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
-_OF_RELEASES = ("P5", "P6", "P7", "P9", "P13")
+_OF_RELEASES = ("P5", "P6", "P7", "P9", "P13", "P15", "P16")
 
 
 def judge(subject: Subject, target: str | Target = DEFAULT_TARGET) -> Preflight:

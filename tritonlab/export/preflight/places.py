@@ -3,10 +3,13 @@ Triton's stub cannot bear."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from ...core.config.model_config import ConfigError
 from ...ipc.processes.own_stub import NAME
+from ...repository.layout import read_version
 from .. import left_out
 from ..releases import Target
 from .finding import Finding, Prediction
@@ -100,3 +103,33 @@ def name_of_the_model(subject: Subject) -> Iterator[Finding]:
     elif not name.isascii():
         text = f"its name '{name}' is not ASCII, and Triton's stub imports nothing from such a path"
         yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)
+
+
+#: The modules that Triton's stub imports by their names.
+_OF_THE_STUB = ("triton_python_backend_utils.py", "c_python_backend_utils")
+
+
+def stray_directories(subject: Subject) -> Iterator[Finding]:
+    """P15: directories that Triton reads as versions, by the number that their names begin with (rule 2.1.1)."""
+    with os.scandir(subject.directory) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
+    for entry in entries:
+        try:
+            number = read_version(entry)
+        except ConfigError:
+            text = f"its directory '{entry.name}' is a version of more than 64 bits, which ends Triton"
+        else:
+            if number is None or (number >= 0 and (subject.directory / str(number)).is_dir()):
+                continue
+            text = f"its directory '{entry.name}' is read as version {number}: where the version policy selects it, "
+            text += "2.51 waits for ever, and newer ones fail the load"
+        yield Finding("P15", text, "rename it to begin with a letter, or move it away", outcome=Prediction.LOAD)
+
+
+def files_of_the_stub(subject: Subject) -> Iterator[Finding]:
+    """P16: modules of the model that Triton's stub takes for its own."""
+    for file in subject.tree.files:
+        folder, _, name = file.rpartition("/")
+        if folder in subject.versions and name.startswith(_OF_THE_STUB):
+            text = f"{file} takes the place of a module of Triton's stub"
+            yield Finding("P16", text, "delete or rename it", outcome=Prediction.ATTENTION)

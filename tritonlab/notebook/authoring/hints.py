@@ -243,6 +243,10 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
     (re.compile(r"has no attribute 'TritonPythonModel'"), "call the class of the model TritonPythonModel"),  # 2.1.3
     (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
     (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),
+    (
+        re.compile(r"module 'triton_python_backend_utils' has no attribute '(deserialize_bytes|serialize_byte)_t"),
+        "Triton's stub took a triton_python_backend_utils.py of the model for its own: delete or rename that file",
+    ),
     (re.compile(r"module 'triton_python_backend_utils' has no attribute '(?P<name>\w+)'"), _misspelt),
     (
         re.compile(r"AttributeError: type object 'Logger' has no attribute '"),

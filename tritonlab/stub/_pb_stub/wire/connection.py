@@ -115,14 +115,17 @@ class Connection:
     def _frame(self, command: int, ident: int, body: bytes) -> bytes:
         freed = self.freed
         if not freed:
-            return HEADER.pack(WIRE_VERSION, command, 0, len(body), ident) + body
+            length = len(body)
+            return HEADER.pack(WIRE_VERSION + command + length, command, 0, length, ident) + body
         offsets: List[bytes] = []
         try:
             while freed and len(offsets) < MAX_FREED:
                 offsets.append(FREED.pack(freed.pop()))
         except IndexError:
             pass  # another thread's message took the last one
-        return b"".join([HEADER.pack(WIRE_VERSION, command, len(offsets), len(body), ident), *offsets, body])
+        count, length = len(offsets), len(body)
+        total = WIRE_VERSION + command + count + length
+        return b"".join([HEADER.pack(total, command, count, length, ident), *offsets, body])
 
     # -- receiving
 
@@ -209,9 +212,10 @@ class Connection:
         available = self._end - self._start
         if available < _HEADER_SIZE:
             return None
-        version, command, freed, length, ident = HEADER.unpack_from(self._buffer, self._start)
+        checked, command, freed, length, ident = HEADER.unpack_from(self._buffer, self._start)
+        version = checked - command - freed - length
         if version != WIRE_VERSION:
-            raise WireError("wire version %d, expected %d" % (version, WIRE_VERSION))
+            raise WireError("wire version %d, expected %d, or a damaged header" % (version, WIRE_VERSION))
         packed = self._unpacks and command & PACKED
         command -= packed
         if command not in BY_NUMBER or length > MAX_BODY:

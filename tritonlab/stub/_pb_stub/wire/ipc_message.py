@@ -4,8 +4,9 @@ that can cross the process border.
 A message is a header, the offsets of the receiver's blocks that the sender no longer reads (8 bytes each), and a
 JSON body:
 
-    version u8 | command u8 | freed count u16 | body length u32 | id u64 | freed offsets | body
+    sum u32 | command u8 | freed count u16 | body length u32 | id u64 | freed offsets | body
 
+The sum is of the wire version, command, count and length: a reader never waits for the bytes of a damaged header.
 `id` ties an answer to its question; for EXECUTE it numbers the batch, for RESPONSE it is the request's handle. A body
 is the list of the fields of its NamedTuple (`message_bodies`), and so is each NamedTuple in it. What every request has,
 the headers of its tensors and what EXECUTE and EXECUTED say of it, stays such a list (`Row`) when it is read: making
@@ -26,7 +27,7 @@ from .serialization import Buffer, WireError, decode_body, encode_body
 #: stacks of its threads on stderr (faulthandler). None where there are no such signals.
 STACKS_SIGNAL = getattr(signal, "SIGRTMAX", 0) - 1 if hasattr(signal, "SIGRTMAX") else None
 
-HEADER = struct.Struct("<BBHIQ")
+HEADER = struct.Struct("<IBHIQ")
 FREED = struct.Struct("<Q")
 MAX_FREED = 0xFFFF
 #: Added to the command of a message whose body is packed.

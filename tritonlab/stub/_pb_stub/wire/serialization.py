@@ -1,4 +1,4 @@
-"""The encoding of what crosses the process border: the version byte, message bodies, tensor headers and BYTES
+"""The encoding of what crosses the process border: the wire version, message bodies, tensor headers and BYTES
 elements.
 
 Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it,
@@ -17,8 +17,8 @@ from typing import Any, Callable, List, Optional, Union
 
 import numpy as np
 
-#: First byte of every message; a server and a stub of different releases refuse each other instead of misreading.
-WIRE_VERSION = 5
+#: Part of the sum in every header; a server and a stub of different releases refuse each other instead of misreading.
+WIRE_VERSION = 6
 
 #: How many characters of the author's text cross at most (rule 3.5.5).
 MAX_TEXT = 1 << 20
