@@ -103,6 +103,15 @@ def test_a_word_to_go_on_comes_when_it_is_the_requests_turn() -> None:
         assert read_reply(stream).body == b"/a"
 
 
+def test_a_word_to_go_on_comes_for_a_large_body_too() -> None:
+    with serving() as (app, _, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        app.go_on.set()
+        connection.sendall(post("/a", MB, "Expect: 100-continue"))
+        assert read_reply(stream).status == 100
+        connection.sendall(bytes(MB))
+        assert read_reply(stream).body == b"/a"
+
+
 def test_paths_are_as_they_were_sent_without_what_does_not_belong_to_them() -> None:
     with serving() as (_, _, http):
         for sent, path in (("/a%20b", "/a%20b"), ("/a?b=/c", "/a"), ("http://localhost/a/b?c", "/a/b"), ("//a", "//a")):
