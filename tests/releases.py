@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.release_models import ReleaseModel, models, write_models
@@ -88,9 +88,10 @@ def answered(server: Server, case: GoldenCase) -> GoldenCase:
     if case.answers:
         return case
     try:
-        return case_of(ask(server.model(case.model), case.request(), _ANSWER_SECONDS), case.name, case.source)
+        found = case_of(ask(server.model(case.model), case.request(), _ANSWER_SECONDS), case.name)
     except (TritonError, ValueError):  # it does not serve, or answers with nothing
         return case
+    return replace(case, answers=found.answers, error=found.error)
 
 
 def chosen(notebook: Path, names: Collection[str], environment: Path | None) -> dict[str, ReleaseModel]:

@@ -12,7 +12,7 @@ The way of a request, names = modules:
     Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
       v
     StubExecutor.send            instances/execution/               tensors into the instance's region, EXECUTE
-    ============ process border: one control socket, two shared-memory regions, a version byte ============
+    ============ process border: one control socket, two shared-memory regions, a wire version ==========
     BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v
     model.execute(requests)      the author's code                  may call back: log, metric, BLS, response

@@ -34,11 +34,11 @@ from .places import (
 from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
 from .relocatable import relocatable
 from .subject import Subject
-from .trial import ModelTrial, try_models
 from .versions import numpy_of_the_target, python_of_the_target
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
+    from .trial import ModelTrial
 
 #: The target where none is named: the release whose container an export's report starts.
 DEFAULT_TARGET = "2.51"
@@ -102,6 +102,8 @@ def preflight(
     subject = subject_of(model)
     notes: tuple[str, ...] = ()
     if subject.sources:
+        from .trial import try_models
+
         trial = trial or try_models([model], cases).get(model.name)
     if trial is not None and subject.sources:
         subject = _with_trial(subject, trial)
