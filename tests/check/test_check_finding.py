@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.hostile import NAMES, nothing_runs, quick
 from tritonlab.check.case import Case, Judgement
-from tritonlab.check.check_finding import CheckFinding, grouped
+from tritonlab.check.check_finding import CheckFinding, group_findings
 
 
 @quick
@@ -34,7 +34,7 @@ def found(relation: str, kind: str, order: tuple[int, ...] = (0,), line: int | N
 def test_what_a_smaller_finding_explains_is_below_it() -> None:
     beside, accident = found("neighbours", "failed", (0, 1), line=9), found("edges", "accident", line=9)
     leak = found("resources", "answered", line=20)
-    (first, second) = grouped([beside, accident, leak])
+    (first, second) = group_findings([beside, accident, leak])
     assert (first.relation, [one.relation for one in first.also]) == ("edges", ["neighbours"])
     assert (second.relation, second.also) == ("resources", ())
     assert "also     neighbours: failed" in first.lines()[-1] and first.to_dict()["also"][0]["kind"] == "failed"
@@ -42,10 +42,17 @@ def test_what_a_smaller_finding_explains_is_below_it() -> None:
 
 def test_what_a_model_keeps_explains_what_differs_after_others() -> None:
     findings = [found("life", "reload"), found("edges", "poison", (1, 0)), found("company", "state", (1, 0))]
-    (head,) = grouped(findings)
+    (head,) = group_findings(findings)
     assert (head.case.kind, [one.case.kind for one in head.also]) == ("state", ["reload", "poison"])
 
 
 def test_findings_of_other_lines_and_kinds_are_counted_each() -> None:
     findings = [found("edges", "accident", line=9), found("edges", "died", line=12), found("life", "end")]
-    assert grouped(findings) == tuple(findings)
+    assert group_findings(findings) == tuple(findings)
+
+
+def test_findings_that_explain_each_other_are_all_reported() -> None:
+    findings = [found("edges", "accident"), found("resources", "answered"), found("neighbours", "failed")]
+    with mock.patch("tritonlab.check.check_finding._explains", lambda one, other: True):
+        heads = group_findings(findings)
+    assert {each.sentence for head in heads for each in (head, *head.also)} == {"accident", "answered", "failed"}

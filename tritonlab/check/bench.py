@@ -335,8 +335,8 @@ class Bench:
             self.recover(answer)
 
     def mixed_company(self) -> list[Known]:
-        """Return requests that are not like those of the pool, and are answered: edge values, and many elements. None
-        for a model with noise, which was measured for the pool only."""
+        """Return answered requests with edge values or many elements; none for a model with noise, which was measured
+        with the requests of the pool only."""
         if not self.noise.is_silent:
             return []
         return [one for one in self.edges if one.answer.good and not is_extreme(one.words)] + self.long

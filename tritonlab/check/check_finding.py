@@ -151,13 +151,14 @@ _EXPLAINS = {
 }
 
 
-def grouped(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
+def group_findings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
     """Return the findings that no other one explains, each with those that it explains."""
     below: dict[int, list[CheckFinding]] = {}
     for one in findings:
-        head = one
-        while (cause := next((other for other in findings if _explains(other, head)), None)) is not None:
+        head, seen = one, {id(one)}  # by kinds and lines, findings may explain each other in a circle
+        while cause := next((other for other in findings if id(other) not in seen and _explains(other, head)), None):
             head = cause
+            seen.add(id(cause))
         below.setdefault(id(head), []).extend([one] if one is not head else [])
     return tuple(replace(one, also=tuple(below[id(one)])) for one in findings if id(one) in below)
 

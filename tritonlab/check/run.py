@@ -24,7 +24,7 @@ from ..server.api.server import Server
 from ..server.models.dependency_graph import composing_models
 from .bench import Bench, OutOfTime, Stopped
 from .case import Case, Judgement, Relation
-from .check_finding import CheckFinding, grouped, read_from
+from .check_finding import CheckFinding, group_findings, read_from
 from .check_result import CheckResult, Tried
 from .contacts import Contacts, uses_random
 from .generated import Generator, RequestShape
@@ -176,7 +176,7 @@ class _Run:
         has_tried = any(one.left_out != _NO_TIME for one in self._tried)
         return CheckResult(
             self._model.name,
-            grouped(self._findings),
+            group_findings(self._findings),
             tuple(self._tried),
             tuple(self._notes),
             seconds=seconds,

@@ -35,7 +35,7 @@ def _too_many_files_everywhere(error: OSError) -> str:
 
 
 def _is_temporary(error: OSError) -> bool:
-    """Return whether the temporary directory is the one that is full."""
+    """Return whether the temporary directory is full."""
     temporary, name = tempfile.gettempdir(), error.filename2 or error.filename
     if isinstance(name, (str, bytes)):
         return os.fsdecode(name).startswith(os.path.join(temporary, ""))

@@ -118,7 +118,7 @@ def _failing(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Ju
 
 
 def _failing_together(bench: Bench, broken: Broken) -> Judgement | None:
-    """Judge a request that is answered alone, and fails each time that it is in a batch with those of then."""
+    """Judge a request that is answered alone, and fails again in a batch with the same other requests."""
     mates = [one for one in broken.mates if one is not broken.sample]
     batch, rows = [broken.sample], bench.shape.rows(broken.sample)
     for one in mates:

@@ -43,7 +43,7 @@ def load_messages(module: str) -> Any:
 
 
 def _class(message: Descriptor) -> type[Message]:
-    """Return the class of a message, with those of the messages inside, which protobuf in Python leaves out."""
+    """Return the class of a message with its nested classes, which protobuf's Python implementation does not set."""
     found = message_factory.GetMessageClass(message)
     for name, inner in message.nested_types_by_name.items():
         if not hasattr(found, name):
