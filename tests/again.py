@@ -22,6 +22,10 @@ MOST = 5
 
 _SOME_FAILED = 1  # pytest's exit status
 
+#: Seconds after which a test ends its process and prints the stacks of all threads. pytest-timeout raises in the test
+#: before that, but what the test does then may hang as well, and the whole run with it.
+HANGS = 700
+
 
 def run(arguments: Sequence[str], once_more: Sequence[str] = ()) -> int:
     """Run pytest with these arguments and return its exit status; that of the second run if there was one, which gets
@@ -42,7 +46,9 @@ def run(arguments: Sequence[str], once_more: Sequence[str] = ()) -> int:
 
 
 def _pytest(cache: str, arguments: Sequence[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *arguments]).returncode
+    settings = {"cache_dir": cache, "faulthandler_timeout": HANGS, "faulthandler_exit_on_timeout": "true"}
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    return subprocess.run([sys.executable, "-m", "pytest", *options, *arguments]).returncode
 
 
 def _failed(cache: Path) -> list[str]:

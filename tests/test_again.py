@@ -59,3 +59,12 @@ def test_a_suite_that_cannot_be_run_is_not_run_again(tests: str, capfd: pytest.C
     Path(tests).write_text("import nothing_of_this_name\n")
     assert outcome(capfd, tests) == (2, [])
     assert outcome(capfd, tests, "--nonsense") == (4, [])
+
+
+def test_a_test_whose_end_hangs_ends_the_run(
+    tests: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.again.HANGS", 1)
+    Path(tests).write_text("import threading\n\ndef test_hangs(): threading.Event().wait()\n")
+    assert run([tests]) != 0
+    assert "Timeout (0:00:01)!" in capfd.readouterr().err
