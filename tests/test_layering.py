@@ -59,10 +59,13 @@ LEVELS: list[list[str]] = [
 _GRPC = "gRPC, which a notebook without ports or servers elsewhere does without: "
 _OTHER = "another command of the command line does without: "
 LAZY = {
-    ("tritonlab", "tritonlab.frontends.endpoints"): f"{_GRPC}277 ms",
-    ("tritonlab", "tritonlab.export.verify.verification"): f"{_GRPC}65 ms",
+    ("tritonlab", "tritonlab.runtime"): "only for %load_ext, or the first public name: 0.7 s",
     ("tritonlab", "tritonlab.notebook.shell.magics"): "IPython, which a server without a notebook lacks: 249 ms",
     ("tritonlab.__main__", "tritonlab.check_run"): f"{_OTHER}60 ms",
+    ("tritonlab.__main__", "tritonlab.doctor"): f"{_OTHER}0.5 s",
+    ("tritonlab.__main__", "tritonlab.frontends.cli.serve"): f"{_OTHER}0.5 s",
+    ("tritonlab.__main__", "tritonlab.golden_run"): f"{_OTHER}0.5 s",
+    ("tritonlab.__main__", "tritonlab.preflight_run"): f"{_OTHER}0.5 s",
     ("tritonlab.__main__", "tritonlab.dynamo.worker"): f"{_OTHER}15 ms, with uvloop",
     ("tritonlab.__main__", "tritonlab.export.verify.verification"): f"{_GRPC}65 ms",
     ("tritonlab.clients.remote", "tritonlab.clients.grpc_link"): "gRPC, which connections over HTTP do without",

@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import doctor, golden_run, preflight_run, quickstart
+from . import quickstart
 from .core.version import VERSION
-from .export.preflight.judge import DEFAULT_TARGET
-from .export.releases import table_facts, table_text
+from .export.releases import DEFAULT_TARGET, table_facts, table_text
 from .frontends.cli.freed_memory import keep_freed_memory
-from .frontends.cli.serve import serve
 from .ipc.processes.interpreter import Interpreter, InterpreterError
 from .ipc.processes.own_stub import NAME, write_own_stub
 
@@ -32,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status, 0 for success."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"]:  # the syntax of its flags is tritonserver's, not argparse's
+        from .frontends.cli.serve import serve
+
         keep_freed_memory()
         return serve(words[1:])
     options = command_parser().parse_args(words)
@@ -82,7 +82,13 @@ def add_doctor_command(commands: Any) -> None:
     text = "says what of this machine and environment is missing or does not fit, and the mend"
     parser = commands.add_parser("doctor", help=text, description=f"This command {text}.")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
-    parser.set_defaults(run=lambda options: doctor.run(as_json=options.json))
+    parser.set_defaults(run=examine_machine)
+
+
+def examine_machine(options: argparse.Namespace) -> int:
+    from . import doctor
+
+    return doctor.run(as_json=options.json)
 
 
 def add_stub_command(commands: Any) -> None:
@@ -108,7 +114,13 @@ def add_test_command(commands: Any) -> None:
     )
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="for each cell (600)")
-    parser.set_defaults(run=lambda options: golden_run.run(options.paths, options.junit, options.timeout))
+    parser.set_defaults(run=ask_golden_sets)
+
+
+def ask_golden_sets(options: argparse.Namespace) -> int:
+    from . import golden_run
+
+    return golden_run.run(options.paths, options.junit, options.timeout)
 
 
 def add_releases_command(commands: Any) -> None:
@@ -129,7 +141,13 @@ def add_preflight_command(commands: Any) -> None:
     targets = "2.49, its container as 24.08, kserve, dynamo or ray (2.51)"
     parser.add_argument("--target", default=DEFAULT_TARGET, help=targets)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.set_defaults(run=lambda options: preflight_run.run(options.place, options.target, as_json=options.json))
+    parser.set_defaults(run=judge_models)
+
+
+def judge_models(options: argparse.Namespace) -> int:
+    from . import preflight_run
+
+    return preflight_run.run(options.place, options.target, as_json=options.json)
 
 
 def add_check_command(commands: Any) -> None:

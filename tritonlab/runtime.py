@@ -40,7 +40,7 @@ from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
-from .export.preflight.judge import DEFAULT_TARGET
+from .export.releases import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.notebook_ports import open_endpoints

@@ -20,6 +20,8 @@ _COLUMNS = ("triton", "container", "wheel", "stubs", "python", "glibc", "libstdc
 _NOT_KNOWN = "not known"
 #: Where the containers of all releases are.
 IMAGES = "nvcr.io/nvidia/tritonserver"
+#: The target where none is named: the release whose container an export's report starts.
+DEFAULT_TARGET = "2.51"
 
 
 @dataclass(frozen=True)

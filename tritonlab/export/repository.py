@@ -26,8 +26,7 @@ from .model_build import ModelBuild, stops
 from .needed_models import needed_models
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.finding import Preflight, say_once
-from .preflight.judge import DEFAULT_TARGET
-from .releases import find_target
+from .releases import DEFAULT_TARGET, find_target
 from .report import ExportConflict, ExportPlan, ExportReport
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from ..repository.model_tree import ModelTree, is_requested, leads_out, read_tre
 from ..repository.place import make_repository, scratch_place
 from . import left_out
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
-from .preflight.judge import DEFAULT_TARGET
 from .preflight.places import secrets_in, secrets_sentence
-from .releases import find_target
+from .releases import DEFAULT_TARGET, find_target
 from .report import ExportConflict, ExportPlan, ExportReport
 
 

@@ -15,7 +15,8 @@ from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
 from ..export.last_cases import last_cases
 from ..export.preflight.finding import Preflight
-from ..export.preflight.judge import DEFAULT_TARGET, preflight
+from ..export.preflight.judge import preflight
+from ..export.releases import DEFAULT_TARGET
 from ..load_testing.load_target import LocalTarget
 from ..load_testing.load_tested import LoadTested
 from ..server.api import model as served

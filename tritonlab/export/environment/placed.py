@@ -20,9 +20,8 @@ from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE
 from ...repository.place import remove
 from ..child_command import Say, run_command
-from ..preflight.judge import DEFAULT_TARGET
 from ..preflight.subject import ExportedEnvironment, Subject
-from ..releases import find, find_target
+from ..releases import DEFAULT_TARGET, find, find_target
 from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
 from .built_environment import build_environment, check_budget, pack
 from .lock import EnvironmentRefused, Pin, StubImports, check_local, lock_text, needs_numpy_1, pins, resolved

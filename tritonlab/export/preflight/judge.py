@@ -17,7 +17,7 @@ from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import ModelTree, read_tree
 from ...server.models.backends import runs_shipped
 from ..needed_models import needed_models
-from ..releases import Target, find_target
+from ..releases import DEFAULT_TARGET, Target, find_target
 from .engines import notes_of, on_the_engine
 from .features import missing_features
 from .finding import Finding, Preflight, in_order
@@ -39,9 +39,6 @@ from .versions import numpy_of_the_target, python_of_the_target
 if TYPE_CHECKING:
     from ...server.api.model import Model
     from .trial import ModelTrial
-
-#: The target where none is named: the release whose container an export's report starts.
-DEFAULT_TARGET = "2.51"
 
 #: Each row, and what finds it.
 ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {

@@ -30,8 +30,8 @@ from ...repository.model_tree import leads_out
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import LOCK
 from ..preflight import judge as preflight
-from ..preflight.judge import DEFAULT_TARGET, subject_in
-from ..releases import find, find_target
+from ..preflight.judge import subject_in
+from ..releases import DEFAULT_TARGET, find, find_target
 from .differences import DIFFERS
 from .hiding import Hiding, author_paths
 from .judge_server import JudgeServer

@@ -11,7 +11,7 @@ from ...clients.golden import GoldenCase, GoldenSet
 from ...core.status import InvalidArgumentError
 from ...export.child_command import Say
 from ...export.environment.placed import EnvironmentOptions
-from ...export.preflight.judge import DEFAULT_TARGET
+from ...export.releases import DEFAULT_TARGET
 from ...export.report import ExportReport
 from ...export.repository import Progress
 from ...export.whole_export import WholeExport

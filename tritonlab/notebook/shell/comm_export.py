@@ -20,10 +20,9 @@ from ...export.environment.lock import EnvironmentRefused
 from ...export.environment.placed import CHOICES
 from ...export.last_cases import last_cases
 from ...export.needed_models import needed_models
-from ...export.preflight.judge import DEFAULT_TARGET
 from ...export.preflight.names import undefined_names
 from ...export.preflight.subject import SourceFile
-from ...export.releases import UnknownTarget, find, find_target, releases, table_facts
+from ...export.releases import DEFAULT_TARGET, UnknownTarget, find, find_target, releases, table_facts
 from ...export.report import ExportReport
 from ...export.verify.judgement import NO_REQUEST
 from ...export.verify.wheels import NoWheel, find_wheel

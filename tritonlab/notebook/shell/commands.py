@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.error_pages import error_pages
-from ...export.preflight.judge import DEFAULT_TARGET
+from ...export.releases import DEFAULT_TARGET
 from ...server.api.server import UNLOAD_SECONDS
 from ..views.record.record_view import KINDS
 from . import model_commands as models
