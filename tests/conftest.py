@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from tests import kernels
 from tests.conformance.reference import ReferenceServer, missing
 from tests.serving import await_endings
+from tests.timeouts import pytest_runtest_makereport, pytest_timeout_set_timer, pytest_unconfigure  # noqa: F401
 from tritonlab.ipc.zygotes.zygotes import Zygotes
 
 # a job in the background of a shell ignores interrupts, and so would each process that a test starts and interrupts
@@ -39,7 +40,8 @@ WAITING = ("tests/conformance/", "notebooks/")
 #: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
 LONG = (
     *("tests/test_", "tests/tuning/", "tests/stub/test_interpreters.py", "tests/tritonserver/test_server.py"),
-    "tests/conformance/test_verify.py",
+    *("tests/export/preflight/test_trial.py", "tests/stub/process/test_line_samples.py"),
+    *("tests/conformance/test_verify.py", "tests/conformance/test_verdicts.py"),
 )
 
 

@@ -655,6 +655,28 @@ def test_a_server_that_stops_does_not_wait_for_a_load(tmp_path: Path, where: str
     eventually(lambda: not any(map(alive, pids())))
 
 
+def test_a_server_that_stops_does_not_wait_for_ever_for_a_load_that_nothing_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = set(stub_processes())
+    monkeypatch.setattr("tritonlab.server.models.model_control._ABORTED", 0.2)
+    data = 'key: "X" value { data_type: TYPE_FP32 dims: 1 input_data_file: "pipe" }'
+    warmup = f'model_warmup {{ name: "w" batch_size: 1 inputs {{ {data} }} }}'
+    directory = write_model(tmp_path, "reads", SCRIPTED, config("X FP32 1", "Y FP32 1", warmup))
+    (directory / "warmup").mkdir()
+    os.mkfifo(pipe := directory / "warmup" / "pipe")
+    server = Server(tmp_path, model_control_mode="explicit", warm=0)
+    failures: list[ModelLoadError] = []
+    loading = threading.Thread(target=lambda: failures.append(failure(server, "reads")), daemon=True)
+    loading.start()
+    with pipe.open("w"):  # which waits for the one who reads
+        server.stop()
+        assert loading.is_alive()
+    loading.join(60)
+    assert len(failures) == 1
+    eventually(lambda: others.issuperset(stub_processes()))
+
+
 def test_an_interrupt_of_a_start_ends_what_loads(tmp_path: Path) -> None:
     source, pids = hanging(tmp_path, "initialize")
     for name in ("one", "two"):

@@ -25,6 +25,8 @@ CONTROL_MODES = ("none", "poll", "explicit")
 
 #: State and reason of a version that loads for the first time.
 _LOADING = (ModelState.LOADING, "")
+#: Seconds within which a load ends whose stubs were killed, on a busy machine, too.
+_ABORTED = 30.0
 
 
 class ModelControl:
@@ -355,10 +357,14 @@ class ModelControl:
         """Unload everything; requests that still execute after `timeout` seconds, or at an interrupt, fail, and their
         stubs are killed."""
         try:
-            self._abort_loads()
+            held = self._abort_loads()
             graph = self.models.graph()
             ended: dict[str, list[Ending]] = {}
             for name in reversed(graph.load_order(list(self.models))):
+                if name in held:  # the load has the model's lock
+                    for version in self.models[name].versions.values():
+                        version.abort()
+                    continue
                 after = [ending for ensemble in graph.dependents([name]) for ending in ended.get(ensemble, ())]
                 ended[name] = self._endings.retire(self.models[name], after)
             self._endings.wait(self._endings.of_models(self.models), timeout)
@@ -367,15 +373,18 @@ class ModelControl:
                 version.abort()
             raise
 
-    def _abort_loads(self) -> None:
+    def _abort_loads(self) -> set[str]:
         """End the loads that go on, since they would serve nobody, and let no other begin. It tries again and again,
-        since a load may be between two steps that can be ended.
+        since a load may be between two steps that can be ended, but not for ever: one that reads from a named pipe or a
+        disk that does not answer cannot be ended, and fails at its next step. Return the models that have such a load.
         """
         self.stopped = True
-        while loading := self.loading():
+        end = time.monotonic() + _ABORTED
+        while (loading := self.loading()) and time.monotonic() < end:
             for version in loading:
                 version.abort()
             time.sleep(0.01)
+        return {version.identifier for version in loading}
 
     def forget(self) -> None:
         """Drop the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
