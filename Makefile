@@ -26,7 +26,7 @@ MATRIX := build/matrix/tools
 # torch is pip's, whose settings may name a build for the CPU: uv does not read them, and takes CUDA's 3 GB.
 UV_INSTALL := UV_CACHE_DIR=build/matrix/cache $(MATRIX)/bin/uv pip install -q --python
 
-.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu rules sizes clean extension extension-check watch
+.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu memory rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -43,6 +43,7 @@ help:
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
 	@echo "make exam    pre-flight on all its traps, then model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
+	@echo "make memory  requests of every kind to servers whose memory is limited, none of which they may end (root; an hour or more)"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
 	@echo "make sizes   lines of files, functions and classes, circles of imports, hidden calls upward, private names used,"
 	@echo "             and how deep the way of a request is, and the calls from a cell to READY"
@@ -173,6 +174,10 @@ exam: $(VENV)/.test
 
 gpu: $(VENV)/.test
 	$(PY) -m tests.gpu
+
+# One limit after the other; needs root, cgroups and 12 GB. `make memory MEMORY_ARGS="--limits 1 --worst"` is the shortest.
+memory: $(VENV)/.test
+	$(PY) -m tests.memory_limits $(MEMORY_ARGS)
 
 rules: $(VENV)/.test
 	$(PY) -m tests.conformance.rules

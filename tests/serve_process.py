@@ -23,12 +23,18 @@ STOP_SECONDS = 60.0
 
 
 class ServeProcess:
-    """A process that the constructor starts; a `with` kills what is left of it. `scratch` gets stdout and stderr."""
+    """A process that the constructor starts; a `with` kills what is left of it. `scratch` gets stdout and stderr;
+    `program` begins the command."""
 
     def __init__(
-        self, repository: Path | None, scratch: Path, *arguments: str, environment: Mapping[str, str] | None = None
+        self,
+        repository: Path | None,
+        scratch: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "tritonlab"),
     ) -> None:
-        command = [sys.executable, "-m", "tritonlab", "serve", "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
+        command = [*program, "serve", "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
         if repository is not None:
             command.append(f"--model-repository={repository}")
         self._stdout, self._stderr = scratch / "stdout", scratch / "stderr"

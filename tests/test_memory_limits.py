@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,47 +15,26 @@ import pytest
 import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
+from tests.memory_group import MemoryGroup
 from tests.models import answers
 from tests.serve_process import ServeProcess
 from tests.serving import config, eventually, write_model
 
 MB = 1 << 20
-ROOT = Path("/sys/fs/cgroup")
-#: Version 1, which has the controller in a directory of its own, or 2.
-GROUPS, LIMIT = (ROOT / "memory", "limit_in_bytes") if (ROOT / "memory").is_dir() else (ROOT, "max")
 NO_MEMORY = "There is no memory for a re"
 
 
 @pytest.fixture(params=[512])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServeProcess]:
     """A server with so many MB, and a model that answers as many bytes as it gets."""
-    group = GROUPS / f"tritonlab-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / f"memory.{LIMIT}").write_text(str(request.param * MB))
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            group.rmdir()
-        pytest.skip(f"memory cannot be limited here: {error}")
     write_model(tmp_path / "models", "xor", answers("x ^ 0x5A"), config("IN UINT8 -1", "OUT UINT8 -1"))
-    here = _group_of_this_process()
-    try:
-        (group / "cgroup.procs").write_text(str(os.getpid()))  # what it starts is in the group from the beginning
+    with contextlib.ExitStack() as stack:
         try:
-            process = ServeProcess(tmp_path / "models", tmp_path)
-        finally:
-            (here / "cgroup.procs").write_text(str(os.getpid()))
-        with process:
-            yield process.serving()
-    finally:
-        eventually(lambda: not (group / "cgroup.procs").read_text())
-        group.rmdir()
-
-
-def _group_of_this_process() -> Path:
-    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    path = next(path for _, controllers, path in lines if controllers == "memory" or GROUPS == ROOT)
-    return GROUPS / path.strip("/")
+            group = stack.enter_context(MemoryGroup(request.param * MB))
+            process = group.start(lambda: ServeProcess(tmp_path / "models", tmp_path))
+        except OSError as error:
+            pytest.skip(f"memory cannot be limited here: {error}")
+        yield stack.enter_context(process).serving()
 
 
 def post(server: ServeProcess, size: int) -> str:
@@ -90,6 +68,24 @@ def call(server: ServeProcess, size: int) -> str:
             return "" if client.infer("xor", [sent], client_timeout=60).as_numpy("OUT").nbytes == size else "it has another size"
         except InferenceServerException as error:
             return f"{error.status()} {error.message()}"
+
+
+def post_words(server: ServeProcess) -> str:
+    """Send 60 MB of JSON over HTTP that are many times as much as Python objects; return the answer."""
+    words = b'"ab",' * (60 * MB // 5)
+    head = b'{"inputs":[{"name":"IN","datatype":"BYTES","shape":[%d],"data":[' % (len(words) // 5)
+    connection = http.client.HTTPConnection(server.http, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("POST", "/v2/models/xor/infer", b"".join((head, words[:-1], b"]}]}")))
+        answer = connection.getresponse()
+        return f"{answer.status} {answer.read().decode()}"
+
+
+@pytest.mark.timeout(120)
+def test_json_that_would_take_all_memory_is_refused(server: ServeProcess) -> None:
+    assert "503" in (found := post_words(server)) and "as binary data, which takes less" in found, found
+    assert server.process.poll() is None, server.stderr
+    assert post(server, MB) == ""
 
 
 @pytest.mark.timeout(120)

@@ -28,7 +28,7 @@ CALLER = SCRIPTED.replace("\n\nclass TritonPythonModel:", BLS + "\n\nclass Trito
 def models(lab: Lab) -> Lab:
     lab.load("caller", CALLER, SCRIPTED_CONFIG)
     lab.load("callee", SCRIPTED, SCRIPTED_CONFIG)
-    lab.load("stream", SCRIPTED, config("CODE STRING 1", "OUT FP32 -1; TEXT STRING -1", DECOUPLED))
+    lab.load("stream", SCRIPTED, config("CODE STRING 1; X? FP32 -1", "OUT FP32 -1; TEXT STRING -1", DECOUPLED))
     return lab
 
 
@@ -69,6 +69,37 @@ def test_tensors_cross_both_ways_and_every_block_goes_back(caller: Script, calle
         assert caller(code)["OUT"] == [1]
     assert used(caller) == [0, 0]
     assert used(callee) == [0, 0]
+
+
+@pytest.mark.parametrize("waits", ["infer.exec({})", "asyncio.run(later(infer))"])
+@pytest.mark.parametrize("model", ["callee", "stream"])
+def test_a_loop_of_calls_keeps_the_tensors_of_one(models: Lab, model: str, waits: str) -> None:
+    caller = models.script("caller")
+    reply = {"callee": "return [%s]", "stream": "request.get_response_sender().send(%s, flags=1)"}[model]
+    decoupled = "decoupled=True" if model == "stream" else ""
+    kept = caller(f"""
+    import asyncio
+    async def later(infer):
+        return await infer.async_exec({decoupled})
+    kept = []
+    for _ in range(6):
+        sent = [
+            pb_utils.Tensor("CODE", np.array([b"{reply % "answer(OUT=np.ones(1 << 20, np.float32))"}"], object)),
+            pb_utils.Tensor("X", np.ones(1 << 20, np.float32)),
+        ]
+        infer = pb_utils.InferenceRequest(model_name="{model}", requested_output_names=["OUT"], inputs=sent)
+        response = {waits.format(decoupled)}
+        assert out(next(response) if {model == "stream"} else response).all()
+        kept.append({USED})
+    return [answer(OUT=np.float32(kept))]
+    """)["OUT"]
+    assert len(set(kept)) == 1, kept
+    assert used(caller) == [0, 0]
+    stub, callee = caller.instance.stub, models.script(model).instance.stub
+    assert stub is not None and callee is not None
+    for link in (stub.link, callee.link):  # a region never shrinks: its size has the most that it held
+        assert link.region.size < 3 * (4 << 20), link.region.size
+        assert link.stub_region.size < 3 * (4 << 20), link.stub_region.size
 
 
 def test_a_response_that_is_kept_keeps_its_tensors(caller: Script, callee: Script) -> None:

@@ -91,6 +91,9 @@ class ModelInferCall(UnaryCall):
         except DecodeError:
             self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
             return
+        except TritonError as error:
+            self._fail(error)
+            return
         try:
             received = service.request(parsed, raw, self.metadata, len(message), streamed=False)
             request, self._wanted, self._held = received.request, received.wanted, received.held

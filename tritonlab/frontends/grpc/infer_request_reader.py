@@ -21,7 +21,7 @@ from ..shared.access import Forwarded
 from ..shared.exchange import OutputPlan
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
-from ..shared.work_pause import pause_work
+from ..shared.work_pause import check_memory, pause_work
 from .message_parser import DATATYPES, PlainHead, Raw
 
 ENABLE_EMPTY_FINAL = "triton_enable_empty_final_response"
@@ -275,6 +275,17 @@ def _numbers(values: Any, width: Any) -> NDArray[Any]:
     return found
 
 
+def _texts(values: Any) -> bytearray:
+    """Return the wire form of a repeated field of bytes."""
+    found = bytearray()
+    for start in range(0, len(values), _AT_ONCE):
+        if start:
+            pause_work()
+            check_memory(len(found))  # they may grow by a copy
+        found += encode_bytes_tensor(np.array(values[start : start + _AT_ONCE], np.object_))
+    return found
+
+
 def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
     """Return the elements of `contents` (rule 6.7.1)."""
     contents = each.contents
@@ -290,8 +301,7 @@ def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
             expected = datatype.name if datatype else "<invalid>"
             raise InvalidArgumentError(f"{about} of type '{word}', expected datatype '{expected}'")
         if datatype is DataType.BYTES:
-            elements = np.fromiter(values, np.object_, len(values))
-            found = np.frombuffer(encode_bytes_tensor(elements), np.uint8)
+            found = np.frombuffer(_texts(values), np.uint8)
         else:
             width = _WIDTHS.get(name, datatype.numpy)
             found = _numbers(values, width).astype(datatype.numpy, copy=False)

@@ -16,6 +16,7 @@ import numpy as np
 from ...core.config.service_messages import messages
 from ...core.inference.data_type import DataType
 from ...core.inference.tensor import WIRE_ELEMENTS, Tensor
+from ..shared.work_pause import check_memory
 
 #: `raw_input_contents`: one per input that is neither typed nor in shared memory
 Raw: TypeAlias = Sequence[bytes | memoryview]
@@ -25,6 +26,9 @@ DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not
 #: Messages from this size on are not parsed whole (`parse`).
 _LARGE = 1 << 16
 _RAW_TAG = 7 << 3 | 2
+#: Bytes that typed elements take once they are parsed, by those of their message: an empty string, which is the worst,
+#: has 2 there and 16 here.
+_PARSED = 8
 
 #: How many heads are remembered, and how many bytes each may have.
 MAX_HEADS = 64
@@ -99,7 +103,7 @@ class MessageParser:
 
     def parse(self, data: bytes) -> tuple[Any, Raw | dict[str, Tensor]]:
         """Return a ModelInferRequest and its `raw_input_contents`; or, if such a one came before, its PlainHead and
-        inputs. Raises google.protobuf.message.DecodeError."""
+        inputs. Raises google.protobuf.message.DecodeError or UnavailableError (`parse`)."""
         size = _head_size(data)
         head = data[:size]
         known = self._heads.get(head)
@@ -136,12 +140,14 @@ def _head_size(data: bytes) -> int:
 
 def parse(data: bytes) -> tuple[Any, Raw]:
     """Return a ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large, as the
-    parser would copy them twice. Raises google.protobuf.message.DecodeError."""
+    parser would copy them twice. Raises google.protobuf.message.DecodeError, and UnavailableError if there is no memory
+    for what is parsed."""
     apart = _without_raw(data) if len(data) >= _LARGE else None
-    if apart is not None:
-        return messages.ModelInferRequest.FromString(apart[0]), apart[1]
-    message = messages.ModelInferRequest.FromString(data)
-    return message, message.raw_input_contents
+    rest, raw = apart or (data, None)
+    if len(rest) >= _LARGE:
+        check_memory(_PARSED * len(rest))
+    message = messages.ModelInferRequest.FromString(rest)
+    return message, message.raw_input_contents if raw is None else raw
 
 
 def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:

@@ -40,6 +40,9 @@ class ModelStreamInferCall(StreamCall):
         except DecodeError:
             self.stop_reading()  # as if the client had closed its half (measured)
             return
+        except TritonError as error:
+            self.write(stream_error(str(error), refused("")))
+            return
         request: InferenceRequest | None = None
         try:
             received = self._service.request(parsed, raw, self.metadata, len(message), streamed=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -302,4 +303,4 @@ def encode_response(response: InferenceResponse) -> bytes:
 
 
 def _one_string(tensor: Tensor) -> bool:
-    return tensor.datatype is DataType.BYTES and tensor.numpy().size == 1
+    return tensor.datatype is DataType.BYTES and math.prod(tensor.shape) == 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.config.model_config import dims_text
 from ...core.config.model_config_rules import is_ensemble
@@ -17,7 +17,9 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...core.status import InternalError, InvalidArgumentError
 from ...server.models.model_lifecycle import ModelVersion
+from ...stub._pb_stub.wire.serialization import decode_bytes_tensor
 from ..shared.exchange import Exchange, OutputPlan
+from ..shared.work_pause import pause_work
 from . import json_writer
 
 JSON = OutputPlan()
@@ -28,6 +30,8 @@ BINARY_OUTPUT = {"binary_data_output": True}
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.
 _COPY_BELOW = 1 << 14
+#: Bytes of strings that are written without letting other threads run: some milliseconds.
+_AT_ONCE = 1 << 16
 #: The end of an output's object whose data is behind the JSON.
 _BEHIND = b',"parameters":{"binary_data_size":%d}}'
 #: Names of models, which come again and again.
@@ -155,12 +159,28 @@ def json_data(name: str, tensor: Tensor) -> bytes:
         )
     if tensor.datatype is not DataType.BYTES:
         return json_writer.numbers(tensor.data)
-    return b"[" + b",".join(map(json_writer.string, _strings(name, tensor))) + b"]"
-
-
-def _strings(name: str, tensor: Tensor) -> list[bytes]:
     try:
-        elements: NDArray[Any] = tensor.numpy()
+        return _strings(tensor)
     except ValueError:
         raise InternalError(f"output tensor shape does not match size of output for '{name}'") from None
-    return list(elements.reshape(-1))
+
+
+def _strings(tensor: Tensor) -> bytes:
+    """Return the elements of a BYTES tensor as JSON, of a large one piece by piece: as Python objects they may take ten
+    times their bytes. Raises ValueError if they do not fit the shape."""
+    data: memoryview = tensor.data.data
+    pieces, number = [], 0
+    start, end = 0, len(data)
+    while start < end:
+        stop = end if end - start <= _AT_ONCE else start
+        while stop - start < _AT_ONCE and stop + 4 <= end:
+            stop += 4 + int.from_bytes(data[stop : stop + 4], "little")
+        elements = decode_bytes_tensor(data[start:stop]).tolist()
+        pieces.append(b",".join(map(json_writer.string, elements)))
+        number += len(elements)
+        start = max(stop, start + 1)
+        if start < end:
+            pause_work()
+    if number != math.prod(tensor.shape):
+        raise ValueError("the shape has another number of elements")
+    return b"[%b]" % pieces[0] if len(pieces) == 1 else json_writer.joined(pieces)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...core.inference.data_type import DataType
 from ...core.status import InternalError, InvalidArgumentError, TritonError
+from ..shared.work_pause import check_memory
 from . import large_json
 from .json_document import about, as_bool, as_double, as_int, as_string, as_uint
 from .large_json import LargeArray
@@ -85,8 +86,13 @@ def _fault(flat: list[Any], datatype: DataType, count: int) -> TritonError:
 
 
 def _bytes(data: Any) -> NDArray[Any]:
-    pieces = data.pieces if type(data) is LargeArray else [data]
-    return np.frombuffer(b"".join([_wire_form(piece) for piece in pieces]), dtype=np.uint8)
+    if type(data) is not LargeArray:
+        return np.frombuffer(_wire_form(data), np.uint8)
+    found = bytearray()
+    for piece in data.pieces:
+        check_memory(len(found))  # they may grow by a copy
+        found += _wire_form(piece)
+    return np.frombuffer(found, np.uint8)
 
 
 def _wire_form(data: Any) -> bytes:

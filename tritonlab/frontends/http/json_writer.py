@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ...core.json_text import fractions
-from ..shared.work_pause import pause_work
+from ..shared.work_pause import check_memory, pause_work
 
 #: Numbers that are written without letting other threads run: 2 ms.
 _AT_ONCE = 1 << 12
+#: How often an array is in memory beside its pieces, until the document is made of it.
+_COPIES = 2
 _SPECIAL = re.compile(rb'[\x00-\x1f"\\]')
 _ESCAPED = {bytes((code,)): b"\\u%04X" % code for code in range(32)} | {
     b'"': b'\\"',
@@ -64,12 +67,19 @@ def numbers(array: NDArray[Any]) -> bytes:
     flat = array.reshape(-1)
     if flat.size <= _AT_ONCE:
         return _numbers(flat)
-    pieces = [b"["]
+    pieces = []
     for start in range(0, flat.size, _AT_ONCE):
-        pieces += (_numbers(flat[start : start + _AT_ONCE])[1:-1], b",")
+        pieces.append(_numbers(flat[start : start + _AT_ONCE])[1:-1])
         pause_work()
-    pieces[-1] = b"]"
-    return b"".join(pieces)  # without the interpreter lock, if they are many bytes
+    return joined(pieces)
+
+
+def joined(pieces: Sequence[bytes]) -> bytes:
+    """Write a large array whose elements are JSON already, some in each piece. Raises UnavailableError if there is no
+    memory for it and for the document."""
+    check_memory(_COPIES * sum(map(len, pieces)))
+    # without the interpreter lock, if they are many bytes
+    return b"".join((b"[", *chain.from_iterable((piece, b",") for piece in pieces[:-1]), *pieces[-1:], b"]"))
 
 
 def _numbers(flat: NDArray[Any]) -> bytes:
