@@ -239,7 +239,7 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
             remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
             source_line=lines[0],
-            outcome=_weighed(subject, [Prediction.DIFFERS] if how == LOOKED else _outcomes(subject, lines)),
+            outcome=_weigh(subject, [Prediction.DIFFERS] if how == LOOKED else _outcomes(subject, lines)),
         )
     named = [*(folder for folder, _ in groups), *subject.needed]
     for source, node, path in spelled:
@@ -265,7 +265,7 @@ def _outcomes(subject: Subject, lines: Iterable[str]) -> list[Prediction]:
     return [outcome_at(subject, line) for line in lines]
 
 
-def _weighed(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
+def _weigh(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
     """Return what comes of it that files are missing: as their lines say, and no worse than what was seen."""
     order = list(Prediction)
     return max(worst(outcomes), subject.without or Prediction.LOAD, key=order.index)
