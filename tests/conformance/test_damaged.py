@@ -150,13 +150,13 @@ def test_preflight_predicts_what_stray_directories_do(
             assert [(each.row, each.outcome) for each in judge(subject_in(directory)).findings] == [
                 ("P15", Prediction.LOAD)
             ]
-            asked = pool.submit(client.load, directory.name)
+            load = pool.submit(client.load, directory.name)
             if survives:
                 missing = f"Python model file not found in '{directory}/"
                 eventually(partial(_is_logged, server, missing))
-                assert not asked.done() and not client.ready(directory.name)
+                assert not load.done() and not client.ready(directory.name)
             else:
-                assert asked.result(30) is not None and not server.live()
+                assert load.result(30) is not None and not server.live()
                 eventually(partial(_is_logged, server, "stoll"))
     client.close()
 
