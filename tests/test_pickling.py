@@ -97,8 +97,7 @@ def errors(kind: type[BaseException]) -> Iterator[BaseException]:
             kept, _ = keep_requests([InferenceRequest("m", {"IN": TENSOR})])
             error.capsule = FailureCapsule(1, "m", 1, "m_0_0", 2, "execute", 3, "boom", error.exception, (), kept)
             error.was_killed = True
-        else:
-            error.add_note("a note")
+        error.add_note("a note")
         if isinstance(error, Explained):
             error.explained_by = lambda error: Explanation("Cell 3, line 4", "do this", "a topic")
         yield error
@@ -133,6 +132,21 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_every_error_comes_back_equal(error: BaseException, way: str) -> None:
     assert facts(WAYS[way](error)) == facts(error)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_every_error_keeps_what_python_keeps_of_its_own(error: BaseException) -> None:
+    assert error.__notes__[-1] == "a note" and "a note\n" in traceback.format_exception_only(error)
+    with pytest.raises(TypeError, match="note must be a str, not 'int'"):
+        error.add_note(1)  # type: ignore[arg-type]
+    plain = ValueError("x")
+    for each in (plain, error):
+        each.__cause__, each.__context__ = KeyError("cause"), KeyError("context")
+    kept = [pickle.loads(pickle.dumps(each)) for each in (plain, error)]
+    seen = [(type(one.__cause__), type(one.__context__), one.__suppress_context__, one.__traceback__) for one in kept]
+    assert seen[0] == seen[1]
+    error.__cause__ = error.__context__ = None
+    error.__suppress_context__ = False
 
 
 def test_every_error_comes_out_of_a_pool() -> None:

@@ -9,6 +9,7 @@ import { ReadonlyJSONObject, ReadonlyPartialJSONObject } from "@lumino/coreutils
 import { activeModel, CATEGORY, Commands, NAME, speaksTriton, takes } from "./commands.js";
 import { playgroundIcon, timelineIcon, tritonIcon, tritonImage } from "./icons.js";
 import { KernelLinks } from "./links.js";
+import { magicWord } from "./magicWord.js";
 import { Cells, TEMPLATE } from "./template.js";
 
 const KINDS = ["timeline", "streams", "metrics", "memory"];
@@ -27,7 +28,7 @@ export function addNotebookCommands(
     describedBy: takes({ name: NAME }),
     isVisible: () => speaksTriton(links),
     isEnabled: (args) => target(links, args) !== null,
-    execute: (args) => show(app, links, args, (name) => `%triton playground ${name}`),
+    execute: (args) => show(app, links, args, (name) => `%triton playground ${magicWord(name)}`),
   });
   app.commands.addCommand(Commands.view, {
     label: "Timeline",
@@ -38,7 +39,7 @@ export function addNotebookCommands(
     isEnabled: (args) => target(links, args) !== null,
     execute: (args) => {
       const chosen = typeof args.kind === "string" && KINDS.includes(args.kind) ? args.kind : KINDS[0];
-      return show(app, links, args, (name) => `%triton view ${name} ${chosen}`);
+      return show(app, links, args, (name) => `%triton view ${magicWord(name)} ${chosen}`);
     },
   });
   app.commands.addCommand(Commands.create, {

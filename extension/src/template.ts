@@ -1,4 +1,5 @@
 // The notebooks that the launcher's cards open. No JupyterLab here.
+import { magicWord } from "./magicWord.js";
 
 /** The cells of a notebook: [type, text]. */
 export type Cells = ["markdown" | "code", string][];
@@ -39,11 +40,10 @@ const EXPORT = `# the whole repository again: what no cell has edited is the sam
 
 /** What serves a repository beside the notebook. */
 export function openingCells(name: string): Cells {
-  const path = /^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`;
   return [
     ["markdown", `# ${name}\n\n${ABOUT}`],
     ["code", "%load_ext tritonlab"],
-    ["code", `%triton open ${path}`],
+    ["code", `%triton open ${magicWord(name)}`],
     ["code", EXPORT.replace("PATH", JSON.stringify(name))],
   ];
 }

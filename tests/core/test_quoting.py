@@ -11,13 +11,16 @@ from html.parser import HTMLParser
 import pytest
 import yaml
 from hypothesis import given
+from hypothesis import strategies as st
+from IPython.utils.text import DollarFormatter
 from markdown_it import MarkdownIt
 
-from tests.hostile import NAMES, quick
+from tests.hostile import NAMES, nothing_runs, quick
 from tritonlab.core.quoting import (
     file_stem,
     go_template_text,
     json_text,
+    magic_line,
     markdown_code,
     matplotlib_text,
     one_line,
@@ -39,6 +42,15 @@ def test_a_text_is_itself_in_each_language(name: str) -> None:
     assert one_line(name).isprintable()
     stem = file_stem(name)
     assert "/" not in stem and stem.isprintable() and stem[0] not in "-." and shlex.quote(f"{stem}.sh")[0] != "-"
+
+
+@quick
+@given(st.lists(NAMES, min_size=1, max_size=3))
+def test_a_name_is_one_word_of_a_magic_and_no_expression(names: list[str]) -> None:
+    values = dict.fromkeys(("RAN", "a", "Z", "touch"), "a value")
+    with nothing_runs():
+        expanded = DollarFormatter().vformat(magic_line("%triton", "kill", *names), args=[], kwargs=values)
+    assert shlex.split(expanded) == ["%triton", "kill", *map(one_line, names)]
 
 
 @quick

@@ -181,16 +181,16 @@ class ScratchModel:
     def count_files(self) -> int:
         """Return how many files the copy has made that are still there: in its directory, and among temporary ones."""
         own = sum(len(files) for root in (self.path, self._made.path / "tmp") for _, _, files in os.walk(root))
-        return own + sum(path.is_file() for path in self._made_elsewhere())
+        return own + sum(path.is_file() for path in self._find_made_elsewhere())
 
-    def _made_elsewhere(self) -> set[Path]:
+    def _find_made_elsewhere(self) -> set[Path]:
         """Return the files and directories that it has made in the temporary directory, though it is not its own."""
         with suppress(OSError):
             return set(map(Path, (self._made.path / _MADE).read_text(errors="surrogateescape").split("\0")[:-1]))
         return set()
 
     def _remove_made(self) -> None:
-        for path in sorted(self._made_elsewhere(), reverse=True):  # a directory after what is in it
+        for path in sorted(self._find_made_elsewhere(), reverse=True):  # a directory after what is in it
             with suppress(OSError):
                 path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
         self._made.remove()

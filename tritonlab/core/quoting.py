@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 
 _PLAIN_YAML = re.compile(r"[A-Za-z/][\w./-]*( [\w./-]+)*")
 #: Words that some readers of YAML take for a boolean or null.
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+#: A word that the line of a magic may have without quotes.
+_BARE = re.compile(r"[^\s'\"\\]+")
 _NOT_IN_XML = re.compile("[^\n\t -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -41,6 +44,20 @@ def file_stem(name: str) -> str:
 def one_line(text: str) -> str:
     """Return the text for a comment: all in one line, with escapes for what cannot be seen."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def magic_line(*words: str) -> str:
+    """Return the line of a magic with these words, with quotes where they need some, and with doubled braces and
+    dollars where IPython would put the value of an expression. What cannot be seen is an escape: it names nothing then,
+    but no line has it otherwise."""
+    shown = map(one_line, words)
+    line = " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in shown)
+    line = line.replace("{", "{{").replace("}", "}}")
+    # IPython leaves dollars within single quotes, which it finds by counting those that follow
+    ends = [found.end() for found in re.finditer(r"\$(?=[\w.])", line) if line.count("'", found.end()) % 2 == 0]
+    for end in reversed(ends):
+        line = f"{line[:end]}${line[end:]}"
+    return line
 
 
 def json_text(value: object) -> str:

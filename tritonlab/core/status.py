@@ -222,6 +222,7 @@ class ModelError(TritonError):
 
     capsule: Any = None  # its type builds on this module
     was_killed: bool = False
+    _added: Sequence[str] = ()
 
     _default_code: ClassVar[Code] = Code.INTERNAL
 
@@ -253,10 +254,22 @@ class ModelError(TritonError):
     def symptom(self) -> str:
         return str(self.exception if self.exception is not None else self)
 
+    def add_note(self, note: str) -> None:
+        """Add a line that Python prints below the message. Raises TypeError for anything but a text."""
+        if not isinstance(note, str):
+            raise TypeError(f"note must be a str, not '{type(note).__name__}'")
+        self._added = [*self._added, note]
+
     @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]  # nothing adds to them
-        """Return what Python prints below the message: the reason, unless the message has it."""
-        return [] if self.reason in self.message else [self.reason]
+    def __notes__(self) -> list[str]:
+        """What Python prints below the message: the reason, unless the message has it, and the notes that were added.
+
+        The list is a new one each time, so that `reason` may change; Python's own `add_note` would append to it."""
+        return [*([] if self.reason in self.message else [self.reason]), *self._added]
+
+    @__notes__.setter
+    def __notes__(self, notes: list[str]) -> None:
+        self._added = [note for note in notes if note != self.reason or note in self.message]
 
 
 _CODED: dict[tuple[type[Any], Code], type[Any]] = {}

@@ -53,13 +53,13 @@ def explains_unknown(called: Called) -> Called:
     known = [name for name in known if name != "self"]
 
     @functools.wraps(function)
-    def explained(*values: Any, **options: Any) -> Any:
+    def call(*values: Any, **options: Any) -> Any:
         UnknownOption.check(called.__name__, options, known)
         return function(*values, **options)
 
     if not isinstance(called, type):
-        return explained  # type: ignore[return-value]
-    setattr(called, "__init__", explained)  # noqa: B010  # mypy minds the plain assignment
+        return call  # type: ignore[return-value]
+    setattr(called, "__init__", call)  # noqa: B010  # mypy minds the plain assignment
     return called
 
 

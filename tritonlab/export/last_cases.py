@@ -39,10 +39,10 @@ def last_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
             case = GoldenCase(
                 model.name, f"last-request-{number}", request.inputs, non_default_fields(request), source=KEPT
             )
-            yield _answered(case, kept, is_current=kept.started >= loaded)
+            yield _add_answer(case, kept, is_current=kept.started >= loaded)
 
 
-def _answered(case: GoldenCase, kept: LastRequest, is_current: bool) -> GoldenCase:
+def _add_answer(case: GoldenCase, kept: LastRequest, is_current: bool) -> GoldenCase:
     if not kept.is_answered:
         return replace(case, unanswered="its answer was not kept: too large, on a GPU, or not whole")
     if not is_current:

@@ -41,6 +41,7 @@ class Replica:
         names = tuple(models) or ("*",)
         self._server = Server(model_repository, model_control_mode="explicit", startup_models=names, warm=0)
         core = self._server.core
+        # as Triton: a client that leaves cancels a stream and nothing else (`cancel_on_disconnect`, rule 6.15.10)
         options = HTTPOptions(access=_RULES, max_unread_size=core.max_unread_size)
         self._http = HTTPApp(core, SharedMemoryManager(refusal=SHARED_MEMORY), options)
         self._app = AsgiApp(self._http, _RULES, RequestMemory(core.max_message_size), refuses=_refused)

@@ -106,9 +106,9 @@ class DynamicBatchScheduler:
         with self._lock:
             return list(self._queue)
 
-    def held_back(self) -> list[InferenceRequest]:
+    def held_back(self) -> list[list[InferenceRequest]]:
         """Return the request that `preserve_ordering` waits for, and those that are answered and wait behind it."""
-        return self._order.held_back() if self._order is not None else []
+        return [found] if self._order is not None and (found := self._order.held_back()) else []
 
     def withdraw(self, request: InferenceRequest) -> bool:
         """Take a waiting request out of the queue, for the caller to end. Returns False if it does not wait."""

@@ -112,6 +112,18 @@ class SequenceBatchScheduler:
         with self._lock:
             return self._hosts.occupancy(self._clock.now())
 
+    @property
+    def gathers(self) -> bool:
+        """Return whether requests wait at an idle instance, for others to join them or for its turn."""
+        with self._lock:
+            return self._hosts.has_idle
+
+    def held_back(self) -> list[list[InferenceRequest]]:
+        """Return, of each instance, the request whose turn to be answered it is, and those that have responses already
+        and wait for it (preserve_ordering)."""
+        with self._lock:
+            return self._hosts.held_back()
+
     def withdraw(self, request: InferenceRequest) -> bool:
         """Return False: a sequence cannot do without one of its requests."""
         return False

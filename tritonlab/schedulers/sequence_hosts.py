@@ -105,6 +105,17 @@ class SequenceHosts:
         candidates = [candidate.request for host in self._hosts.values() for candidate in host.candidates]
         return candidates + self._table.waiting()
 
+    def held_back(self) -> list[list[InferenceRequest]]:
+        """Return, of each instance, the request whose turn to be answered it is, and those that wait for it."""
+        orders = (host.order for host in self._hosts.values() if host.order is not None)
+        return [found for order in orders if (found := order.held_back())]
+
+    @property
+    def has_idle(self) -> bool:
+        """Return whether an idle instance has requests that it could execute."""
+        hosts = [host for host in self._hosts.values() if host.idle]
+        return any(host.candidates or any(slot.queue for slot in self._table.slots(host.index)) for host in hosts)
+
     @property
     def settled(self) -> bool:
         """Return whether nothing waits and nothing executes."""

@@ -28,6 +28,7 @@ from tritonlab.export.preflight.subject import Subject, version_of
 from tritonlab.export.preflight.trial import ModelTrial, try_models
 from tritonlab.export.preflight.versions import _GONE, _NAME_SINCE, _NUMPY_2
 from tritonlab.export.repository import export
+from tritonlab.ipc.processes.interpreter import STUB
 from tritonlab.ipc.processes.own_stub import NAME
 from tritonlab.stub._pb_stub.wire.message_bodies import ReadsRecorded
 
@@ -656,14 +657,13 @@ def test_a_model_that_is_not_loaded_is_judged_by_its_files(server: Server) -> No
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("2.bak", "read as version 2:"),
-        (" 4", "read as version 4:"),
-        ("+3", "read as version 3:"),
-        ("2x", "read as version 2:"),
-        ("2024-01-01", "read as version 2024:"),
+        ("2.bak", "read as version 2, which"),
+        (" 4", "read as version 4, which"),
+        ("+3", "read as version 3, which"),
+        ("2x", "read as version 2, which"),
+        ("2024-01-01", "read as version 2024, which"),
         ("9223372036854775808", "ends Triton"),
         ("9223372036854775807", ""),
-        ("-1", "read as version -1:"),
         ("1.5", ""),  # version 1 is there
         ("02", ""),
         ("bak", ""),
@@ -677,10 +677,47 @@ def test_directories_that_triton_reads_as_versions(tmp_path: Path, name: str, te
     assert [text in each.sentence and each.outcome is Prediction.LOAD for each in found] == [True] * bool(text)
 
 
-@pytest.mark.parametrize("name", ["triton_python_backend_utils.py", "c_python_backend_utils.py"])
-def test_modules_in_the_place_of_the_stubs(tmp_path: Path, name: str) -> None:
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "1" / name).write_text("")
-    (tmp_path / "m" / "config.pbtxt").write_text('backend: "python"')
-    found = [each for each in judge(subject_in(tmp_path / "m")).findings if each.row == "P16"]
-    assert [each.sentence for each in found] == [f"1/{name} takes the place of a module of Triton's stub"]
+def test_directories_that_the_version_policy_does_not_select(directory: Path) -> None:
+    for name in ("3", "2.bak", "-4"):
+        (directory / name).mkdir()
+    policies = {"": [], "version_policy { latest { num_versions: 2 } }": ["2.bak"]}
+    policies["version_policy { all {} }"] = ["-4", "2.bak"]
+    for policy, selected in policies.items():
+        (directory / "config.pbtxt").write_text(f'backend: "python" {policy}')
+        found = {each.sentence: each.outcome for each in judge(subject_in(directory)).findings}
+        assert [text for text, outcome in found.items() if outcome is Prediction.LOAD] == [
+            text for text in found if any(f"'{name}'" in text for name in selected)
+        ]
+        assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("", "which finds no deserialize_bytes_tensor in it"),
+        ("from here import *", ""),
+        ("def __getattr__(name): pass", ""),
+        ("exec(open('x').read())", ""),
+        ("deserialize_bytes_tensor = serialize_byte_tensor = 1\nfrom x import ModelConfig", ""),
+        ("deserialize_bytes_tensor = serialize_byte_tensor = 1\nimport a.ModelConfig", "which finds no ModelConfig"),
+        ("class Utils:\n    ModelConfig = 1\n    deserialize_bytes_tensor = 2", "finds no deserialize_bytes_tensor"),
+    ],
+)
+def test_modules_in_the_place_of_the_stubs(directory: Path, text: str, outcome: str) -> None:
+    (directory / "1" / "triton_python_backend_utils.py").write_text(text)
+    (directory / "config.pbtxt").write_text('backend: "python"')
+    (found,) = (each for each in judge(subject_in(directory)).findings if each.row == "P16")
+    assert outcome in found.sentence
+    assert found.outcome is (Prediction.LOAD if outcome else Prediction.ATTENTION)
+    (directory / "config.pbtxt").write_text('backend: "of_ours"')  # whose models are not on the path (rule 2.11.2)
+    assert not [each for each in judge(subject_in(directory)).findings if each.row == "P16"]
+
+
+def test_a_module_of_the_working_directory_in_the_place_of_the_stubs(directory: Path) -> None:
+    """Triton's file, kept next to a notebook for an editor's completion, is the one that a model imports."""
+    (directory / "config.pbtxt").write_text('backend: "python"')
+    name = "triton_python_backend_utils"
+    ran = replace(subject(directory), modules={name: f"/somewhere/{name}.py"})
+    (found,) = (each for each in judge(ran).findings if each.row == "P16")
+    assert found.sentence == f"it ran with /somewhere/{name}.py as {name}, in the place of Triton's"
+    assert not judge(replace(ran, modules={name: str(STUB.parent / f"{name}.py")})).findings

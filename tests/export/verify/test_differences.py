@@ -9,7 +9,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import Code, TritonError
-from tritonlab.export.verify.differences import compared, document_differences
+from tritonlab.export.verify.differences import compare_outcomes, document_differences
 
 PLACES = ("/here", "/mnt/models")
 
@@ -25,7 +25,8 @@ def error(code: Code, text: str) -> Outcome:
 
 
 def symbols(ours: Outcome, theirs: Outcome, release: str = "2.51") -> list[tuple[str, bool]]:
-    return [(found.symbol, bool(found.known)) for found in compared(ours, theirs, "case", release, places=PLACES)]
+    differences = compare_outcomes(ours, theirs, "case", release, places=PLACES)
+    return [(found.symbol, bool(found.known)) for found in differences]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_a_field_that_a_release_does_not_know_is_no_difference() -> None:
 
 
 def test_a_difference_has_both_values() -> None:
-    (found,) = compared(answer(1, 2), answer(1, 5), "case", "2.51", names=("in the notebook", "in Triton"))
+    (found,) = compare_outcomes(answer(1, 2), answer(1, 5), "case", "2.51", names=("in the notebook", "in Triton"))
     assert str(found).endswith("first at [1]: 2.0 in the notebook, 5.0 in Triton") and found.is_value
-    (found,) = compared(answer(1, 2), answer(1), "case", "2.51", names=("in the notebook", "in Triton"))
+    (found,) = compare_outcomes(answer(1, 2), answer(1), "case", "2.51", names=("in the notebook", "in Triton"))
     assert found.text == "OUT: shape [2] | [1] (in the notebook | in Triton)"

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,10 +21,11 @@ from tests.serving import Lab, alive, eventually, open_descriptors
 from tritonlab.ipc.link.link_reader import LinkReader
 from tritonlab.ipc.link.stub_connection import Answer
 from tritonlab.ipc.processes import stub_launcher
-from tritonlab.ipc.processes.interpreter import Interpreter, InterpreterError
+from tritonlab.ipc.processes.interpreter import STUB, Interpreter, InterpreterError
 from tritonlab.ipc.processes.stub_launcher import ShmSettings, StubProcess, StubStartError
 from tritonlab.stub._pb_stub.wire.ipc_message import HEADER
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
+from tritonlab.stub._pb_stub.wire.shm_manager import create_region_file
 
 KERNEL_PY = Path(__file__).with_name("kernel.py")
 
@@ -46,6 +48,22 @@ def test_a_stub_says_hello(stub_process: StubProcess) -> None:
     assert (version, pid) == (WIRE_VERSION, stub_process.pid)
     assert python == "{}.{}.{}".format(*sys.version_info[:3])
     assert numpy
+
+
+def test_a_stub_that_is_ended_before_its_hello_prints_nothing() -> None:
+    """A load that fails ends the other process of the model, which may just have begun."""
+    (gone, control), (life, kept) = socket.socketpair(), os.pipe()
+    gone.close()
+    with control, socket.socket(socket.AF_UNIX) as monitor, socket.socket(socket.AF_UNIX) as door:
+        regions = [create_region_file("kernel"), create_region_file("stub")]
+        fds = [control.fileno(), monitor.fileno(), *regions, life, door.fileno()]
+        arguments = [*fds[:4], 1 << 20, 1 << 20, 0, *fds[4:]]
+        os.ftruncate(regions[1], 1 << 20)
+        command = [sys.executable, str(STUB), *map(str, arguments)]
+        done = subprocess.run(command, pass_fds=fds, capture_output=True, timeout=60, start_new_session=True)
+    for fd in (*regions, life, kept):
+        os.close(fd)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_a_stub_is_its_own_session(stub_process: StubProcess) -> None:

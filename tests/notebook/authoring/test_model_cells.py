@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.utils.text import DollarFormatter
 
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.draft import Draft
@@ -56,5 +57,5 @@ def test_config_files_and_version(tmp_path: Path) -> None:
 def test_a_config_that_is_not_a_file_is_written_as_a_text() -> None:
     draft = draft_of(config={"parameters": {"a": {"string_value": "b  c"}}})
     line, _ = model_line(draft)
-    text = shlex.split(line)[-1]
+    text = shlex.split(DollarFormatter().vformat(line, args=[], kwargs={}))[-1]  # as IPython reads it
     assert Draft("m").with_config(text).given_config.message == draft.given_config.message

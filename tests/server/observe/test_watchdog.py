@@ -53,6 +53,7 @@ class World:
                 scheduler=SimpleNamespace(waiting=lambda name=name: list(self.queues[name])),
                 instances=[FakeInstance(name, number) for number in range(count)],
                 leaving=[],
+                warming=[],
             )
             for name, count in instances.items()
         }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -272,6 +273,120 @@ ensemble_scheduling { step { model_name: "script" model_version: -1
         assert any("in execute" in stack for _, stack in reason.stacks)
     assert next(responses).outputs["OUT"].numpy().tolist() == [1]
     lab.server.unload("whole")
+
+
+class Scene(NamedTuple):
+    """One thing that a request or a load waits for. `sent`: the requests, with an input X of one value; a model sleeps
+    in `execute` for one of 1 until its flag is there. `line` is a regular expression."""
+
+    config: str
+    sent: tuple[dict[str, Any], ...]
+    line: str
+    count: int = 1
+
+
+DELAY = "max_queue_delay_microseconds: 60000000"
+#: Answers each request on a thread of its own.
+THREADED = """
+import os, threading, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.answer, args=(request, request.get_response_sender())).start()
+    def answer(self, request, sender):
+        x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        {waits}
+        sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]), 1)
+"""
+#: Every other thing that is waited for has a test of its own above: other models, resources, steps, slots, debuggers.
+SCENES = {
+    "execute": Scene("max_batch_size: 1", ({"x": 1},), r"_0_0 \(process \d+\) executes it\."),
+    "cancelled": Scene("max_batch_size: 1", ({"x": 1, "cancelled": True},), r" executes it, and it is cancelled\."),
+    "queue": Scene("max_batch_size: 1", ({"x": 1}, {"x": 0}), r": it is in the queue\."),
+    "delay": Scene(
+        f"max_batch_size: 8 dynamic_batching {{ preferred_batch_size: 4 {DELAY} }}",
+        ({"x": 0},),
+        r"for [\d.]+ s more, or until they are 4: max_queue_delay_microseconds is 60000000\.",
+    ),
+    "order": Scene(
+        "max_batch_size: 1 dynamic_batching { preserve_ordering: true }",
+        ({"x": 1}, {"x": 0}),
+        r"request \d+ has an answer, which waits for that of request \d+ \(preserve_ordering\)\.",
+        count=2,
+    ),
+    "order of the oldest strategy": Scene(
+        "max_batch_size: 1 sequence_batching { oldest { max_candidate_sequences: 4 preserve_ordering: true } } "
+        "model_transaction_policy { decoupled: true }",
+        ({"x": 1, "correlation_id": 1, "flags": 3}, {"x": 0, "correlation_id": 2, "flags": 3}),
+        r"request \d+ has an answer, which waits for that of request \d+ \(preserve_ordering\)\.",
+    ),
+    "delay of the oldest strategy": Scene(
+        "max_batch_size: 8 sequence_batching "
+        f"{{ oldest {{ max_candidate_sequences: 8 preferred_batch_size: 4 {DELAY} }} }}",
+        ({"x": 0, "correlation_id": 1, "flags": 3},),
+        r"for [\d.]+ s more, or until they are 4: max_queue_delay_microseconds is 60000000\.",
+    ),
+    "utilization of the direct strategy": Scene(
+        f"max_batch_size: 4 sequence_batching {{ direct {{ minimum_slot_utilization: 0.5 {DELAY} }} }}",
+        ({"x": 0, "correlation_id": 1, "flags": 3},),
+        r"or until 2 slots have a request: max_queue_delay_microseconds is 60000000, minimum_slot_utilization 0\.5\.",
+    ),
+    "slot": Scene(
+        "max_batch_size: 1 sequence_batching { max_sequence_idle_microseconds: 60000000 }",
+        ({"x": 1, "correlation_id": 1, "flags": 1}, {"x": 0, "correlation_id": 2, "flags": 3}),
+        r"sequence 2 of model '\w+' has waited for [\d.]+ s for a slot: all 1 are taken\.",
+    ),
+    "request before in the sequence": Scene(
+        "max_batch_size: 1 sequence_batching { }",
+        ({"x": 1, "correlation_id": 1, "flags": 1}, {"x": 0, "correlation_id": 1, "flags": 2}),
+        r"Slot 0 of \w+: sequence 1 executes\.",
+    ),
+    "warmup": Scene(
+        'model_warmup { name: "first" batch_size: 1 inputs { key: "X" value { data_type: TYPE_FP32 dims: 1 '
+        'input_data_file: "one" } } } max_batch_size: 1',
+        (),
+        r"  \w+_0_0 executes its warmup sample 'first'\.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_one_line_names_what_is_waited_for(lab: Lab, name: str) -> None:
+    scene, model = SCENES[name], name.replace(" ", "_")
+    flag = lab.repository / f"{model}.go"
+    waits = f"while x.flat[0] and not os.path.exists({str(flag)!r}): time.sleep(0.005)"
+    source = answers("x", reads="X", writes="Y", first=waits, imports="import os, time")
+    if "decoupled" in scene.config:
+        source = THREADED.format(waits=waits)
+    lab.write(model, source, config("X FP32 1", "Y FP32 1", scene.config, count=scene.count))
+    (lab.repository / model / "warmup").mkdir()
+    (lab.repository / model / "warmup" / "one").write_bytes(np.ones(1, np.float32).tobytes())
+    loading = threading.Thread(target=lab.server.load, args=(model,))
+    loading.start()
+    sent = []
+    try:
+        if scene.sent:
+            loading.join()
+        for fields in scene.sent:
+            inputs = {"X": np.full((1, 1), fields["x"], np.float32)}
+            more = {key: value for key, value in fields.items() if key not in ("x", "cancelled")}
+            request = lab.server.model(model).create_request(inputs=inputs, **more)
+            sent.append(lab.server.model(model).infer(request, raise_on_error=False))
+            if "cancelled" in fields:
+                eventually(lambda: "executes it" in lab.server.why(model).text())
+                request.cancel()
+        eventually(lambda: re.search(scene.line, lab.server.why(model).text()))
+        assert len(re.findall(scene.line, lab.server.why(model).text())) == 1
+    finally:
+        flag.touch()
+        loading.join()
+        if "60000000" in scene.config:
+            lab.server.unload(model, timeout=0)
+        for responses in sent:
+            list(responses)
+        lab.server.unload(model)
 
 
 def test_a_model_that_loads(lab: Lab) -> None:

@@ -68,12 +68,12 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     # what an execution leaves is what a request leaves, where the author joins none
     scratch.start(**({} if is_given else {"dynamic_batching": None}))
     try:
-        return _judged(bench, case, careful)
+        return _judge(bench, case, careful)
     finally:
         scratch.start()
 
 
-def _judged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     seconds = float(case.facts["seconds"])
     load = RepeatedLoad(bench, case.kind, case.samples[0])
     try:

@@ -24,8 +24,8 @@ from .finding import Finding, Preflight, in_order
 from .names import names_of_other_cells
 from .pickles import pickles_of_the_notebook
 from .places import (
-    files_of_the_stub,
     mode_bits,
+    modules_of_the_stub,
     name_of_the_model,
     secrets_and_clutter,
     shared_memory,
@@ -57,7 +57,7 @@ ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P13": lambda subject, target: name_of_the_model(subject),
     "P14": lambda subject, target: pickles_of_the_notebook(subject),
     "P15": lambda subject, target: stray_directories(subject),
-    "P16": lambda subject, target: files_of_the_stub(subject),
+    "P16": lambda subject, target: modules_of_the_stub(subject),
 }
 #: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
 _OF_RELEASES = ("P5", "P6", "P7", "P9", "P13", "P15", "P16")

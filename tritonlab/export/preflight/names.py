@@ -39,17 +39,13 @@ def names_of_other_cells(subject: Subject) -> Iterator[Finding]:
 
 def undefined_names(source: SourceFile) -> dict[str, int]:
     """Return the global names that a file reads and does not define, with the first line of each."""
-    if source.tree is None or _defines_unseen(source.tree):
+    defined = defined_names(source)
+    if source.tree is None or defined is None:
         return {}
     top = symtable.symtable(source.text, source.path, "exec")
-    defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     read = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
     for table in _below(top):
-        for symbol in table.get_symbols():
-            if symbol.is_declared_global() and symbol.is_assigned():
-                defined.add(symbol.get_name())
-            if symbol.is_global() and symbol.is_referenced():
-                read.add(symbol.get_name())
+        read |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
     missing = {name for name in read - defined - _MODULE_NAMES if not hasattr(builtins, name)}
     not_run = guarded(source.tree, "NameError") | _annotations_of_locals(source.tree)
     lines: dict[str, int] = {}
@@ -57,6 +53,17 @@ def undefined_names(source: SourceFile) -> dict[str, int]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in missing and node not in not_run:
             lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
     return dict(sorted(lines.items(), key=lambda each: each[1]))
+
+
+def defined_names(source: SourceFile) -> set[str] | None:
+    """Return the global names that a file defines; None if it defines some that it does not spell out."""
+    if source.tree is None or _defines_unseen(source.tree):
+        return None
+    top = symtable.symtable(source.text, source.path, "exec")
+    defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    for table in _below(top):
+        defined |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
+    return defined
 
 
 def _below(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:

@@ -1,18 +1,22 @@
-"""P8, P10, P11 and P13: shared memory, files that nobody wants to ship, mode bits that storage may drop, and names that
-Triton's stub cannot bear."""
+"""P8, P10, P11, P13, P15 and P16: shared memory, files that are better not shipped, mode bits that storage may drop,
+and names that Triton's stub cannot bear or takes for others."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ...core.config.model_config import ConfigError
+from ...ipc.processes.interpreter import STUB
 from ...ipc.processes.own_stub import NAME
 from ...repository.layout import read_version
+from ...repository.model_repository_manager import select_versions
 from .. import left_out
 from ..releases import Target
 from .finding import Finding, Prediction
+from .names import defined_names
 from .subject import Subject
 
 #: What a container has without --shm-size.
@@ -105,31 +109,65 @@ def name_of_the_model(subject: Subject) -> Iterator[Finding]:
         yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)
 
 
-#: The modules that Triton's stub imports by their names.
-_OF_THE_STUB = ("triton_python_backend_utils.py", "c_python_backend_utils")
+#: The module that Triton's stub imports by its name, and the names that it takes from it (rule 2.1.9).
+_UTILS = "triton_python_backend_utils"
+_TAKEN = ("deserialize_bytes_tensor", "serialize_byte_tensor", "ModelConfig")
+#: The files that Python imports as the module, in its order.
+_FORMS = (f"{_UTILS}/__init__.py", f"{_UTILS}.*.so", f"{_UTILS}.so", f"{_UTILS}.py")
 
 
 def stray_directories(subject: Subject) -> Iterator[Finding]:
     """P15: directories that Triton reads as versions, by the number that their names begin with (rule 2.1.1)."""
     with os.scandir(subject.directory) as scanned:
         entries = sorted(scanned, key=lambda entry: entry.name)
+    numbers: dict[str, int] = {}
     for entry in entries:
         try:
             number = read_version(entry)
         except ConfigError:
             text = f"its directory '{entry.name}' is a version of more than 64 bits, which ends Triton"
+            yield Finding("P15", text, _RENAME, outcome=Prediction.LOAD)
         else:
-            if number is None or (number >= 0 and (subject.directory / str(number)).is_dir()):
-                continue
-            text = f"its directory '{entry.name}' is read as version {number}: where the version policy selects it, "
-            text += "2.51 waits for ever, and newer ones fail the load"
-        yield Finding("P15", text, "rename it to begin with a letter, or move it away", outcome=Prediction.LOAD)
+            if number is not None:
+                numbers[entry.name] = number
+    there = sorted(set(numbers.values()))
+    selected = select_versions(subject.config, there) if subject.config.HasField("version_policy") else there[-1:]
+    for name, number in numbers.items():
+        if number >= 0 and (subject.directory / str(number)).is_dir():
+            continue
+        text = f"its directory '{name}' is read as version {number}"
+        if number in selected:
+            text += ", which the version policy selects: 2.51 waits for ever, and newer ones fail the load"
+            yield Finding("P15", text, _RENAME, outcome=Prediction.LOAD)
+        else:
+            yield Finding("P15", f"{text}, which the version policy does not select now", _RENAME)
 
 
-def files_of_the_stub(subject: Subject) -> Iterator[Finding]:
-    """P16: modules of the model that Triton's stub takes for its own."""
-    for file in subject.tree.files:
-        folder, _, name = file.rpartition("/")
-        if folder in subject.versions and name.startswith(_OF_THE_STUB):
-            text = f"{file} takes the place of a module of Triton's stub"
-            yield Finding("P16", text, "delete or rename it", outcome=Prediction.ATTENTION)
+_RENAME = "rename it to begin with a letter, or move it away"
+
+
+def modules_of_the_stub(subject: Subject) -> Iterator[Finding]:
+    """P16: modules of the model that Triton's stub takes for its own (rule 2.1.9)."""
+    if subject.config.backend not in ("python", "") or subject.config.platform:
+        return
+    used = (_utils_of(subject.tree.files, version) for version in subject.versions)
+    for file in dict.fromkeys(each for each in used if each):
+        text, outcome = f"{file} takes the place of a module of Triton's stub", Prediction.ATTENTION
+        source = next((each for each in subject.sources if each.path == str(subject.directory / file)), None)
+        if source is not None and source.tree is None:
+            text, outcome = f"{text}, which cannot read it as Python", Prediction.LOAD
+        elif source is not None and (defined := defined_names(source)) is not None and "__getattr__" not in defined:
+            missing = next((name for name in _TAKEN if name not in defined), "")
+            if missing:
+                text, outcome = f"{text}, which finds no {missing} in it", Prediction.LOAD
+        yield Finding("P16", text, "delete or rename it", outcome=outcome)
+    found = subject.modules.get(_UTILS, "")
+    if found and not Path(found).is_relative_to(STUB.parent) and _UTILS not in subject.own_modules:
+        text = f"it ran with {found} as triton_python_backend_utils, in the place of Triton's"
+        yield Finding("P16", text, "delete or rename that file, and load the model again")
+
+
+def _utils_of(files: Sequence[str], version: str) -> str:
+    """Return the file of a model that a version imports as the module of Triton's stub; empty if there is none."""
+    forms = (f"{folder}{form}" for folder in (f"{version}/", "") for form in _FORMS)
+    return next((file for form in forms for file in files if fnmatchcase(file, form)), "")

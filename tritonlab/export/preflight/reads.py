@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
 
+from ...core.quoting import magic_line
 from ...ipc.link.stub_link import ReadFile
 from ...stub._pb_stub.process.reads_record import HELD, LISTED, LOADED, LOOKED, OPENED, STARTED, is_everywhere
 from ..environment.lock import url_of
@@ -94,13 +95,12 @@ def modules_beside_the_notebook(subject: Subject, target: Target) -> Iterator[Fi
             continue
         file = Path(module.file)
         file = file.parent if file.name == "__init__.py" else file  # a package is a directory
-        path = shlex.quote(str(file))
-        cell = f" or a %%triton_file {subject.name} {file.name} cell" if file.suffix == ".py" else ""
+        cell = f" or a {magic_line('%%triton_file', subject.name, file.name)} cell" if file.suffix == ".py" else ""
         found = direct.get(module.name)
         yield Finding(
             row="P4",
             sentence=f"it imports {module.name} from {module.file}, where a deployed server does not find it",
-            remedy=f"put {file.name} beside model.py, with --file {path}{cell}",
+            remedy=f"put {file.name} beside model.py, with {magic_line('--file', str(file))}{cell}",
             source_line=found.line if found else "",
             outcome=found.outcome(subject) if found and found.needing else Prediction.LOAD,
         )
@@ -134,7 +134,7 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
         yield Finding(
             row="P3",
             sentence=f"it reads the environment variable {name}, which is set here and may not be there",
-            remedy=f"set it there, as in `docker run -e {name}=...`, or make it a parameter of the config",
+            remedy=f"set it there, as in `docker run -e {shlex.quote(name)}=...`, or make it a parameter of the config",
             source_line=line,
             outcome=outcome_at(subject, line) if _needs_variable(line) else Prediction.DIFFERS,
         )
@@ -239,7 +239,7 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
             remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
             source_line=lines[0],
-            outcome=_weighed(subject, [Prediction.DIFFERS] if how == LOOKED else _outcomes(subject, lines)),
+            outcome=_weigh(subject, [Prediction.DIFFERS] if how == LOOKED else _outcomes(subject, lines)),
         )
     named = [*(folder for folder, _ in groups), *subject.needed]
     for source, node, path in spelled:
@@ -265,7 +265,7 @@ def _outcomes(subject: Subject, lines: Iterable[str]) -> list[Prediction]:
     return [outcome_at(subject, line) for line in lines]
 
 
-def _weighed(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
+def _weigh(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
     """Return what comes of it that files are missing: as their lines say, and no worse than what was seen."""
     order = list(Prediction)
     return max(worst(outcomes), subject.without or Prediction.LOAD, key=order.index)

@@ -118,11 +118,11 @@ def try_models(models: Sequence[Model], cases: Iterable[GoldenCase]) -> dict[str
     """Return what trying each model shows; `cases` are sent to those that they name. Models that code of this package
     answers for are left out."""
     asked = list(cases)
-    again = {model.name: _loaded_again(model, asked) for model in models if not runs_shipped(_config_of(model))}
+    again = {model.name: _plan_load(model, asked) for model in models if not runs_shipped(_config_of(model))}
     if not again:
         return {}
     others = {
-        other.name: _loaded_again(other, ())
+        other.name: _plan_load(other, ())
         for model in models
         for other in needed_models(model).loaded
         if other.name not in again
@@ -131,14 +131,14 @@ def try_models(models: Sequence[Model], cases: Iterable[GoldenCase]) -> dict[str
     options = {name: getattr(models[0].server.core.options, name) for name in _OPTIONS}
     job = Job(tuple(again.values()), tuple(others.values()), options, cwd=_working_directory(), scratch=scratch.path)
     try:
-        return {each.name: each.trial() for each in _tried(job)}
+        return {each.name: each.trial() for each in _find_suspects(job)}
     except CommandFailed as error:
-        return {name: _not_tried(f"{error}") for name in again}
+        return {name: _make_untried(f"{error}") for name in again}
     finally:
         scratch.remove()
 
 
-def _not_tried(why: str) -> ModelTrial:
+def _make_untried(why: str) -> ModelTrial:
     return ModelTrial((), {}, notes=(f"it could not be loaded once more to see what its requests read: {why.strip()}",))
 
 
@@ -171,7 +171,7 @@ class _Suspect:
 
     def trial(self) -> ModelTrial:
         if self.seen.problem:
-            return _not_tried(self.seen.problem)
+            return _make_untried(self.seen.problem)
         return ModelTrial(
             self.seen.reads,
             self.seen.modules,
@@ -182,7 +182,7 @@ class _Suspect:
         )
 
 
-def _tried(job: Job) -> list[_Suspect]:
+def _find_suspects(job: Job) -> list[_Suspect]:
     seen = _run(job)
     found = [_Suspect(model, seen[model.name]) for model in job.models]
     judged = [each for each in found if not each.seen.problem]
@@ -198,7 +198,7 @@ def _tried(job: Job) -> list[_Suspect]:
     job = replace(job, models=tuple(each.model for each in judged))
     folders = _hidden_folders(job.cwd)
     named = {path for each in judged for path in each.known}
-    hidden_job = replace(job, hidden=folders, shown=(*_shown(job, judged), *named))
+    hidden_job = replace(job, hidden=folders, shown=(*_find_visible(job, judged), *named))
     try:
         hidden = _run(hidden_job, unshare)
         _weigh([each for each in judged if each.known and each.model.cases], named, hidden_job, unshare)
@@ -283,7 +283,7 @@ def _run(job: Job, prefix: Sequence[str] = ()) -> dict[str, Seen]:
     return found
 
 
-def _loaded_again(model: Model, cases: Sequence[GoldenCase]) -> LoadedAgain:
+def _plan_load(model: Model, cases: Sequence[GoldenCase]) -> LoadedAgain:
     """Return how to load a model once more: with one instance, and without a cache, in which answers would be kept."""
     config = _config_of(model)
     found = dict(to_dict(config))
@@ -315,7 +315,7 @@ def _hidden_folders(cwd: str) -> tuple[str, ...]:
     return tuple(path for path in found if not any(path.startswith(f"{other}/") for other in found))
 
 
-def _shown(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
+def _find_visible(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
     """Yield what stays visible in hidden directories: Python, its packages, the models, and modules of the author's."""
     yield str(job.scratch)
     yield str(Path(__file__).parents[2])

@@ -44,7 +44,7 @@ def main(file: str) -> None:
                 if model in job.others:
                     server.load(model.name, config=model.config)
         watch.take()
-        found = {model.name: _seen(server, model, watch) for model in job.models}
+        found = {model.name: _load_and_look(server, model, watch) for model in job.models}
     (job.scratch / "seen").write_bytes(pickle.dumps(found))
 
 
@@ -59,7 +59,7 @@ def _register(server: Server, models: Iterable[LoadedAgain]) -> None:
         server.register_model_repository(repository, names)
 
 
-def _seen(server: Server, model: LoadedAgain, watch: FolderWatch) -> Seen:
+def _load_and_look(server: Server, model: LoadedAgain, watch: FolderWatch) -> Seen:
     try:
         loaded = server.load(model.name, config=model.config)
     except TritonError as error:
@@ -91,7 +91,7 @@ def hide(job: Job) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     os.chdir("/")
-    shown = {os.path.abspath(path) for path in (*job.shown, *_mapped(), str(job.scratch)) if os.path.isabs(path)}
+    shown = {os.path.abspath(path) for path in (*job.shown, *_find_mapped(), str(job.scratch)) if os.path.isabs(path)}
     inside = [path for path in sorted(shown) if _is_in(path, job.hidden) and os.path.exists(path)]
     inside = [path for number, path in enumerate(inside) if not _is_in(path, inside[:number])]
     opened = [(path, os.path.isdir(path), os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in inside]
@@ -115,7 +115,7 @@ def hide(job: Job) -> None:
     os.makedirs(job.cwd, exist_ok=True)
 
 
-def _mapped() -> Iterator[str]:
+def _find_mapped() -> Iterator[str]:
     """Yield the files that this process has mapped, such as the library of its Python."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return (line.split(None, 5)[5] for line in lines if "/" in line)

@@ -81,7 +81,7 @@ def _is_default(value: Any) -> bool:
     return not value or (isinstance(value, Mapping) and all(_is_default(each) for each in value.values()))
 
 
-def compared(
+def compare_outcomes(
     one: Outcome,
     other: Outcome,
     where: str,

@@ -23,7 +23,7 @@ from .differences import (
     ORDER,
     WORDS,
     Difference,
-    compared,
+    compare_outcomes,
     document_differences,
 )
 from .replayed_requests import ALONE, STREAM, TOGETHER, ModelAnswers
@@ -249,7 +249,7 @@ def _varying(case: GoldenCase, answers: ModelAnswers) -> str:
     answered = [one for one in sent if one.error is None]
     for other in answered[1:]:
         if not compare(answered[0], other).same:
-            found = compared(answered[0], other, "", "", names=("once", "another time"))
+            found = compare_outcomes(answered[0], other, "", "", names=("once", "another time"))
             return next(each.text for each in found if each.symbol == DIFFERS)
     return ""
 
@@ -265,12 +265,12 @@ def _of_answers(
         if kept.error is not None and outcome.error is not None:  # what is kept has no status
             error = TritonError.from_code(outcome.error.code, kept.error.message)
             expected = Outcome(kept.request, kept.arrivals, error)
-        return [*compared(expected, outcome, "", release, places=("", place), names=(_NOTEBOOK, name))]
+        return [*compare_outcomes(expected, outcome, "", release, places=("", place), names=(_NOTEBOOK, name))]
 
     def differs(found: Iterable[Difference]) -> bool:
         return any(each.is_serious for each in found)
 
-    between = [*compared(here, there, "", release, places=places, names=(_COPY, _TRITON))]
+    between = [*compare_outcomes(here, there, "", release, places=places, names=(_COPY, _TRITON))]
     if kept is None:
         yield from between
         return

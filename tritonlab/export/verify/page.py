@@ -83,7 +83,7 @@ def body_of(
 ) -> str:
     """Return what a page shows below its title."""
     parts = ["".join(map(_banner, releases))]
-    parts.append("<h2>What is not proved</h2>" + _list(_unproved(releases, not_verified)))
+    parts.append("<h2>What is not proved</h2>" + _list(_list_unproved(releases, not_verified)))
     for release in releases:
         if any(finding.symbol in (DIFFERS, NOT_LOADED, TEXT) for model in release.models for finding in model.findings):
             parts.append(f"<h2>What differs on Triton {escape(release.release)}</h2>{_differences(release)}")
@@ -118,7 +118,7 @@ def _list(texts: Iterable[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
 
 
-def _unproved(releases: Sequence[ReleaseVerdict], not_verified: Sequence[str]) -> Iterator[str]:
+def _list_unproved(releases: Sequence[ReleaseVerdict], not_verified: Sequence[str]) -> Iterator[str]:
     """Yield what the verdict does not say, that of this export first."""
     yield from not_verified
     shown = (DIFFERS, NOT_LOADED, TEXT, NEAR)

@@ -125,7 +125,7 @@ class _Translation:
             before = operator or ""
         if self._groups:
             raise _RefusedError(f"missing ): {self._pattern}")
-        return self._joined().text
+        return self._join().text
 
     def _read(self, found: re.Match[str]) -> None:
         if (quoted := found["quoted"]) is not None:
@@ -142,7 +142,7 @@ class _Translation:
         elif found["close"] is not None:
             if not self._groups:
                 raise _RefusedError(f"unexpected ): {self._pattern}")
-            group = self._joined()
+            group = self._join()
             self._parts, self._folds = self._groups.pop()
             self._parts.append(group)
         elif found["either"] is not None:
@@ -152,7 +152,7 @@ class _Translation:
         elif found["any"] is not None:
             self._parts.append(_one_of(_ASCII))
         elif found["set"] is not None:
-            self._parts.append(self._bracketed(found.start(), bool(found["negated"])))
+            self._parts.append(self._read_brackets(found.start(), bool(found["negated"])))
         else:
             members = self._several()
             self._parts.append(_one_of(members) if members is not None else self._set(self._character().__eq__))
@@ -161,7 +161,7 @@ class _Translation:
         self._groups.append((self._parts, self._folds))
         self._parts = []
 
-    def _joined(self) -> _Part:
+    def _join(self) -> _Part:
         copies = max((part.copies for part in self._parts), default=1)
         return _Part(f"(?:{''.join(part.text for part in self._parts)})", copies)
 
@@ -180,7 +180,7 @@ class _Translation:
             raise _RefusedError(f"invalid repetition size: {operator}")
         self._parts[-1] = _Part(f"(?:{part.text}){operator}", copies)
 
-    def _bracketed(self, begin: int, negated: bool) -> _Part:
+    def _read_brackets(self, begin: int, negated: bool) -> _Part:
         """Read what follows `[`, up to and with `]`."""
         members: set[str] = set()
         first = self._at

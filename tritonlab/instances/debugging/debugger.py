@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from ...core.quoting import magic_line
 from ...ipc.link.interrupts import interruptible
 from ...ipc.link.stub_link import Prompt, Resumed, StubLink
 from .debug_session import DebuggedInstance, DebugSession, Desk
@@ -192,8 +193,9 @@ class Debugger:
         desk = self.desk
         if desk is not None and session.live and session.prompt is not None and not session.attended:
             name, minutes = session.model, UNATTENDED_SECONDS / 60
+            command = magic_line("%triton", "debug", name)
             text = (
-                f"Model '{name}' is paused in the debugger at {session.place}. Type to it with `%triton debug {name}`, "
+                f"Model '{name}' is paused in the debugger at {session.place}. Type to it with `{command}`, "
                 f"once no cell runs; it goes on by itself in {minutes:g} minutes."
             )
             session.instance.say(text, "WARNING")

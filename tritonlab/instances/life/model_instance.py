@@ -57,6 +57,8 @@ class ModelInstance:
         self.debugged = DebugSessions()
         #: gives it its turns, where executions share resources
         self.limiter: RateLimiter | None = None
+        #: the warmup that it executes before it is READY
+        self.warmup: WarmupRun | None = None
         self._batches = itertools.count(1)
         # the lock of `life` guards the next two
         #: the executor of the current stub, or of the last one
@@ -131,14 +133,17 @@ class ModelInstance:
             stub.initialize(plan.args, plan.outputs, plan.decoupled, self._services.failures.capacity > 0)
             if plan.warmup is not None:
                 clock, stats = self._services.clock, self._record.stats
-                WarmupRun(
+                self.warmup = WarmupRun(
                     plan.warmup, instance=plan.name, clock=clock, stats=stats, send=executor.send, died=stub.died
-                ).run()
+                )
+                self.warmup.run()
         except BaseException:
             self._life.give_up()
             if stub is not None:
                 stub.kill()
             raise
+        finally:
+            self.warmup = None
         with self._life.lock:
             stopped = self._life.stopped
             if not stopped:

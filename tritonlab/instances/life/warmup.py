@@ -139,6 +139,8 @@ class WarmupRun:
         send: Callable[[Payload, InferStats], object],
         died: Callable[[], ModelError | None],
     ) -> None:
+        #: the name of the sample that is executed
+        self.sample = ""
         self._stats = _Recorder(stats if warmup.counted else None, self._on_recorded)
         self._warmup = warmup
         self._instance = instance
@@ -152,6 +154,7 @@ class WarmupRun:
     def run(self) -> None:
         """Execute the samples, and block meanwhile. Raises TritonError for the first that cannot be made or fails."""
         for name, requests in self._warmup.samples():
+            self.sample = name
             errors = self._errors_of(requests)
             if errors:
                 raise _failure(name, errors)

@@ -21,6 +21,7 @@ from ...core.config.model_config import (
     read_config_text,
 )
 from ...core.config.model_config_rules import is_ensemble
+from ...core.quoting import magic_line
 from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from ...repository.model_tree import read_tree
@@ -286,7 +287,7 @@ class Draft:
                 f"{self.cell_config.source} and {text_config.source} both give the whole config: keep one of them "
                 f"(%triton config NAME --clear takes the first back)",
                 field=f"{self.cell_config.source} and {text_config.source}",
-                fix=f"keep one of them: %triton config {self.name} --clear takes the first back",
+                fix=f"keep one of them: {magic_line('%triton', 'config', self.name, '--clear')} takes the first back",
             )
         return replace(self, given_config=text_config, settings=None)
 

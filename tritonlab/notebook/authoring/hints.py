@@ -11,6 +11,7 @@ from typing import Any
 from ...core.config.load_advice import LOAD_PATTERNS, load_advice
 from ...core.error_pages import topic_of
 from ...core.inference.data_type import DataType
+from ...core.quoting import magic_line
 from ...core.status import RemoteException
 from ...core.unknown_option import did_you_mean
 from ...server.api.request_check import OWN_FIELDS
@@ -68,7 +69,7 @@ def _nearest(found: re.Match[str], config_of: ConfigOf, known: list[str]) -> str
     if absent in known and found.re is _UNKNOWN_MODEL:
         if config_of(absent) is not None:
             return f"{absent} serves, but not the version that was requested: leave model_version out for the highest"
-        return f"it is not loaded: %triton load {absent}"
+        return f"it is not loaded: {magic_line('%triton', 'load', absent)}"
     return did_you_mean(absent, [name for name in known if name != absent])
 
 
@@ -117,7 +118,8 @@ def _unknown_tensor(found: re.Match[str], config_of: ConfigOf) -> str:
 
 
 def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
-    return f"run the %%triton_model {found['absent']} cell first; %triton status lists the models that are loaded"
+    cell = magic_line("%%triton_model", found["absent"])
+    return f"run the {cell} cell first; %triton status lists the models that are loaded"
 
 
 def _unknown_step(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -126,9 +128,10 @@ def _unknown_step(found: re.Match[str], config_of: ConfigOf) -> str:
 
 def _pickled_in_main(found: re.Match[str], config_of: ConfigOf) -> str:
     name = found["name"] or found["other"] or found["third"]
+    file = f"{name.partition('.')[0].lower()}.py"
     return (
         f"{name} was pickled as a class of the notebook, which the model's process does not have: define it in a "
-        f"helper file (%%triton_file MODEL {name.partition('.')[0].lower()}.py), import it from there, pickle it again"
+        f"helper file ({magic_line('%%triton_file', 'MODEL', file)}), import it from there, pickle it again"
     )
 
 
@@ -136,18 +139,24 @@ def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
     names = re.findall(r"'(.*?)'", found["given"])
     fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
     words = [word for word in names if word in OWN_FIELDS] or [word for word in names if word in fields]
-    return f"{words[0]} is not an input: {found['model']}.infer(inputs={{…}}, {fields[words[0]]})" if words else ""
+    return f"{words[0]} is not an input: {_variable(found)}.infer(inputs={{…}}, {fields[words[0]]})" if words else ""
+
+
+def _variable(found: re.Match[str]) -> str:
+    """Return the name that the model has in a notebook, as far as that can be its own."""
+    name: str = found["model"]
+    return name if name.isidentifier() else "model"
 
 
 def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:
-    call = f"{found['model']}.infer(inputs={{…}}, correlation_id=1, flags=1)"
+    call = f"{_variable(found)}.infer(inputs={{…}}, correlation_id=1, flags=1)"
     return f"{call} begins a sequence; flags=2 ends it, 3 does both"
 
 
 def _interrupted(found: re.Match[str], config_of: ConfigOf) -> str:
     return (
         f"the request was cancelled, which a model that asks is_cancelled() notices; if it goes on, "
-        f"%triton kill {found['model']} ends it"
+        f"{magic_line('%triton', 'kill', found['model'])} ends it"
     )
 
 
@@ -169,7 +178,7 @@ def _no_attribute(found: re.Match[str], config_of: ConfigOf) -> str:
 
 def _no_module(found: re.Match[str], config_of: ConfigOf) -> str:
     module = found["module"]
-    beside = f"%%triton_file MODEL {module}.py writes a module beside model.py"
+    beside = f"{magic_line('%%triton_file', 'MODEL', f'{module}.py')} writes a module beside model.py"
     return beside if found["version"] else f"%pip install brings one that others wrote, {beside}"
 
 

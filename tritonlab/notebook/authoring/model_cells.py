@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from google.protobuf import text_format
 
+from ...core.quoting import magic_line
 from ...repository.layout import CONFIG_FILE
 from .base_directory import MOST_BYTES, BaseDirectory
 from .config_options import ConfigOptions
@@ -18,8 +17,6 @@ from .draft import Draft
 from .errors import FileError
 from .source_map import ModelFile
 
-#: A word that a line may have without quotes.
-_BARE = re.compile(r"[^\s'\"\\]+")
 #: How many directories up a relative path may lead.
 _FAR = 2
 
@@ -39,12 +36,7 @@ def model_line(draft: Draft) -> tuple[str, list[str]]:
         words += ["--file", *paths.values()]
     if draft.version != (draft.base.newest() if draft.base is not None else 1):
         words += ["--version", str(draft.version)]
-    return joined(words), [name for name in draft.given_files if name not in paths]
-
-
-def joined(words: Iterable[str]) -> str:
-    """Return the line of these words, with quotes where they need some."""
-    return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
+    return magic_line(*words), [name for name in draft.given_files if name not in paths]
 
 
 def shown_path(path: Path, start: Path | None = None) -> str:
@@ -100,7 +92,7 @@ def imported_cells(
         _check_word(name, word)
     if not base.is_python:
         if not _says_something(base, name):
-            fix = f"%triton load {name} serves it"
+            fix = f"{magic_line('%triton', 'load', name)} serves it"
             raise FileError(f"'{name}' has no model.py and no config.pbtxt that a cell could write: {fix}", fix=fix)
         return [_cell(["%%triton_config", name, *where], base, CONFIG_FILE)]
     number = base.newest() if version is None else version
@@ -125,7 +117,7 @@ def left_in_place(base: BaseDirectory, *, version: int | None = None) -> list[st
 
 
 def _cell(words: list[str], base: BaseDirectory, file: str) -> str:
-    return f"{joined(words)}\n{base.original(file).text}"
+    return f"{magic_line(*words)}\n{base.original(file).text}"
 
 
 def _fits_a_line(word: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...core.clock import SystemClock
 from ...core.plain_facts import by_number
+from ...core.quoting import magic_line
 from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...core.text_table import text_table
 from ...export.left_out import never_ran
@@ -410,7 +410,7 @@ def repository_in(directory: str | PathLike[str]) -> Path:
     """Return the path of a repository. Raises FileError for what is not one."""
     path = _existing(directory)
     if loose := find_loose_models(path):
-        command = f"%triton open {shlex.quote(os.fspath(directory))} --into models"
+        command = magic_line("%triton", "open", os.fspath(directory), "--into", "models")
         names = ", ".join(model.name for model in loose[:3]) + (f" and {len(loose) - 3} more" if len(loose) > 3 else "")
         fix = f"{command} copies them to models/NAME/1 and serves those"
         raise FileError(
@@ -420,7 +420,8 @@ def repository_in(directory: str | PathLike[str]) -> Path:
             fix=fix,
         )
     if is_model_directory(path):
-        fix = f"open {os.fspath(path.parent)!r}, or load this one: %triton load {path.name} {os.fspath(directory)}"
+        command = magic_line("%triton", "load", path.name, os.fspath(directory))
+        fix = f"open {os.fspath(path.parent)!r}, or load this one: {command}"
         raise FileError(f"{os.fspath(directory)!r} is one model, not a repository: {fix}", field=str(path), fix=fix)
     return path
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...core.config.model_config import ModelConfig
 from ...core.explained import Explain, Explained
 from ...core.plain_facts import by_number
+from ...core.quoting import magic_line
 from ...core.scratch_directory import ScratchDirectory
 from ...repository.model_directory import ModelDirectory
 from ...server.api.server import UNLOAD_SECONDS, Server
@@ -126,7 +127,7 @@ class Workspace:
         name = draft.name
         with self._lock:
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
-                fix = f"run a %%triton_model {name} cell first"
+                fix = f"run a {magic_line('%%triton_model', name)} cell first"
                 raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)
             if draft.source is not None and (refused := sorted(REFUSED.intersection(name))):  # an ensemble has no stub
                 raise _bad_name(name, refused)
@@ -182,7 +183,8 @@ class Workspace:
             relative = model_path(path, draft.version)
             if relative == draft.model_path:
                 raise FileError(
-                    f"{draft.model_file} is what %%triton_model {name} writes; a helper file needs another name"
+                    f"{draft.model_file} is what {magic_line('%%triton_model', name)} writes; a helper file needs "
+                    "another name"
                 )
             self._written(name).draft = draft.with_file(path, ModelFile(data, segments))
         return relative

@@ -9,6 +9,7 @@ from typing import Any
 
 from IPython.display import display
 
+from ...core.quoting import magic_line
 from ...export.environment.placed import EnvironmentOptions
 from ...export.report import ExportArchive, ExportReport
 from ...export.whole_export import ExportOptionError
@@ -80,6 +81,6 @@ def _artifacts(texts: Sequence[str]) -> list[tuple[str, Any]]:
 def _option_error(error: ExportOptionError, names: Sequence[str], deploy: str) -> OptionError:
     """Return the error with the line to write instead."""
     if error.is_place:
-        fix = f"%triton export {' '.join(names)} {error.remedy()} --deploy={deploy}"
+        fix = f"{magic_line('%triton', 'export', *names)} {error.remedy()} {magic_line(f'--deploy={deploy}')}"
         return OptionError(f"{error}, as with {fix}", fix=fix)
     return OptionError(str(error), fix=error.remedy())

@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...core.plain_facts import by_number
+from ...core.quoting import magic_line
 from ..authoring.artifact import artifact_of
 from ..authoring.base_directory import BaseDirectory
 from ..authoring.cells import user_namespace
 from ..authoring.errors import ExpressionError, FileError, OptionError
-from ..authoring.model_cells import imported_cells, joined, model_line, shown_path
+from ..authoring.model_cells import imported_cells, model_line, shown_path
 from ..views.card.hanging import draining_text
 from ..views.card.live_card import LiveCard, card_of, loading_card
 from ..views.card.opened_view import Repository
@@ -77,7 +78,7 @@ def kill(context: Context, arguments: argparse.Namespace) -> Text:
     context.check_known(name)
     old, killed = context.workspace.server.draining(name), context.workspace.server.kill(name)
     if not killed:
-        advice = f"%triton unload {name} takes it out of service"
+        advice = f"{magic_line('%triton', 'unload', name)} takes it out of service"
         text = f"nothing of '{name}' is left to kill: no old process, and none that holds a request; {advice}"
         raise OptionError(text, fix=advice)
     pids = ", ".join(str(pid) for each in killed for pid in each["pids"])
@@ -117,7 +118,7 @@ def edit(context: Context, arguments: argparse.Namespace) -> None:
     source = draft.source
     if source is None and draft.is_ensemble:
         base = ["--base", shown_path(draft.base.path)] if draft.base is not None else []
-        shell.set_next_input(f"{joined(['%%triton_config', name, *base])}\n{draft.config.text}")
+        shell.set_next_input(f"{magic_line('%%triton_config', name, *base)}\n{draft.config.text}")
         return
     directory = next((path / name for path in workspace.repositories if (path / name).is_dir()), None)
     if source is None and directory is not None:

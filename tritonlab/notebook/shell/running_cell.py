@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instrument, Instruments
+from ...core.quoting import magic_line
 from ...instances.life.stub_death import is_stub_frame
 from .cell_places import Places
 from .logs import LogLine
@@ -153,7 +154,8 @@ class PrintedLines(Instrument):
             ended = [cell for cell in self._cells if info is None or cell.info in (info, self)][-1:]
             self._cells = [cell for cell in self._cells if cell not in ended]
         for model, count in ended[0].left.items() if ended else ():
-            self._cell.write(f"{model} | … {count:,} more line{'s' * (count > 1)}: %triton logs {model}")
+            command = magic_line("%triton", "logs", model)
+            self._cell.write(f"{model} | … {count:,} more line{'s' * (count > 1)}: {command}")
 
 
 class WaitingNotice(Instrument):

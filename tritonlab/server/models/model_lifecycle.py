@@ -166,6 +166,12 @@ class ModelVersion:
         return list(running.leaving) if running is not None else []
 
     @property
+    def warming(self) -> list[ModelInstance]:
+        """The instances that execute their warmup."""
+        running = self.loading.instances
+        return running.warming() if running is not None else []
+
+    @property
     def serves(self) -> bool:
         """Return whether new requests go here."""
         return self.state is ModelState.READY

@@ -119,6 +119,10 @@ class ServingInstances:
             self._scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
         self._unregister(instances)
 
+    def warming(self) -> list[ModelInstance]:
+        """Return the instances that execute their warmup."""
+        return [instance for instance in [*self.serving, *self._starting] if instance.warmup is not None]
+
     def _start(
         self, config: ModelConfig, specs: Sequence[InstanceSpec], first: ModelStub | None = None
     ) -> list[ModelInstance]:

@@ -155,7 +155,8 @@ def _whereabouts(one: HeldRequest) -> str:
     name = f"{one.instance.name} (process {one.instance.pid})"
     if one.state == "executing":
         paused = one.instance.debugged.place
-        return f"{name} is paused in the debugger at {paused}" if paused else f"{name} executes it"
+        executes = f"{name} executes it" + ", and it is cancelled" * one.request.cancelled
+        return f"{name} is paused in the debugger at {paused}" if paused else executes
     return f"the execute call of {name} has returned, and its response sender has not sent the final flag"
 
 

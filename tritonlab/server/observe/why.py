@@ -3,6 +3,7 @@ sentences. Triton reports none of it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -138,7 +139,13 @@ def _calm(seen: ServerSnapshot, name: str) -> str:
 def _loading(version: ModelVersion, now: int) -> Reason:
     took = (now - version.load_started) / 1e9
     text = f"model '{version.name}' version {version.version} has been loading for {took:.1f} s."
-    return Reason("loading", version.name, text, stacks=tuple(version.loading.stacks(_SECONDS).items()))
+    lines = tuple(f"  {instance.name} executes {_sample(instance)}." for instance in version.warming)
+    return Reason("loading", version.name, text, lines, tuple(version.loading.stacks(_SECONDS).items()))
+
+
+def _sample(instance: ModelInstance) -> str:
+    warmup = instance.warmup
+    return f"its warmup sample '{warmup.sample}'" if warmup is not None else "its warmup"
 
 
 def failed_load(model: str, error: Explained, *, serves: bool) -> Reason:
@@ -161,8 +168,11 @@ def _instances(version: ModelVersion, now: int) -> Iterable[Reason]:
             text = f"version {version.version} of model '{version.name}' serves no more and waits for {awaited}."
             yield Reason("ending", version.name, text)
         return
+    for instance in version.warming:
+        text = f"instance {instance.name} of model '{version.name}' is not ready yet: it executes {_sample(instance)}."
+        yield Reason("instance", version.name, text)
     for instance in version.instances:
-        if instance.state is InstanceState.READY:
+        if instance.state is InstanceState.READY or instance in version.warming:
             continue
         replacement = instance.replacement
         next_try = replacement.next_try
@@ -192,23 +202,43 @@ def _named(instance: ModelInstance) -> str:
 def _queue(version: ModelVersion, group: Sequence[HeldRequest]) -> Iterator[str]:
     """Yield why requests stay in the queue of a batcher although an instance is free."""
     queued = [one for one in group if one.state == "pending"]
-    delay = version.config.dynamic_batching.max_queue_delay_microseconds
+    delay, until, setting = _delay(version)
     busy = {id(one.instance) for one in group if one.state == "executing"}
     free = [one for one in version.instances if one.state is InstanceState.READY and id(one) not in busy]
-    if not queued or not delay or not free or not version.config.HasField("dynamic_batching"):
+    if not queued or not delay or not free:
         return
     left = max(delay * 1000 - queued[0].waited, 0) / 1e9
-    sizes = list(version.config.dynamic_batching.preferred_batch_size)
-    until = f", or until they are {' or '.join(map(str, sizes))}" if sizes else ""
     yield (
         f"  The batcher waits for more requests to join them, for {left:.1f} s more{until}: "
-        f"max_queue_delay_microseconds is {delay}."
+        f"max_queue_delay_microseconds is {delay}{setting}."
     )
+
+
+def _delay(version: ModelVersion) -> tuple[int, str, str]:
+    """Return for how many microseconds the batcher of a version waits for more requests, what ends that, and the
+    setting that says so."""
+    config, setting = version.config, ""
+    strategy: Any = config.dynamic_batching
+    if isinstance(version.scheduler, SequenceBatchScheduler):
+        if not version.scheduler.gathers:
+            return 0, "", ""  # all wait for a slot, or for the request before them
+        strategy, rules = config.sequence_batching.oldest, version.scheduler.config
+        if rules.direct:
+            least = math.ceil(rules.minimum_ready)
+            until = f", or until {least} slot{'s have' if least > 1 else ' has'} a request"
+            direct = config.sequence_batching.direct
+            setting = f", minimum_slot_utilization {direct.minimum_slot_utilization:g}"
+            return rules.delay // 1000, until, setting
+    sizes = list(strategy.preferred_batch_size)
+    until = f", or until they are {' or '.join(map(str, sizes))}" if sizes else ""
+    return strategy.max_queue_delay_microseconds, until, setting
 
 
 def _order(version: ModelVersion) -> Iterator[str]:
     """Yield which answers wait for their turn."""
-    if isinstance(version.scheduler, DynamicBatchScheduler) and (found := version.scheduler.held_back()):
+    if not isinstance(version.scheduler, (DynamicBatchScheduler, SequenceBatchScheduler)):
+        return
+    for found in version.scheduler.held_back():
         first, *held = (f"request {request.serial}" for request in found)
         yield f"  {', '.join(held)} has an answer, which waits for that of {first} (preserve_ordering)."
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....core.quoting import magic_line
+
 if TYPE_CHECKING:
     from ....server.api.server import Server
 
@@ -30,7 +32,7 @@ def draining_text(found: Mapping[str, Any]) -> str:
     text = f"'{found['model']}' version {found['version']}, out of service since {since},{waits}."
     if found["ends_in"] is not None:
         text += f" It is killed in {math.ceil(found['ends_in'])} s;"
-    return f"{text} %triton kill {found['model']} ends it now."
+    return f"{text} {magic_line('%triton', 'kill', found['model'])} ends it now."
 
 
 def can_hang(since: float) -> bool:
@@ -61,9 +63,10 @@ def cancelled_text(request: Mapping[str, Any]) -> str:
     if not request["cancelled"] or request["state"] != "executing" or not request["instance"]:
         return ""
     model = request["model"]
+    kill = magic_line("%triton", "kill", model)
     return (
         f"Python code cannot be cancelled: it goes on until it looks at request.is_cancelled(). Killing the process of "
-        f"{model} ends it and the requests beside it, and another process takes over (%triton kill {model})."
+        f"{model} ends it and the requests beside it, and another process takes over ({kill})."
     )
 
 
@@ -81,7 +84,8 @@ def _text(model: str, requests: Sequence[Mapping[str, Any]]) -> str:
     instances = ", ".join(sorted({f"{each['instance']} (process {each['pid']})" for each in requests}))
     return (
         f"{count} been in flight for {_duration(max(ages))}, with {instances}. Python code cannot be cancelled: "
-        f"%triton kill {model} ends it, and another process takes over; %triton why {model} says where it is."
+        f"{magic_line('%triton', 'kill', model)} ends it, and another process takes over; "
+        f"{magic_line('%triton', 'why', model)} says where it is."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from ....core.quoting import magic_line
 from ....ipc.processes.stub_log import LogRecord
 
 _SHOWN = 200
@@ -20,7 +21,8 @@ def log_lines_html(records: Sequence[LogRecord], model: str, when: str = "", *, 
         for record in records[-_SHOWN:]
     ]
     if count > _SHOWN:
-        lines.insert(0, f"<div class='tl-dim'>{count - _SHOWN} lines before: %triton logs {escape(model)}</div>")
+        command = escape(magic_line("%triton", "logs", model))
+        lines.insert(0, f"<div class='tl-dim'>{count - _SHOWN} lines before: {command}</div>")
     title = f"{count} line{'s' * (count > 1)} printed{when}"
     body = f"<pre class='tl-lines'>{''.join(lines)}</pre>"
     return f"<details class='tl-log tl-printed'{' open' * opened}><summary>{title}</summary>{body}</details>"

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from ....core.html_table import cell
+from ....core.quoting import magic_line
 from ....core.status import ModelLoadError, TritonError
 from ...authoring.model_cells import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
@@ -157,7 +158,7 @@ def _edit(row: OpenedFacts, is_live: bool) -> str:
         return "<span class='tl-dim'>in cells</span>"
     if row.kind not in ("Python", "ensemble") or row.state in ("NOT OPENED", "CLOSED"):
         return ""
-    command = f"<code>%triton edit {escape(row.name)}</code>"
+    command = f"<code>{escape(magic_line('%triton', 'edit', row.name))}</code>"
     # where JupyterLab has our extension, the live table makes a button of it
     return f"<span data-cells='{escape(row.name, quote=True)}'>{command}</span>" if is_live else command
 

@@ -167,7 +167,7 @@ class LineSampler:
         self._end = threading.Event()
         self._interval = sys.getswitchinterval()
         self._main = threading.main_thread().ident or 0
-        self._alarm = LateAlarm(lambda frame: self._seen(self._main, frame))
+        self._alarm = LateAlarm(lambda frame: self._look_at(self._main, frame))
         self._thread = own_threads.start("profile", self._look_often)
 
     def stop(self) -> None:
@@ -205,9 +205,9 @@ class LineSampler:
         """
         ours = own_threads.without_authors()
         others = {ident: frame for ident, frame in frames.items() if ident not in ours and ident != self._main}
-        seen = [self._seen(ident, frame) for ident, frame in others.items()]
+        seen = [self._look_at(ident, frame) for ident, frame in others.items()]
         if self._main in frames:
-            seen.append(noted or self._seen(self._main, frames[self._main]))
+            seen.append(noted or self._look_at(self._main, frames[self._main]))
         is_working = any(places and not waits for places, waits in seen)
         for places, waits in seen:
             self._count(places, nanoseconds, is_own=not (waits and is_working))
@@ -217,7 +217,7 @@ class LineSampler:
             for task in asyncio.all_tasks(loop):
                 self._count(self._waiting_places(task.get_coro(), size), nanoseconds, is_own=not is_working)
 
-    def _seen(self, ident: int, frame: Any) -> Seen:
+    def _look_at(self, ident: int, frame: Any) -> Seen:
         """Return the author's lines of a thread's frames, the innermost first, and whether it waits for another one."""
         waits, size = frame.f_code.co_filename.endswith(_WAITS), self._size_of(ident)
         found: Dict[Place, None] = {}

@@ -129,9 +129,9 @@ def serve(args: StubArguments, backend_directory: str) -> None:
     ForkGuard(stub, [monitor], socket.socket(fileno=args.door)).install()
     if STACKS_SIGNAL is not None:
         faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)  # a library may have replaced sys.stderr
-    stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
-    signal_gate.close()
     try:
+        stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
+        signal_gate.close()
         context = ModelContext(stub, backend_directory)
         MainLoop(stub, context, monitor, args.environment, reads=ReadsRecord()).run()
     except LinkClosed:

@@ -15,6 +15,7 @@ import linecache
 import os
 import sys
 import threading
+from importlib import machinery
 from typing import Any, Dict, List, Optional, Set
 
 from ..api import own_threads
@@ -51,12 +52,13 @@ class ModelContext:
         self.model_path = model_path
         sys.path.insert(0, "")  # Triton's embedded interpreter looks into the working directory first
         sys.path.extend([*paths, self._backend_directory])
-        if self._utils_directory() != self._backend_directory:
-            # a backend or a model may bring its own module (rule 2.11.3), but a warm stub has imported ours
-            sys.modules.pop("triton_python_backend_utils", None)
         # byte-code is never written into a model repository: a poller would take it for a change
         sys.dont_write_bytecode = True
         importlib.invalidate_caches()
+        found = machinery.PathFinder.find_spec("triton_python_backend_utils", sys.path)
+        if found is None or os.path.dirname(found.origin or "") != self._backend_directory:
+            # a backend or a model may bring its own module (rule 2.11.3), but a warm stub has imported ours
+            sys.modules.pop("triton_python_backend_utils", None)
         if not os.path.exists(model_path):
             # rule 2.5.6: Triton logs this and reports an unhealthy stub some 10 s later
             raise ModelFailure("Python model file not found in '%s'" % model_path)
@@ -71,23 +73,15 @@ class ModelContext:
         compiled = importlib.import_module("c_python_backend_utils")
         compiled.attach(utils)  # only now: rule 1.1.2
 
-    @staticmethod
-    def _utils_directory() -> Optional[str]:
-        """Return the directory in which `import triton_python_backend_utils` finds it."""
-        for directory in sys.path:
-            if os.path.exists(os.path.join(directory, "triton_python_backend_utils.py")):
-                return directory
-        return None
-
     def auto_complete_config(self, config: str) -> Optional[str]:
         """Return the config JSON that the model's auto_complete_config made of `config`; None if there is no such
         method (rule 2.4.1)."""
         self._bridge.phase = "auto_complete"
         kind, utils = self._module.TritonPythonModel, sys.modules["triton_python_backend_utils"]
         wrapper_kind = run_authors(getattr, utils, "ModelConfig")
+        wrapper = run_authors(wrapper_kind, config)
         if not _has(kind, "auto_complete_config"):
             return None
-        wrapper = wrapper_kind(config)
         name = wrapper.as_dict().get("name", "")
         returned = run_authors(kind.auto_complete_config, wrapper)
         if not isinstance(returned, wrapper_kind):
