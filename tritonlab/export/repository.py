@@ -64,11 +64,11 @@ def export(
     `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
-    its BLS calls name; `alone` leaves them out. All models are written together: if one of the directories is in the
-    way, or an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not
-    there, and of files that are left out because they are hidden, have more than 100 MB or lie outside of the
-    repository; `include` names or patterns of such files brings them. It also warns of what will not work at `target`,
-    a release of Triton as 2.49, its container as 24.08, kserve, dynamo or ray.
+    its BLS calls name; `alone` leaves them out. Python-based backends that run them go to `backends_of(directory)`. All
+    is written together: if one of the directories is in the way, or an error or an interrupt comes, nothing is. The
+    report warns of models that are needed and are not there, and of files that are left out because they are hidden,
+    have more than 100 MB or lie outside of the repository; `include` names or patterns of such files brings them. It
+    also warns of what will not work at `target`, a release as 2.49, its container as 24.08, kserve, dynamo or ray.
 
     `dry_run` writes nothing; the report says what would be written. `furnish` is called where the models are built,
     with their new directories, and a directory whose files are then put beside the repository. `progress` is called
@@ -161,7 +161,10 @@ class _Work:
     ) -> None:
         self._absent, self._builds, self._furnish = group.absent, builds, furnish
         self._progress, self._cancel = progress, cancel
-        self._done, self._total = 0, sum(build.copied_size() for build in builds)
+        #: by the names of their directories
+        self._backends = {build.backend.name: build.backend for build in builds if build.backend is not None}
+        sizes = [*(build.copied_size() for build in builds), *(each.size() for each in self._backends.values())]
+        self._done, self._total = 0, sum(sizes)
 
     def export(self, repository: Path, *, overwrite: bool) -> ExportReport:
         """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""
@@ -173,7 +176,7 @@ class _Work:
             if in_the_way and not overwrite:
                 raise ExportConflict(in_the_way[0])
             raise_if_cancelled(self._cancel)
-            backups = put_in_place(repository, scratch, built.plans, built.beside)
+            backups = put_in_place(repository, scratch, built.plans, {scratch / BESIDE: built.beside})
             return self.report(built, backups)
 
     def build(self, scratch: Path, repository: Path) -> _Built:
@@ -182,11 +185,13 @@ class _Work:
         files.mkdir()
         places = {scratch / MODELS / build.model.name: build for build in self._builds}
         found = [build.write(place, self._copied) for place, build in places.items()]
+        for name, backend in self._backends.items():
+            backend.write(files / backends_of(repository).name / name, self._copied)
         environment = self._furnish(places, files)
         places_there = (repository, scratch / MODELS)
         preflights = say_once(build.judged(environment, places_there) for build in self._builds)
         plans = []
-        for place, warnings, preflight in zip(places, found, preflights, strict=True):
+        for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
             about = (*warnings, *stops(preflight))
             plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))

@@ -129,7 +129,10 @@ class WholeExport:
             if self.deploy:
                 needs_lock = self.environment.choice == "requirements"
                 exported = [build.model for build in places.values()]
-                deployed = deployment_of(exported, self.target, cases=self.cases, has_lock=needs_lock)
+                backends = sorted({build.backend.name for build in places.values() if build.backend is not None})
+                deployed = deployment_of(
+                    exported, self.target, cases=self.cases, has_lock=needs_lock, backends=backends
+                )
                 _deploy(beside, deployed, self.deploy)
             return placed
 

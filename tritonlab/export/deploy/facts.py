@@ -65,12 +65,14 @@ class DeployedModel:
 class Deployment:
     """What is deployed. `models`: the first one is what clients call. `peak_shm_bytes`: the most shared memory that the
     stubs had at one time, None if it was not measured. `has_lock`: whether `requirements.lock` lies beside `models/`.
+    `backends`: the Python-based backends of the models, which lie in `backends/` there.
     """
 
     models: Sequence[DeployedModel]
     release: Release
     peak_shm_bytes: int | None = None
     has_lock: bool = False
+    backends: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -89,6 +91,11 @@ class Deployment:
         return f"{self.name}:{self.release.container.value}"
 
     @property
+    def needs_image(self) -> bool:
+        """Return whether the release's own image lacks something that the models need."""
+        return self.has_lock or bool(self.backends)
+
+    @property
     def shm_mib(self) -> int:
         """Return the MiB of shared memory of a container: twice the measured peak, 256 at least."""
         return -(-max(2 * (self.peak_shm_bytes or 0), LEAST_SHM_BYTES) // _MIB)
@@ -99,7 +106,12 @@ class Deployment:
 
 
 def deployment_of(
-    models: Sequence[Model], target: str, *, cases: Iterable[GoldenCase] = (), has_lock: bool = False
+    models: Sequence[Model],
+    target: str,
+    *,
+    cases: Iterable[GoldenCase] = (),
+    has_lock: bool = False,
+    backends: Sequence[str] = (),
 ) -> Deployment:
     """Return what the deploy files of these models are made of. The first model is the one that clients call. `target`:
     as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error are left out.
@@ -109,7 +121,7 @@ def deployment_of(
     answered = [case for case in cases if not case.error]
     deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
-    return Deployment(deployed, find_target(target).release, peak_shm_bytes=shm, has_lock=has_lock)
+    return Deployment(deployed, find_target(target).release, shm, has_lock, backends)
 
 
 def _deployed(model: Model, cases: Sequence[GoldenCase]) -> DeployedModel:

@@ -25,7 +25,7 @@ from ...core.config.model_config_rules import is_ensemble
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import PARAMETER
-from ...server.models.backends import runs_shipped
+from ...server.models.backends import DEFAULT_DIRECTORY, runs_shipped
 from ...stub._pb_stub.process.reads_record import HELD, LISTED, LOOKED, is_everywhere
 from ..child_command import CommandFailed, run_command
 from ..loaded_modules import third_party_modules
@@ -292,7 +292,7 @@ def _loaded_again(model: Model, cases: Sequence[GoldenCase]) -> LoadedAgain:
         groups = found.get("instance_group") or [{"kind": "KIND_CPU"}]
         found["instance_group"] = [{**groups[0], "count": 1, "name": ""}]
     own = tuple(case for case in cases if case.model == model.name)
-    return LoadedAgain(model.name, Path(model.directory), found, own)
+    return LoadedAgain(model.name, Path(model.directory).absolute(), found, own)
 
 
 def _config_of(model: Model) -> ModelConfig:
@@ -325,6 +325,8 @@ def _shown(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
     for model in (*job.models, *job.others):
         yield str(model.directory)
         yield str(model.config.get("parameters", {}).get(PARAMETER, {}).get("string_value", ""))
+        backend = str(model.config.get("backend", ""))
+        yield os.path.join(os.path.abspath(job.options["backend_directory"] or DEFAULT_DIRECTORY), backend)
     for each in suspects:
         for module in third_party_modules(each.seen.modules, [each.model.directory]):
             if not module.is_packaged:

@@ -29,6 +29,7 @@ from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
 from ...repository.model_tree import leads_out
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import LOCK
+from ..own_backends import backends_in, backends_of
 from ..preflight import judge as preflight
 from ..preflight.judge import DEFAULT_TARGET, subject_in
 from ..releases import find, find_target
@@ -93,7 +94,7 @@ def verify(
     names = _names(models)
     cases = _cases(requests, root)
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
-    hidden = author_paths({**given, models: "the export itself"}, reads)
+    hidden = author_paths({**given, **dict.fromkeys((models, backends_of(models)), "the export itself")}, reads)
     lock, wanted = _lock(root, models), _releases(triton)
     history = _History(root, models, names)
     found = history.open_findings if open_findings is None else open_findings
@@ -244,7 +245,8 @@ class _Work:
                     else:
                         shutil.copy2(entry, copy / entry.name)
                 self.place = hiding.place("models", copy) if not isinstance(who, OwnServer) else str(copy)
-                begin = lambda ports: who.start(copy, scratch.path, hiding, ports)  # noqa: B023, E731
+                backends = self._copy_backends(scratch.path / "brought")
+                begin = lambda ports: who.start(copy, backends, scratch.path, hiding, ports)  # noqa: B023, E731
                 with JudgeServer(begin, scratch.path, self.cancel) as server:
                     found = replay(
                         server,
@@ -263,6 +265,13 @@ class _Work:
             finally:
                 scratch.remove()
         raise AssertionError("unreachable")
+
+    def _copy_backends(self, directory: Path) -> list[Path]:
+        """Return copies of the Python-based backends that are exported with the models."""
+        found = backends_in(backends_of(self.models))
+        for backend in found:
+            shutil.copytree(backend, directory / backend.name, symlinks=True)
+        return [directory / backend.name for backend in found]
 
     def verdict(self, who: Judge, ours: Mapping[str, ModelAnswers], own_place: str) -> ReleaseVerdict:
         """Return what the judge finds."""
