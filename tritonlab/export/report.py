@@ -21,6 +21,7 @@ from ..repository.model_tree import shortened
 from ..server.models.backends import DEFAULT_DIRECTORY
 from .own_backends import backends_of
 from .preflight.finding import Preflight
+from .verify.history import evidence_of
 
 if TYPE_CHECKING:
     from .environment.placed import PlacedEnvironment
@@ -145,7 +146,8 @@ class ExportReport:
         )
 
     def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
-        """Pack what was exported, models and the files beside them, into a zip file, `<repository>-<model>.zip` beside
+        """Pack what was exported, models, the files beside them, and the verdict on them with its page and requests,
+        into a zip file, `<repository>-<model>.zip` beside
         the repository if no path is given; a file of that name is replaced. Equal models give zip files that are equal
         byte for byte. Raises InvalidArgumentError for a dry run, which has written nothing."""
         if self.dry_run:
@@ -161,6 +163,8 @@ class ExportReport:
                 if self.beside is not None:
                     for file in self.beside.files:
                         _pack(archive, self.beside.path / file, file)
+                for path in evidence_of(self.repository, [report.path.name for report in self.reports]):
+                    _pack(archive, path, path.relative_to(self.repository.parent).as_posix())
             os.replace(unfinished, target)
         finally:
             unfinished.unlink(missing_ok=True)
