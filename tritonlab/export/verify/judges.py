@@ -26,7 +26,7 @@ from ..environment.built_environment import build_environment
 from ..environment.lock import Pin, pins, resolved
 from ..environment.python_prefix import Python, find_python, own_python
 from ..releases import IMAGES, find
-from .hiding import Hiding, find_hiding
+from .hiding import Hiding, common_entries, find_hiding, folders_of_the_machine
 from .judge_server import Ports, Start
 from .wheels import TritonFiles, Wheel, cache_directory, locked
 
@@ -48,7 +48,8 @@ class WheelJudge:
         return f"Triton {self.release} from its wheel, stub for Python {self.python.version}, {self.python}"
 
     def hiding(self) -> Hiding:
-        return find_hiding(self.hide, keep=self.python.fixed)
+        hide = {**folders_of_the_machine(), **self.hide}
+        return find_hiding(hide, keep=self.python.fixed, common=common_entries())
 
     def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         backends = scratch / "backends"
