@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..clients.golden import GoldenCase, case_of, non_default_fields
 from ..clients.sending import ask
 from ..core.status import TritonError
-from ..profile.recorder import LastRequest, Recorder
+from ..profile.recorder import MOST, LastRequest, Recorder
 from ..server.api.failures import request_again
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def last_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
             continue
         last = recorder.last_requests
         loaded = max(last.loaded.get(each.name, 0) for each in together)
-        for number, kept in enumerate(last.of_models().get(model.name, ()), 1):
+        for number, kept in enumerate(last.of_models(most).get(model.name, ()), 1):
             try:
                 request = request_again(model, kept.request)
             except TritonError:  # it was for a version with other inputs
@@ -51,7 +51,7 @@ def _answered(case: GoldenCase, kept: LastRequest, is_current: bool) -> GoldenCa
     return replace(case, answers=tuple(kept.answers), error=error)
 
 
-def answered_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
+def answered_cases(models: Iterable[Model], most: int = MOST) -> Iterator[GoldenCase]:
     """Yield `last_cases`; the models are asked again where an answer is not kept, but not for requests of a
     sequence."""
     together = {model.name: model for model in models}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..clients.golden import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
+from ..profile.recorder import MOST
 from ..repository.place import repository_path
 from ..server.models.backend_choice import choice_words
 from .child_command import Cancelled, Say
@@ -65,9 +66,9 @@ class ExportOptionError(Explained, ValueError):
 @dataclass(frozen=True)
 class WholeExport:
     """What is exported with the models. `env`: an environment, by one of its CHOICES, the path of a prefix, or its
-    options; `deploy`: kinds of deploy files; `verify`: releases of Triton that have to prove it, with the last requests
-    of the models; `cases`: golden requests for that and for the clients; `hide`: directories that the servers must not
-    see."""
+    options; `deploy`: kinds of deploy files; `verify`: releases of Triton that have to prove it, with the `last`
+    requests of each model; `cases`: golden requests for that and for the clients; `hide`: directories that the servers
+    must not see."""
 
     target: str
     env: str | EnvironmentOptions = "none"
@@ -75,6 +76,7 @@ class WholeExport:
     verify: Sequence[str] = ()
     cases: Sequence[GoldenCase] = ()
     hide: Sequence[Path] = ()
+    last: int = MOST
 
     @property
     def environment(self) -> EnvironmentOptions:
@@ -82,7 +84,10 @@ class WholeExport:
         return replace(env, target=self.target) if isinstance(env, EnvironmentOptions) else _options(env, self.target)
 
     def check(self, directory: str | PathLike[str]) -> None:
-        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models."""
+        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models, or
+        a number of requests that is negative."""
+        if self.last < 0:
+            raise ExportOptionError(f"last={self.last}: it is a number of requests", f"write 0 to {MOST}")
         if wrong := [kind for kind in self.deploy if kind not in KINDS]:
             raise ExportOptionError(f"deploy={wrong[0]!r}: there are {', '.join(KINDS)}", f"name some of {[*KINDS]}")
         if self.deploy and repository_path(directory).name != MODELS:
