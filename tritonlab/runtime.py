@@ -40,6 +40,7 @@ from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
+from .export.needed_models import stood_in_words
 from .export.preflight.judge import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
@@ -308,7 +309,9 @@ def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
     A golden set keeps requests to models of the notebook's server with their answers: `check()` asks again and says
     what differs.
     """
-    return GoldenSet(Path(directory) if directory is not None else None, asks_of(default_server()))
+    server = default_server()
+    place = Path(directory) if directory is not None else None
+    return GoldenSet(place, asks_of(server), lambda model: stood_in_words(server.model(model)))
 
 
 def serve(server: Server | None = None, **options: Any) -> Endpoints:

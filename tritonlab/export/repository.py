@@ -10,7 +10,7 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -23,7 +23,8 @@ from ..core.unknown_option import explains_unknown
 from ..repository.place import NoRepository, make_repository, repository_path, scratch_place
 from .child_command import raise_if_cancelled
 from .model_build import ModelBuild, stops
-from .needed_models import needed_models
+from .needed_models import needed_models, stood_in
+from .own_backends import backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.finding import Preflight, say_once
 from .preflight.judge import DEFAULT_TARGET
@@ -137,6 +138,13 @@ class _Group:
         return cls(tuple(exported.values()), absent)
 
 
+def of_needed(model: Model) -> Iterator[str]:
+    """Yield a warning for each model that this one needs and that something else answers for here."""
+    for name, words in stood_in(model).items():
+        if name != model.name:
+            yield f"it needs '{name}', which did not answer itself here ({words}): its answers are not the real ones"
+
+
 class _Built(NamedTuple):
     """What was built in scratch directories: `plans` and `preflights` of the models, and the plan of the files that go
     beside the repository."""
@@ -193,7 +201,8 @@ class _Work:
         plans = []
         for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
-            about = (*warnings, *stops(preflight))
+            brought = build.backend.warnings(repository) if build.backend is not None else ()
+            about = (*warnings, *of_needed(build.model), *brought, *stops(preflight))
             plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
         return _Built(plans, preflights, compare_files(files, repository.parent), environment)
 

@@ -11,6 +11,7 @@ from ...clients.golden import GoldenCase
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ...profile.live_state import memory_use, shm_size
+from ..needed_models import stood_in
 from ..releases import Release, find_target
 
 if TYPE_CHECKING:
@@ -34,12 +35,14 @@ class Recorded:
 class DeployedModel:
     """A model of the repository. `config`: in its JSON form, complete. `custom_metrics`: the kinds of the metric
     families that its code makes, by name: counter, gauge or histogram. `recorded`: requests for the client and tests.
+    `stood_in`: what answered here in the place of the model and of those that it needs, by their names.
     """
 
     name: str
     config: Mapping[str, Any]
     custom_metrics: Mapping[str, str] = field(default_factory=dict)
     recorded: Sequence[Recorded] = ()
+    stood_in: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def instances(self) -> int:
@@ -114,11 +117,12 @@ def deployment_of(
     backends: Sequence[str] = (),
 ) -> Deployment:
     """Return what the deploy files of these models are made of. The first model is the one that clients call. `target`:
-    as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error are left out.
+    as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error, or whose
+    answer is not the model's own, are left out.
 
     The shared memory is what the stubs of these models have taken so far. Raises UnknownTarget.
     """
-    answered = [case for case in cases if not case.error]
+    answered = [case for case in cases if not (case.error or case.unanswered)]
     deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
     return Deployment(deployed, find_target(target).release, shm, has_lock, backends)
@@ -133,4 +137,4 @@ def _deployed(model: Model, cases: Sequence[GoldenCase]) -> DeployedModel:
         Recorded(case.request(), [InferenceResponse(outputs=dict(outputs)) for outputs in case.answers])
         for case in cases
     ]
-    return DeployedModel(model.name, model.config(), metrics, recorded)
+    return DeployedModel(model.name, model.config(), metrics, recorded, stood_in(model))

@@ -31,9 +31,29 @@ def _about(deployed: Deployment) -> str:
         f"`models/` is a model repository for Triton {deployed.release}, image `{deployed.base_image}`. {lock}\n"
         f"{_backends(deployed)}\n"
         f"| Model | How it runs |\n|---|---|\n{rows}\n"
+        f"{_never_ran(deployed)}"
         "Ports: 8000 HTTP, 8001 gRPC, 8002 metrics. None of them asks who is calling: keep them inside, or put a\n"
         "proxy in front.\n"
     )
+
+
+def _backends(deployed: Deployment) -> str:
+    if not deployed.backends:
+        return ""
+    named = ", ".join(markdown_code(name) for name in deployed.backends)
+    return (
+        f"Python-based backends run models of it, which are in no image: {named}. `deploy/Dockerfile` copies them\n"
+        f"from `backends/` to `{DEFAULT_DIRECTORY}/`.\n"
+    )
+
+
+def _never_ran(deployed: Deployment) -> str:
+    found = {name: words for model in deployed.models for name, words in model.stood_in.items()}
+    rows = [f"- {markdown_code(name)}: {one_line(words)}" for name, words in found.items()]
+    if not rows:
+        return ""
+    head = "Not tried: where these files were made, something else answered for these models. They never ran there.\n"
+    return "\n".join([head, *rows, "", ""])
 
 
 def _execution(model: DeployedModel) -> str:

@@ -30,7 +30,7 @@ from ..own_backends import backends_in, backends_of
 from ..preflight import judge as preflight
 from ..preflight.judge import DEFAULT_TARGET, subject_in
 from ..releases import find, find_target
-from .differences import DIFFERS
+from .differences import NOT_SENT
 from .hiding import Hiding, author_paths
 from .history import History
 from .judge_server import JudgeServer
@@ -358,7 +358,10 @@ def _written(
     hidden: Iterable[Path],
 ) -> Verification:
     silent = dict.fromkeys(
-        model.name for each in verdicts for model in each.models if not (model.requests or model.through)
+        model.name
+        for each in verdicts
+        for model in each.models
+        if any(finding.symbol == NOT_SENT for finding in model.findings)
     )
     missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
