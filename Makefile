@@ -41,7 +41,7 @@ help:
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
-	@echo "make exam    pre-flight on all its traps, then model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
+	@echo "make exam    pre-flight and verify on all their traps, then model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
 	@echo "make gpu     checks and measures what goes on in the memory of this machine's GPU; prints each figure with its name"
 	@echo "make memory  requests of every kind to servers whose memory is limited, none of which they may end (root; an hour or more)"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
@@ -169,7 +169,7 @@ engines: $(VENV)/.test $(REFERENCE)/.stamp $(ENGINES)/dynamo/.stamp $(ENGINES)/r
 
 EXAM_ARGS ?=
 exam: $(VENV)/.test
-	TRITONLAB_EXAM=1 $(PY) -m pytest -q --timeout=900 tests/export/preflight/test_trial.py
+	TRITONLAB_EXAM=1 $(PY) -m pytest -q --timeout=3600 tests/export/preflight/test_trial.py tests/conformance/test_corpus_judged.py
 	$(PY) -m tests.check.exam $(EXAM_ARGS)
 
 gpu: $(VENV)/.test

@@ -30,6 +30,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "generated_reference",  # listens to autodoc
+    "verdict_pictures",
     "sphinx_copybutton",
     "sphinx_design",
 ]

@@ -107,6 +107,11 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     assert pages == []
 
 
+def test_each_verdict_has_its_picture(site: Path) -> None:
+    page = (site / "explanation" / "what-a-verdict-means.html").read_text()
+    assert page.count("<div class='verdict-picture'><svg role='img'") == len(re.findall("<h2>", page)) == 6
+
+
 def test_its_search_needs_no_server(site: Path) -> None:
     """The index is a script, not something to be fetched, which browsers refuse for files."""
     assert (site / "searchindex.js").read_text(encoding="utf-8").startswith("Search.setIndex(")

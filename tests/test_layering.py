@@ -71,6 +71,7 @@ LAZY = {
     ("tritonlab.clients.remote", "tritonlab.clients.grpc_link"): "gRPC, which connections over HTTP do without",
     ("tritonlab.clients.remote", "tritonlab.clients.remote_target"): "only for a load test, with gRPC",
     ("tritonlab.export.preflight.judge", "tritonlab.export.preflight.trial"): "only for a trial: 3 ms at %load_ext",
+    ("tritonlab.export.whole_export", "tritonlab.export.preflight.trial"): "only for a proof: 3 ms at %load_ext",
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
     ("tritonlab.load_testing.load_tested", "tritonlab.load_testing.load_run"): "only for a load test: 27 ms",
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"): f"{_GRPC}188 ms",

@@ -40,6 +40,7 @@ from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
+from .export.needed_models import stood_in_words
 from .export.releases import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
@@ -201,6 +202,7 @@ def export(
     capture: bool = False,
     artifacts: Mapping[str, Any] | None = None,
     verify: bool | str | Sequence[str] | None = None,
+    last: int | None = None,
     dry_run: bool = False,
     progress: Callable[[int, int], object] = lambda done, total: None,
     say: Callable[[str], None] = lambda text: None,
@@ -211,9 +213,8 @@ def export(
     and the links that lead within the directory. The config is complete: what was filled in here is added to the
     author's text. A directory that differs raises ExportConflict; with `overwrite` it is moved to `<directory>.backup`.
 
-    The models that these need, for steps and BLS calls, are written with them, unless `alone` is set. Everything is
-    built in one place and put into its own at the end: if something is in the way, or an error, an interrupt or
-    `cancel` comes before, nothing is written.
+    The models that these need, for steps and BLS calls, are written with them, unless `alone` is set. If something is
+    in the way, or an error, an interrupt or `cancel` comes before the end, nothing is written.
 
     include: names or patterns of files that are else left out, as they are hidden, large (100 MB) or outside. target: a
     release of Triton as 2.49, its container as 24.08, or kserve; the report warns of what will not work there. env:
@@ -222,9 +223,8 @@ def export(
     limit its size. deploy: of docker, k8s and kserve, files beside a repository called models/. capture: write what
     other cells define and a model uses in front of it. artifacts: values by the file that keeps them beside model.py,
     `weights.pt`, or `NAME/weights.pt` with several models. verify: releases whose servers have to answer the golden and
-    the last requests as the notebook does, True for the target's. dry_run: write nothing, and report what would be
-    written; capture and artifacts are not looked at. progress is called with the bytes copied so far and those of all
-    models, say with a line about each step.
+    the last requests (`last` of each model, all by default) as the notebook does, True for the target's. dry_run: write
+    nothing, report it; capture and artifacts are not looked at. progress gets the bytes copied and of all, say a line.
 
     Raises NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, Cancelled.
     """
@@ -243,6 +243,7 @@ def export(
         capture=capture,
         artifacts=artifacts,
         verify=verify,
+        last=last,
         dry_run=dry_run,
         progress=progress,
         say=say,
@@ -308,7 +309,9 @@ def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
     A golden set keeps requests to models of the notebook's server with their answers: `check()` asks again and says
     what differs.
     """
-    return GoldenSet(Path(directory) if directory is not None else None, asks_of(default_server()))
+    server = default_server()
+    place = Path(directory) if directory is not None else None
+    return GoldenSet(place, asks_of(server), lambda model: stood_in_words(server.model(model)))
 
 
 def serve(server: Server | None = None, **options: Any) -> Endpoints:

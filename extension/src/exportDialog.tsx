@@ -418,11 +418,18 @@ function Files({ task, fields }: Chosen): JSX.Element {
 
 function Verify({ task, fields }: Chosen): JSX.Element {
   const [typed, setTyped] = useTyped(task, fields.releases, (releases) => task.choose({ releases }));
-  const note = task.plan?.verify.map((one) => (
-    <p key={one.release} className={one.problem ? "tritonlab-warning" : ""}>
-      {one.problem ? `${one.release}: ${one.problem}` : one.text}.
-    </p>
-  ));
+  const requests = task.plan?.requests;
+  const note = (
+    <>
+      {requests && <p>Requests: {requests.text}.</p>}
+      {requests?.problem && <p className="tritonlab-warning">{capitalised(requests.problem)}.</p>}
+      {task.plan?.verify.map((one) => (
+        <p key={one.release} className={one.problem ? "tritonlab-warning" : ""}>
+          {one.problem ? `${one.release}: ${one.problem}` : one.text}.
+        </p>
+      ))}
+    </>
+  );
   return (
     <Option name="Proof" note={note}>
       <Check checked={fields.verify} toggle={() => task.choose({ verify: !fields.verify })}>
@@ -438,8 +445,29 @@ function Verify({ task, fields }: Chosen): JSX.Element {
           onChange={(event) => setTyped(event.target.value)}
         />
       )}
+      {fields.verify && requests && requests.kept > 0 && (
+        <label className="tritonlab-check">
+          <span>Last requests of each model to send:</span>{" "}
+          <select
+            className="jp-mod-styled"
+            value={Math.min(fields.last ?? requests.kept, requests.kept)}
+            onChange={(event) => task.choose({ last: lastOf(Number(event.target.value), requests.kept) })}
+          >
+            {[...Array(requests.kept + 1).keys()].reverse().map((count) => (
+              <option key={count} value={count}>
+                {count === requests.kept ? `all ${count}` : count || "none"}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
     </Option>
   );
+}
+
+/** What is chosen: a number, or null for all that are kept. */
+function lastOf(count: number, kept: number): number | null {
+  return count === kept ? null : count;
 }
 
 function Plans({ task }: Part): JSX.Element {

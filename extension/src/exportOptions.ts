@@ -14,6 +14,8 @@ export interface Fields {
   verify: boolean;
   /** as typed: "2.51, 2.41" */
   releases: string;
+  /** how many last requests of each model are sent; null for all that are kept */
+  last: number | null;
 }
 
 export const PREFIX = "prefix";
@@ -30,6 +32,7 @@ export function defaults(choices: Choices): Fields {
     artifacts: "",
     verify: false,
     releases: choices.target,
+    last: null,
   };
 }
 
@@ -56,6 +59,7 @@ export function optionsOf(fields: Fields, choices: Choices): ExportOptions {
   if (Object.keys(artifacts).length) options.artifacts = artifacts;
   if (fields.include.length) options.include = [...fields.include];
   if (fields.verify) options.verify = words(fields.releases);
+  if (fields.verify && fields.last !== null) options.last = fields.last;
   return options;
 }
 
@@ -84,6 +88,7 @@ export function pythonCall(
   }
   if (options.include) parts.push(`include=${listed(options.include)}`);
   if (options.verify) parts.push(`verify=${listed(options.verify)}`);
+  if (options.last !== undefined) parts.push(`last=${options.last}`);
   return `tritonlab.export(${parts.join(", ")})`;
 }
 

@@ -85,6 +85,8 @@ export interface Plans {
   beside: Beside | null;
   environment: Environment | null;
   artifacts: { file: string; problem: string; bytes: number | null }[];
+  /** what is sent to prove it; `kept`: the most last requests of one model that there are */
+  requests: { text: string; problem: string; kept: number } | null;
   verify: { release: string; problem: string; cached: boolean; text: string }[];
   refused: { env?: Refusal; deploy?: Refusal; capture?: Refusal };
 }
@@ -107,6 +109,7 @@ export interface ExportOptions {
   artifacts?: Record<string, string>;
   include?: string[];
   verify?: string[];
+  last?: number;
 }
 
 /** How far an export is: bytes of the models, or a line about what it does now. */

@@ -22,6 +22,7 @@ test("what is chosen is what is asked for, in the order of the kinds", () => {
     artifacts: "w.npy = weights\n\nnote.txt = 'a = b'",
     verify: true,
     releases: "2.51, 2.41",
+    last: 2,
   };
   const options = optionsOf(fields, CHOICES);
   assert.deepEqual(options, {
@@ -32,14 +33,17 @@ test("what is chosen is what is asked for, in the order of the kinds", () => {
     artifacts: { "w.npy": "weights", "note.txt": "'a = b'" },
     include: [".env"],
     verify: ["2.51", "2.41"],
+    last: 2,
   });
   assert.equal(
     pythonCall(["a", "b"], "x/models", options, true),
     'tritonlab.export(["a", "b"], "x/models", overwrite=True, target="2.41", env="/opt/env", ' +
       'deploy=["docker", "kserve"], capture=True, artifacts={"w.npy": weights, "note.txt": \'a = b\'}, ' +
-      'include=[".env"], verify=["2.51", "2.41"])',
+      'include=[".env"], verify=["2.51", "2.41"], last=2)',
   );
   assert.equal(optionsOf({ ...fields, prefix: "" }, CHOICES).env, undefined);
+  assert.equal(optionsOf({ ...fields, last: null }, CHOICES).last, undefined);
+  assert.equal(optionsOf({ ...fields, verify: false }, CHOICES).last, undefined);
 });
 
 test("a line that is no artifact is said", () => {

@@ -3,6 +3,7 @@ of each, deploy files, a cancelled export, and the verdict of a real Triton."""
 
 from __future__ import annotations
 
+import zipfile
 from typing import Any
 
 import pytest
@@ -97,8 +98,10 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any) -> None:
     # sizes before they are spent
     option(lab, "Environment").get_by_role("combobox").select_option("requirements")
     lab.wait_text(note(lab, "Environment"), "numpy")
+    # no proof without requests, and it says so before it runs
     option(lab, "Proof").get_by_role("checkbox").check()
     lab.wait_text(note(lab, "Proof"), "Triton 2.51")
+    lab.wait_text(note(lab, "Proof"), "There is none for scaled, so nothing is proved of it")
 
     # deploy files go beside a repository called models/, which the panel offers
     option(lab, "Deploy files").get_by_label("Docker and compose").check()
@@ -136,6 +139,15 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     option(lab, "Deploy files").get_by_label("KServe").check()
     option(lab, "Proof").get_by_role("checkbox").check()
     lab.wait_text(note(lab, "Proof"), "Triton 2.51")
+    lab.wait_text(note(lab, "Proof"), "Requests: 0 golden, and 1 of the 1 last ones of the notebook")
+    taken = option(lab, "Proof").get_by_label("Last requests of each model to send")
+    taken.select_option("none")
+    lab.wait_text(note(lab, "Proof"), "There is none for scaled, so nothing is proved of it")
+    for theme in lab.themes():
+        lab.shot(f"export_panel_requests_{theme}")
+        no_faults(lab, ".tritonlab-export")
+    taken.select_option("all 1")
+    lab.wait_text(note(lab, "Proof"), "and 1 of the 1 last ones")
     accept(lab).click()
     lab.wait_text(panel(lab).locator(".tritonlab-now"), "Triton 2.51")
     lab.shot("export_panel_running")
@@ -147,6 +159,11 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     no_faults(lab, ".tritonlab-export")
     root = lab.jupyter.notebooks / "whole"
     assert (root / "deploy" / "Dockerfile").is_file() and (root / "README.md").is_file()
+    panel(lab).get_by_role("button", name="Zip").click()  # as it is there, the verdict and its requests too
+    panel(lab).get_by_role("link", name="models-scaled.zip").wait_for()
+    packed = zipfile.ZipFile(root / "models-scaled.zip").namelist()
+    assert {"verify.html", "export.json"} <= {*packed}
+    assert [name for name in packed if name.startswith("requests/scaled/")]
     assert "SCALE = 3.0" in (root / "models" / "scaled" / "1" / "model.py").read_text()
     verdict.get_by_role("link").click()  # to the page, in JupyterLab
     lab.page.keyboard.press("Escape")

@@ -21,6 +21,7 @@ from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.child_command import Cancelled, CommandFailed
+from tritonlab.export.own_backends import backends_of
 from tritonlab.export.verify.hiding import find_hiding
 from tritonlab.export.verify.verdict import Verification
 from tritonlab.export.verify.verification import verify
@@ -75,13 +76,20 @@ def write_models(repository: Path, notebook: Path) -> None:
         (repository / name / "1" / "model.py").write_text(source)
         more = "model_transaction_policy { decoupled: true }\n" if name == "decoupled" else ""
         (repository / name / "config.pbtxt").write_text(CONFIG + more)
+    (repository / "based" / "1").mkdir(parents=True)
+    (repository / "based" / "1" / "empty").touch()
+    (repository / "based" / "config.pbtxt").write_text(CONFIG.replace('"python"', '"mine"'))
+    backend = backends_of(repository) / "mine"
+    backend.mkdir(parents=True)
+    (backend / "model.py").write_text(MODEL.format(head="import helper", body="value * helper.FACTOR"))
+    (backend / "helper.py").write_text("FACTOR = 3\n")
 
 
 def answered_here(repository: Path) -> list[GoldenCase]:
     """Return a request to each model, with what our server answers where the models were written, and a wrong one."""
     requests = [InferenceRequest(path.name, {"IN": VALUE}) for path in sorted(repository.iterdir())]
     requests.append(InferenceRequest("plain", {"OTHER": VALUE}))
-    with Server(repository, warm=0) as server:
+    with Server(repository, backend_directory=backends_of(repository), warm=0) as server:
         send = asks_of(server)
         return [case_of(send(each), "wrong" if "OTHER" in each.inputs else "ok") for each in requests]
 
@@ -117,7 +125,7 @@ def test_each_model_is_judged_by_what_it_does_with_the_authors_machine_hidden(ve
     symbols = {model.name: model.symbol for model in newest.models}
     if find_hiding({}).kind != "namespace":
         pytest.skip("there is no mount namespace here, so that absolute paths are not caught")
-    assert symbols == {"plain": "=", "raises": "?", "decoupled": "=", "path": "D", "home": "D"}
+    assert symbols == {"plain": "=", "raises": "?", "decoupled": "=", "path": "D", "home": "D", "based": "="}
     assert {model.name for model in newest.models if not model.passed} == {"path", "home", "raises"}
     (path,) = [model for model in newest.models if model.name == "path"]
     assert "No such file or directory" in str(path.findings[0])
@@ -139,7 +147,7 @@ def test_a_page_and_a_record_are_written_beside_the_repository(verified: Verific
     assert "does not exist" not in page and "No such file or directory" in page and "Triton 2.36" in page
     record = verified.record.read_text()
     assert '"plain/1/model.py"' in record and '"not_verified"' in record and "Triton 2.52" in record
-    assert sorted(path.name for path in export.iterdir()) == ["decoupled", "home", "path", "plain", "raises"]
+    assert sorted(path.name for path in export.iterdir()) == ["based", "decoupled", "home", "path", "plain", "raises"]
 
 
 def test_a_cancelled_verification_leaves_nothing(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ def test_answers_and_errors_are_kept_with_their_requests(lab: Lab) -> None:
     good, bad = last_cases([model])
     assert [*good.answers[0]["OUT"].numpy()] == [2, 4] and good.source == KEPT and not good.error
     assert "negative" in bad.error and not bad.answers and not bad.unanswered
+    assert [case.error for case in last_cases([model], 1)] == [bad.error] and not [*answered_cases([model], 0)]
 
 
 def test_the_answers_of_a_stream_are_kept_from_the_first_on(lab: Lab) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tritonlab.core.config.model_config import parse_pbtxt
-from tritonlab.export.left_out import forget_backend_directory, own_backend, starts_our_stub, warnings
+from tritonlab.export.left_out import forget_backend_directory, starts_our_stub, warnings
 from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 
 
@@ -65,16 +65,3 @@ def test_our_stub_is_left_out_and_a_compiled_one_stays(tmp_path: Path) -> None:
 )
 def test_environments_elsewhere_are_named(tmp_path: Path, path: str, sentences: tuple[str, ...]) -> None:
     assert warnings(parse_pbtxt(environment(path), ""), tmp_path, []) == sentences
-
-
-@pytest.mark.parametrize(
-    ("text", "is_named"),
-    [
-        ('backend: "mine" runtime: "model.py"', True),
-        ('backend: "onnxruntime"', False),  # which comes with tritonlab, and with Triton
-        ('backend: "python"', False),
-    ],
-)
-def test_a_backend_of_this_machines_directory_is_named(text: str, is_named: bool) -> None:
-    found = [*own_backend(parse_pbtxt(text, ""))]
-    assert ["'mine' is a Python-based backend" in each for each in found] == [True] * is_named

@@ -14,7 +14,7 @@ import re
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,8 @@ def golden_beside(repository: Path) -> Path:
 @dataclass(frozen=True)
 class GoldenCase:
     """A request to a model and the answer it has to give: the outputs of each response, or an error. `source`: where
-    the request is from, empty for one that somebody has kept. `unanswered`: why its answer is not known."""
+    the request is from, empty for one that somebody has kept. `unanswered`: why the model's own answer is not
+    known."""
 
     model: str
     name: str
@@ -139,13 +140,20 @@ class GoldenReport:
 
 
 class GoldenSet(ProcessBound):
-    """The cases in a directory. `ask` sends their requests, unless a call names another way."""
+    """The cases in a directory. `ask` sends their requests, unless a call names another way; `why_not_real` returns why
+    the answers of a model are not its own, such as those of a stand-in, otherwise "". Cases keep it as `unanswered`."""
 
     elsewhere = "call tritonlab.golden(DIRECTORY) in the other process, too"
 
-    def __init__(self, directory: str | Path | None = None, ask: Ask | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        ask: Ask | None = None,
+        why_not_real: Callable[[str], str] = lambda model: "",
+    ) -> None:
         self.directory = Path(directory) if directory is not None else golden_directory()
         self._ask = ask
+        self._why_not_real = why_not_real
 
     def cases(self, model: str | None = None) -> list[GoldenCase]:
         """Return the cases of a model, or of all models, sorted by name. Raises ValueError for a file that cannot be
@@ -163,13 +171,16 @@ class GoldenSet(ProcessBound):
         if outcome.error is not None and not error:
             text = outcome.error.message.strip().partition("\n")[0]
             raise ValueError(f"nothing was kept: the answer is an error: {text}; error=True (--error) expects it")
-        case = case_of(outcome, name or self._free_name(outcome.request.model_name))
+        case = self._case_of(outcome, name or self._free_name(outcome.request.model_name))
         path = self.directory / case.model / f"{case.name}.json"
         if not re.fullmatch(r"[\w.-]+", case.name):
             raise ValueError(f"'{case.name}' cannot be the name of a file")
         if path.exists():
             raise FileExistsError(f"{path} exists; golden update renews its answer")
         return write_case(case, self.directory)
+
+    def _case_of(self, outcome: Outcome, name: str) -> GoldenCase:
+        return replace(case_of(outcome, name), unanswered=self._why_not_real(outcome.request.model_name))
 
     def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
         """Send the cases again and compare. `ask`: another way to send, such as `RemoteModel.send` of another server.
@@ -192,7 +203,7 @@ class GoldenSet(ProcessBound):
             if result.comparison is None:
                 raise ValueError(str(result))
         return [
-            write_case(case_of(result.comparison.outcomes[1], result.case.name), self.directory)
+            write_case(self._case_of(result.comparison.outcomes[1], result.case.name), self.directory)
             for result in changed
             if result.comparison is not None
         ]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from ..clients.golden import GoldenCase, case_of, non_default_fields
 from ..clients.sending import ask
 from ..core.status import TritonError
-from ..profile.recorder import LastRequest, Recorder
+from ..profile.recorder import MOST, LastRequest, Recorder
 from ..server.api.failures import request_again
+from .needed_models import stood_in, stood_in_words
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -21,17 +22,19 @@ ANSWERED_AGAIN = "last requests, answered again for the export"
 _SECONDS = 30.0
 
 
-def last_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
-    """Yield the requests that the recorder of the models' servers has kept, with their answers; none where nothing is
-    recorded. An answer of before one of the models was loaded again is left out."""
+def last_cases(models: Iterable[Model], most: int = MOST) -> Iterator[GoldenCase]:
+    """Yield the requests that the recorder of the models' servers has kept, `most` of each model, with their answers;
+    none where nothing is recorded. An answer of before one of the models was loaded again, or of a stand-in, is said
+    not to be known."""
     together = list(models)
     for model in together:
         recorder = next((each for each in model.server.instruments if isinstance(each, Recorder)), None)
         if recorder is None:
             continue
         last = recorder.last_requests
+        instead = stood_in_words(model)
         loaded = max(last.loaded.get(each.name, 0) for each in together)
-        for number, kept in enumerate(last.of_models().get(model.name, ()), 1):
+        for number, kept in enumerate(last.of_models(most).get(model.name, ()), 1):
             try:
                 request = request_again(model, kept.request)
             except TritonError:  # it was for a version with other inputs
@@ -39,7 +42,8 @@ def last_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
             case = GoldenCase(
                 model.name, f"last-request-{number}", request.inputs, non_default_fields(request), source=KEPT
             )
-            yield _add_answer(case, kept, is_current=kept.started >= loaded)
+            case = _add_answer(case, kept, is_current=kept.started >= loaded)
+            yield replace(case, unanswered=instead) if instead else case
 
 
 def _add_answer(case: GoldenCase, kept: LastRequest, is_current: bool) -> GoldenCase:
@@ -51,12 +55,13 @@ def _add_answer(case: GoldenCase, kept: LastRequest, is_current: bool) -> Golden
     return replace(case, answers=tuple(kept.answers), error=error)
 
 
-def answered_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
+def answered_cases(models: Iterable[Model], most: int = MOST) -> Iterator[GoldenCase]:
     """Yield `last_cases`; the models are asked again where an answer is not kept, but not for requests of a
     sequence."""
     together = {model.name: model for model in models}
-    for case in last_cases(together.values()):
-        if not case.unanswered or case.fields.get("correlation_id"):
+    for case in last_cases(together.values(), most):
+        is_of_sequence = bool(case.fields.get("correlation_id"))
+        if not case.unanswered or is_of_sequence or stood_in(together[case.model]):
             yield case
             continue
         try:

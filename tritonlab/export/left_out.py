@@ -11,9 +11,7 @@ from ..core.config.model_config import ModelConfig
 from ..core.status import InvalidArgumentError
 from ..ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ..ipc.processes.own_stub import NAME, is_compiled
-from ..repository.layout import MODEL_FILE
 from ..repository.model_tree import KEEPS, Omission, Omitted
-from ..server.models.backends import runs_shipped
 
 _NAMED = 3
 
@@ -21,16 +19,6 @@ _NAMED = 3
 def incomplete(left_out: Iterable[Omitted]) -> list[str]:
     """Return the sentences about large files, without which the model cannot be deployed."""
     return [*sentences(entry for entry in left_out if entry.reason is Omission.LARGE)]
-
-
-def own_backend(served: ModelConfig) -> Iterator[str]:
-    """Yield that the backend of a model is one of this machine's directory: the model alone does not deploy."""
-    name = served.backend
-    if name not in ("", "python") and served.runtime == MODEL_FILE and not runs_shipped(served):
-        yield (
-            f"its backend '{name}' is a Python-based backend of this server's backend directory and was not exported "
-            f"with it: copy that directory, `{name}/`, to `/opt/tritonserver/backends/` there"
-        )
 
 
 def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:

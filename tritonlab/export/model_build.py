@@ -16,6 +16,7 @@ from ..repository.model_tree import KEEPS
 from ..server.models.backend_choice import choice_words
 from . import left_out
 from .left_out import check_deployable, forget_backend_directory, never_ran, starts_our_stub, warnings
+from .own_backends import OwnBackend, find_own_backend
 from .preflight.finding import Prediction, Preflight
 from .preflight.judge import judge, subject_of
 from .preflight.places import secrets_in, secrets_sentence
@@ -30,25 +31,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelBuild:
-    """One model to be exported for `target`, as pre-flight looks at it."""
+    """One model to be exported for `target`, as pre-flight looks at it. `backend`: the Python-based backend that goes
+    with it."""
 
     model: Model
     subject: Subject
     target: Target
+    backend: OwnBackend | None = None
 
     @classmethod
     def of(cls, model: Model, include: Sequence[str], target: Target) -> ModelBuild:
         subject = subject_of(model, include)
         if answers := choice_words(subject.config):
             check_deployable(model.name, answers, subject.tree.files)
-        return cls(model, subject, target)
+        backend = find_own_backend(model.name, subject.config, model.server.core.options.backend_directory, include)
+        return cls(model, subject, target, backend)
 
     @property
     def incomplete(self) -> tuple[str, ...]:
         """What of the model has to be copied before it can be deployed."""
-        served = self.subject.config
-        backend = () if choice_words(served) else left_out.own_backend(served)  # another one answers in its place
-        return (*left_out.incomplete(self.subject.tree.left_out), *backend)
+        backend = self.backend.tree.left_out if self.backend is not None else []
+        return tuple(left_out.incomplete([*self.subject.tree.left_out, *backend]))
 
     @property
     def on_gpu(self) -> bool:

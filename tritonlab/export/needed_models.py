@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..core.config.model_config import parse_pbtxt
 from ..core.python_source import UNPARSABLE
 from ..core.status import TritonError
 from ..repository.layout import LEFT_BEHIND
+from ..server.models.backend_choice import choice_words
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -46,6 +48,18 @@ def needed_models(model: Model) -> NeededModels:
             found[name] = other
             waiting.append(other)
     return NeededModels(tuple(found.values())[1:], tuple(missing))
+
+
+def stood_in(model: Model) -> dict[str, str]:
+    """Return in plain words what answers in the place of the model and of those that it needs, by their names; nothing
+    for the real ones."""
+    configs = {each.name: parse_pbtxt(each.config_pbtxt(), "") for each in (model, *needed_models(model).loaded)}
+    return {name: words for name, config in configs.items() if (words := choice_words(config))}
+
+
+def stood_in_words(model: Model) -> str:
+    """Return one sentence about that, why an answer is not known to be the real one; "" if it is."""
+    return "; ".join(f"'{name}' did not answer itself: {words}" for name, words in stood_in(model).items())
 
 
 def names_needed(model: Model) -> list[str]:

@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,9 +23,11 @@ from .report import ExportPlan
 MODELS, BESIDE = "models", "beside"
 
 
-def put_in_place(repository: Path, scratch: Path, plans: Sequence[ExportPlan], beside: ExportPlan) -> list[Path | None]:
-    """Move the models and the files beside them that were built in `scratch` (MODELS, BESIDE) to their places, all or
-    none, and return the backups of the models that were replaced."""
+def put_in_place(
+    repository: Path, scratch: Path, plans: Sequence[ExportPlan], files: Mapping[Path, ExportPlan]
+) -> list[Path | None]:
+    """Move the models that were built in `scratch` / MODELS, and the files of other directories, to their places, all
+    or none, and return the backups of the models that were replaced."""
     with Placement(repository) as placement:
         backups = [
             placement.place(scratch / MODELS / plan.path.name, plan.path)
@@ -33,8 +35,9 @@ def put_in_place(repository: Path, scratch: Path, plans: Sequence[ExportPlan], b
             else None
             for plan in plans
         ]
-        for name in (*beside.added, *beside.changed):
-            placement.place_file(scratch / BESIDE / name, beside.path / name)
+        for new, beside in files.items():
+            for name in (*beside.added, *beside.changed):
+                placement.place_file(new / name, beside.path / name)
     return backups
 
 

@@ -18,7 +18,10 @@ from ..core.explained import Explained
 from ..core.plain_facts import MOST_LINES, few_lines
 from ..core.status import Code, InvalidArgumentError
 from ..repository.model_tree import shortened
+from ..server.models.backends import DEFAULT_DIRECTORY
+from .own_backends import backends_of
 from .preflight.finding import Preflight
+from .verify.history import evidence_of
 
 if TYPE_CHECKING:
     from .environment.placed import PlacedEnvironment
@@ -106,6 +109,13 @@ class ExportReport:
         """The bytes of all models as they are exported, with their environments."""
         return sum(report.plan.bytes for report in self.reports)
 
+    @property
+    def backends(self) -> list[str]:
+        """The names of the Python-based backends that were exported with the models."""
+        folder = f"{backends_of(self.repository).name}/"
+        files = self.beside.files if self.beside is not None else ()
+        return sorted({file.split("/")[1] for file in files if file.startswith(folder)})
+
     def tree(self) -> str:
         """Return the exported part of the repository, one line for each directory and file."""
         lines = [*self._incomplete(), f"{self.repository}/"]
@@ -122,17 +132,22 @@ class ExportReport:
 
     def commands(self) -> tuple[str, str]:
         """Return the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
-        path = str(self.repository)
+        path, backends = str(self.repository), backends_of(self.repository)
+        mounts = "".join(
+            f"-v {shlex.quote(f'{backends / name}:{DEFAULT_DIRECTORY / name}')} " for name in self.backends
+        )
+        own = f" --backend-directory={shlex.quote(str(backends))}" * bool(self.backends)
         gpus = "--gpus=all " if any(report.on_gpu for report in self.reports) else ""
         # a container's 64 MB of shared memory are too few for the tensors of Triton's stubs
         run = f"docker run --rm {gpus}--shm-size=1g -p 8000:8000 -p 8001:8001 -p 8002:8002"
         return (
-            f"{run} -v {shlex.quote(f'{path}:/models')} {self.image} tritonserver --model-repository=/models",
-            f"tritonlab serve --model-repository={shlex.quote(path)}",
+            f"{run} {mounts}-v {shlex.quote(f'{path}:/models')} {self.image} tritonserver --model-repository=/models",
+            f"tritonlab serve --model-repository={shlex.quote(path)}{own}",
         )
 
     def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
-        """Pack what was exported, models and the files beside them, into a zip file, `<repository>-<model>.zip` beside
+        """Pack what was exported, models, the files beside them, and the verdict on them with its page and requests,
+        into a zip file, `<repository>-<model>.zip` beside
         the repository if no path is given; a file of that name is replaced. Equal models give zip files that are equal
         byte for byte. Raises InvalidArgumentError for a dry run, which has written nothing."""
         if self.dry_run:
@@ -148,6 +163,8 @@ class ExportReport:
                 if self.beside is not None:
                     for file in self.beside.files:
                         _pack(archive, self.beside.path / file, file)
+                for path in evidence_of(self.repository, [report.path.name for report in self.reports]):
+                    _pack(archive, path, path.relative_to(self.repository.parent).as_posix())
             os.replace(unfinished, target)
         finally:
             unfinished.unlink(missing_ok=True)

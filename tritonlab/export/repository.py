@@ -10,7 +10,7 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -23,7 +23,8 @@ from ..core.unknown_option import explains_unknown
 from ..repository.place import NoRepository, make_repository, repository_path, scratch_place
 from .child_command import raise_if_cancelled
 from .model_build import ModelBuild, stops
-from .needed_models import needed_models
+from .needed_models import needed_models, stood_in
+from .own_backends import backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.finding import Preflight, say_once
 from .releases import DEFAULT_TARGET, find_target
@@ -63,11 +64,11 @@ def export(
     `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
-    its BLS calls name; `alone` leaves them out. All models are written together: if one of the directories is in the
-    way, or an error or an interrupt comes at any step, none is. The report warns of models that are needed and are not
-    there, and of files that are left out because they are hidden, have more than 100 MB or lie outside of the
-    repository; `include` names or patterns of such files brings them. It also warns of what will not work at `target`,
-    a release of Triton as 2.49, its container as 24.08, kserve, dynamo or ray.
+    its BLS calls name; `alone` leaves them out. Python-based backends that run them go to `backends_of(directory)`. All
+    is written together: if one of the directories is in the way, or an error or an interrupt comes, nothing is. The
+    report warns of models that are needed and are not there, and of files that are left out because they are hidden,
+    have more than 100 MB or lie outside of the repository; `include` names or patterns of such files brings them. It
+    also warns of what will not work at `target`, a release as 2.49, its container as 24.08, kserve, dynamo or ray.
 
     `dry_run` writes nothing; the report says what would be written. `furnish` is called where the models are built,
     with their new directories, and a directory whose files are then put beside the repository. `progress` is called
@@ -136,6 +137,13 @@ class _Group:
         return cls(tuple(exported.values()), absent)
 
 
+def of_needed(model: Model) -> Iterator[str]:
+    """Yield a warning for each model that this one needs and that something else answers for here."""
+    for name, words in stood_in(model).items():
+        if name != model.name:
+            yield f"it needs '{name}', which did not answer itself here ({words}): its answers are not the real ones"
+
+
 class _Built(NamedTuple):
     """What was built in scratch directories: `plans` and `preflights` of the models, and the plan of the files that go
     beside the repository."""
@@ -160,7 +168,10 @@ class _Work:
     ) -> None:
         self._absent, self._builds, self._furnish = group.absent, builds, furnish
         self._progress, self._cancel = progress, cancel
-        self._done, self._total = 0, sum(build.copied_size() for build in builds)
+        #: by the names of their directories
+        self._backends = {build.backend.name: build.backend for build in builds if build.backend is not None}
+        sizes = [*(build.copied_size() for build in builds), *(each.size() for each in self._backends.values())]
+        self._done, self._total = 0, sum(sizes)
 
     def export(self, repository: Path, *, overwrite: bool) -> ExportReport:
         """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""
@@ -172,7 +183,7 @@ class _Work:
             if in_the_way and not overwrite:
                 raise ExportConflict(in_the_way[0])
             raise_if_cancelled(self._cancel)
-            backups = put_in_place(repository, scratch, built.plans, built.beside)
+            backups = put_in_place(repository, scratch, built.plans, {scratch / BESIDE: built.beside})
             return self.report(built, backups)
 
     def build(self, scratch: Path, repository: Path) -> _Built:
@@ -181,13 +192,16 @@ class _Work:
         files.mkdir()
         places = {scratch / MODELS / build.model.name: build for build in self._builds}
         found = [build.write(place, self._copied) for place, build in places.items()]
+        for name, backend in self._backends.items():
+            backend.write(files / backends_of(repository).name / name, self._copied)
         environment = self._furnish(places, files)
         places_there = (repository, scratch / MODELS)
         preflights = say_once(build.judged(environment, places_there) for build in self._builds)
         plans = []
-        for place, warnings, preflight in zip(places, found, preflights, strict=True):
+        for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
-            about = (*warnings, *stops(preflight))
+            brought = build.backend.warnings(repository) if build.backend is not None else ()
+            about = (*warnings, *of_needed(build.model), *brought, *stops(preflight))
             plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
         return _Built(plans, preflights, compare_files(files, repository.parent), environment)
 

@@ -7,7 +7,7 @@ environment, an error or a cancelled export leaves nothing. The verdict comes af
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..clients.golden import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
+from ..profile.recorder import MOST
 from ..repository.place import repository_path
 from ..server.models.backend_choice import choice_words
 from .child_command import Cancelled, Say
@@ -33,10 +34,12 @@ from .environment.placed import (
 from .last_cases import answered_cases
 from .left_out import never_ran
 from .model_build import ModelBuild
-from .preflight.finding import Prediction
+from .preflight.finding import Prediction, Preflight
+from .preflight.judge import judge, with_trial
 from .preflight.reads import paths_of_the_machine
+from .preflight.subject import Subject
 from .report import ExportReport
-from .repository import Progress, export
+from .repository import Progress, export, of_needed
 from .verify.verification import verify
 
 if TYPE_CHECKING:
@@ -65,9 +68,9 @@ class ExportOptionError(Explained, ValueError):
 @dataclass(frozen=True)
 class WholeExport:
     """What is exported with the models. `env`: an environment, by one of its CHOICES, the path of a prefix, or its
-    options; `deploy`: kinds of deploy files; `verify`: releases of Triton that have to prove it, with the last requests
-    of the models; `cases`: golden requests for that and for the clients; `hide`: directories that the servers must not
-    see."""
+    options; `deploy`: kinds of deploy files; `verify`: releases of Triton that have to prove it, with the `last`
+    requests of each model; `cases`: golden requests for that and for the clients; `hide`: directories that the servers
+    must not see."""
 
     target: str
     env: str | EnvironmentOptions = "none"
@@ -75,6 +78,7 @@ class WholeExport:
     verify: Sequence[str] = ()
     cases: Sequence[GoldenCase] = ()
     hide: Sequence[Path] = ()
+    last: int = MOST
 
     @property
     def environment(self) -> EnvironmentOptions:
@@ -82,7 +86,10 @@ class WholeExport:
         return replace(env, target=self.target) if isinstance(env, EnvironmentOptions) else _options(env, self.target)
 
     def check(self, directory: str | PathLike[str]) -> None:
-        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models."""
+        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models, or
+        a number of requests that is negative."""
+        if self.last < 0:
+            raise ExportOptionError(f"last={self.last}: it is a number of requests", f"write 0 to {MOST}")
         if wrong := [kind for kind in self.deploy if kind not in KINDS]:
             raise ExportOptionError(f"deploy={wrong[0]!r}: there are {', '.join(KINDS)}", f"name some of {[*KINDS]}")
         if self.deploy and repository_path(directory).name != MODELS:
@@ -110,14 +117,11 @@ class WholeExport:
         cancel = cancel or threading.Event()
         repository = repository_path(directory)
         lock = LOCK if self.deploy else f"{repository.name}.{LOCK}"
-        reads: set[str] = set()
-        others: dict[str, list[str]] = {}
+        builds: list[ModelBuild] = []
 
         def furnish(places: Mapping[Path, ModelBuild], beside: Path) -> PlacedEnvironment | None:
             placed = None
-            reads.update(*(paths_of_the_machine(build.subject) for build in places.values()))
-            for build in places.values():
-                others[build.model.name] = [*never_ran(choice_words(build.subject.config))]
+            builds.extend(places.values())
             if self.environment.choice != "none":
                 subjects = {place: build.subject for place, build in places.items()}
                 # nothing is imported by an ensemble, nor by code of the model's own where an engine runs it
@@ -129,7 +133,10 @@ class WholeExport:
             if self.deploy:
                 needs_lock = self.environment.choice == "requirements"
                 exported = [build.model for build in places.values()]
-                deployed = deployment_of(exported, self.target, cases=self.cases, has_lock=needs_lock)
+                backends = sorted({build.backend.name for build in places.values() if build.backend is not None})
+                deployed = deployment_of(
+                    exported, self.target, cases=self.cases, has_lock=needs_lock, backends=backends
+                )
                 _deploy(beside, deployed, self.deploy)
             return placed
 
@@ -145,30 +152,35 @@ class WholeExport:
         )
         if dry_run or not self.verify:
             return report
-        exported = [models[0].server.model(each.path.name) for each in report.reports]
-        return self._prove(report, exported, reads=reads, others=others, say=say, cancel=cancel)
+        return self._prove(report, builds, say=say, cancel=cancel)
 
     def _prove(
         self,
         report: ExportReport,
-        exported: Sequence[Model],
+        builds: Sequence[ModelBuild],
         *,
-        reads: Iterable[str],
-        others: Mapping[str, Sequence[str]],
         say: Say,
         cancel: threading.Event,
     ) -> ExportReport:
-        """Return the report with the verdict of real servers. `reads`: what the models read of this machine; `others`:
-        by model, the words for models that another engine runs. Raises Cancelled.
-        """
-        found = {each.path.name: [*others[each.path.name], *_open_findings(each)] for each in report.reports}
+        """Return the report with the verdict of real servers. Raises Cancelled."""
+        cases = [*self.cases, *answered_cases([build.model for build in builds], self.last)]
+        tried = self._tried(builds, cases, say)
+        reads = set[str]().union(*(paths_of_the_machine(subject) for subject, _ in tried.values()))
+        found = {
+            build.model.name: [
+                *never_ran(choice_words(build.subject.config)),
+                *of_needed(build.model),
+                *_open_findings(tried[build.model.name][1]),
+            ]
+            for build in builds
+        }
         # the page and the record lie with what is handed over
         place = report.repository.parent if self.deploy else report.repository
         try:
             verification = verify(
                 place,
                 triton=self.verify,
-                requests=[*self.cases, *answered_cases(exported)],
+                requests=cases,
                 hide=self.hide,
                 reads=[Path(path) for path in sorted(reads)],
                 open_findings=found,
@@ -179,10 +191,28 @@ class WholeExport:
             raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
         return replace(report, verification=verification)
 
+    def _tried(
+        self, builds: Sequence[ModelBuild], cases: Sequence[GoldenCase], say: Say
+    ) -> dict[str, tuple[Subject, Preflight]]:
+        """Return what pre-flight looks at and finds of each model, after the models that have Python of their own were
+        loaded once more and sent the requests."""
+        from .preflight.trial import try_models
 
-def _open_findings(report: ExportReport) -> Iterator[str]:
-    """Yield what pre-flight found that the model reads of this machine, and that a deployed server does not have."""
-    for finding in report.preflight.findings if report.preflight is not None else ():
+        python = [build.model for build in builds if build.subject.sources]
+        if python:
+            say("pre-flight: the models are loaded once more, and what their requests read is recorded")
+        trials = try_models(python, cases)
+        found = {}
+        for build in builds:
+            trial = trials.get(build.model.name)
+            subject = with_trial(build.subject, trial) if trial is not None else build.subject
+            found[build.model.name] = subject, judge(subject, self.target)
+        return found
+
+
+def _open_findings(found: Preflight) -> Iterator[str]:
+    """Yield what the model reads of this machine, and a deployed server does not have."""
+    for finding in found.findings:
         if finding.row in _OF_THIS_MACHINE and finding.outcome is not Prediction.ATTENTION:
             yield finding.sentence
 

@@ -13,26 +13,33 @@ from ..core.status import InvalidArgumentError
 from ..repository.model_tree import ModelTree, is_requested, leads_out, read_tree, shortened
 from ..repository.place import make_repository, scratch_place
 from . import left_out
+from .own_backends import OwnBackend, backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.places import secrets_in, secrets_sentence
 from .releases import DEFAULT_TARGET, find_target
 from .report import ExportConflict, ExportPlan, ExportReport
 
+#: In the directory that an export is built in: the backends that go next to the repository.
+_BACKENDS = "backends"
+
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """One model to export: its directory, and the facts of its row."""
+    """One model to export: its directory, the facts of its row, and the Python-based backend that runs it."""
 
     directory: Path
     warnings: Sequence[str] = ()
+    backend: OwnBackend | None = None
 
 
 @dataclass(frozen=True)
 class RepositoryReport:
-    """What the export of a repository did. `models` reports on each model; `files` is about what lies beside them."""
+    """What the export of a repository did. `models` reports on each model; `files` is about what lies beside them in
+    the repository, `backends` about the Python-based backends that lie next to it."""
 
     models: tuple[ExportReport, ...]
     files: ExportPlan
+    backends: ExportPlan
 
     @property
     def repository(self) -> Path:
@@ -41,7 +48,7 @@ class RepositoryReport:
     @property
     def differs(self) -> bool:
         """Return whether the export changed anything."""
-        return self.files.differs or any(report.plan.differs for report in self.models)
+        return self.files.differs or self.backends.differs or any(report.plan.differs for report in self.models)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was written as JSON values."""
@@ -50,7 +57,7 @@ class RepositoryReport:
     @property
     def _whole(self) -> ExportReport:
         first, *others = self.models
-        return replace(first, composing=tuple(others))
+        return replace(first, composing=tuple(others), beside=self.backends)
 
     def _beside(self) -> str:
         names = [*shortened(self.files.files), *(f"Attention: {warning}." for warning in self.files.warnings)]
@@ -76,7 +83,8 @@ def export_whole(
     include: str | Sequence[str] = (),
 ) -> RepositoryReport:
     """Write the models, by their directories' names, and the files of `root` that lie beside them, and change nothing
-    in them: bytes, modes, links that lead within a model, empty directories.
+    in them: bytes, modes, links that lead within a model, empty directories. Python-based backends that run them are
+    written next to the repository.
 
     All of it is written or nothing. What is there already and differs raises ExportConflict, unless `overwrite` is set;
     then it is moved to `<directory>.backup` first. The report warns of what is left out because it is hidden, has more
@@ -103,20 +111,27 @@ def export_whole(
             tree.copy(new)
             secrets = secrets_in(tree.files)
             warned = [": ".join(secrets_sentence(secrets))] if secrets else []
+            warned += model.backend.warnings(repository) if model.backend is not None else []
             found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *warned)))
             plan = replace(compare_trees(new, repository / name), warnings=found)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
             plans.append(plan)
         files = _plan_beside(root, models, new=scratch / BESIDE, repository=repository, include=wanted)
-        if files.changed and not overwrite:
-            raise ExportConflict(files)
-        backups = put_in_place(repository, scratch, plans, files)
+        (scratch / _BACKENDS).mkdir()
+        for each in {model.backend.name: model.backend for model in models.values() if model.backend}.values():
+            each.write(scratch / _BACKENDS / backends_of(repository).name / each.name)
+        backends = compare_files(scratch / _BACKENDS, repository.parent)
+        for beside in (files, backends):
+            if beside.changed and not overwrite:
+                raise ExportConflict(beside)
+        built = {scratch / BESIDE: files, scratch / _BACKENDS: backends}
+        backups = put_in_place(repository, scratch, plans, built)
         image = find_target(DEFAULT_TARGET).release.image
         reports = [
             ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
         ]
-        return RepositoryReport(tuple(reports), files)
+        return RepositoryReport(tuple(reports), files, backends)
 
 
 def _plan_beside(

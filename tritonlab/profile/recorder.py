@@ -322,10 +322,10 @@ class LastRequests:
         if is_first or not (request.responded or request.state is RequestState.RELEASED):
             last.follow(request)
 
-    def of_models(self) -> Mapping[str, list[LastRequest]]:
-        """Return the requests by their models, the oldest first. Those of a sequence whose first request is not kept
-        are left out: alone they mean nothing."""
-        return {model: _whole([*records]) for model, records in [*self._records.items()]}
+    def of_models(self, most: int = MOST) -> Mapping[str, list[LastRequest]]:
+        """Return the last requests by their models, `most` of each, the oldest first. Those of a sequence whose first
+        request is not among them are left out: alone they mean nothing."""
+        return {model: _whole([*records][max(len(records) - most, 0) :]) for model, records in [*self._records.items()]}
 
 
 def _whole(records: Sequence[LastRequest]) -> list[LastRequest]:

@@ -1,25 +1,29 @@
 """Models that work in the notebook only, each with what pre-flight has to name, and models that work anywhere.
 
 Each is the head of its file, the body of `initialize` and that of `execute`, which sets `k`: the answer is `X * k`.
-`{here}` is the notebook's folder, in which `write_files` writes what they read; `{etc}` a file below /etc that only
-some machines have, `{port}` the port of an HTTP server.
+`{here}` is the notebook's folder, in which `write_files` writes what they read; `{etc}` and `{other_etc}` are files
+below /etc that only some machines have, `{port}` the port of an HTTP server.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import http.server
 import pickle
 import shutil
 import sqlite3
 import tarfile
+import threading
 import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import onnx
+import pytest
 
 CONFIG = 'input { name: "X" data_type: TYPE_FP32 dims: [-1] } output { name: "Y" data_type: TYPE_FP32 dims: [-1] }'
 _MODEL = """\
@@ -161,6 +165,11 @@ TRAPS = {
         initialize="self.m = torch.jit.load('a50.pt'); self.k = float(self.m(torch.ones(1)))",
         named="a50.pt",
     ),
+    "c_etc": Code(
+        "c = ctypes.CDLL(None); b = ctypes.create_string_buffer(9); c.read(c.open(b'{other_etc}', 0), b, 9)\n"
+        "self.k = 2 if b.value else 1",
+        named="{other_etc}",
+    ),
     "c_access": Code("self.k = 2 - (ctypes.CDLL(None).access(b'a51.txt', 0) != 0)", named="{top}/"),
 }  # fmt: skip
 
@@ -168,7 +177,7 @@ TRAPS = {
 QUICK = (
     *("np_load", "fromfile", "memmap_default", "absolute", "zip", "ini", "sqlite", "library", "script", "shell_string"),
     *("exists", "isfile_later", "glob", "listdir", "expanduser", "cached", "variable_later", "etc", "url", "module"),
-    *("temporary", "fallback", "program", "spec", "python_c", "c_open", "onnxruntime"),
+    *("temporary", "fallback", "program", "spec", "python_c", "c_open", "c_etc", "onnxruntime"),
 )
 
 RIGHT = {
@@ -209,6 +218,32 @@ RIGHT = {
     "renamed": Code("open('part', 'w').write('2'); os.replace('part', 'whole'); self.k = float(open('whole').read())"),
     "c_library": Code("ctypes.CDLL('libc.so.6').getpid(); self.k = 2"),
 }  # fmt: skip
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None: ...
+
+
+@contextlib.contextmanager
+def notebook_folder(folder: Path, *, slow: bool) -> Iterator[dict[str, str]]:
+    """Write what the models read below `folder`, make it the working directory, the home directory, and that of
+    temporary files, and yield what stands for `{here}` and others in the sources."""
+    here, home, temporary = (folder / name for name in ("here", "home", "tmp"))
+    for each in (here, home, temporary):
+        each.mkdir()
+    write_files(here, home, slow=slow)
+    (temporary / "tritonlab_a42.txt").write_text("2")
+    known = ("adduser.conf", "bash.bashrc", "pam.conf", "debconf.conf", "rc.conf")
+    etc, other_etc, *_ = (f"/etc/{name}" for name in known if Path(f"/etc/{name}").exists())
+    variables = {"HOME": str(home), "TMPDIR": str(temporary), "TRAP_K": "2", "TRAP_L": "2", "TRAP_M": "2"}
+    with pytest.MonkeyPatch.context() as patch, http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        patch.chdir(here)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        places = {"here": str(here), "etc": etc, "other_etc": other_etc, "top": "/" + here.parts[1]}
+        yield {**places, "port": str(web.server_address[1])}
+        web.shutdown()
 
 
 def write_files(here: Path, home: Path, *, slow: bool) -> None:

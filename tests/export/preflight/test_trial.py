@@ -3,9 +3,7 @@ in processes of pre-flight's own. All are tried together; those that are left fo
 
 from __future__ import annotations
 
-import http.server
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.export.preflight.corpus import CONFIG, QUICK, RIGHT, TRAPS, Code, write_files
+from tests.export.preflight.corpus import CONFIG, QUICK, RIGHT, TRAPS, Code, notebook_folder
 from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.clients.golden import GoldenCase
@@ -32,26 +30,10 @@ CHOSEN = tuple(TRAPS) if _IS_EXAM else QUICK
 _DEPENDS = {"url"}
 
 
-class _Handler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None: ...
-
-
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Yield what stands for `{here}` and others in the sources; the notebook's folder is the working directory."""
-    here, home = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("home")
-    write_files(here, home, slow=_IS_EXAM)
-    etc = next(f"/etc/{name}" for name in ("adduser.conf", "bash.bashrc", "pam.conf") if Path(f"/etc/{name}").exists())
-    temporary = tmp_path_factory.mktemp("tmp")
-    (temporary / "tritonlab_a42.txt").write_text("2")
-    variables = {"HOME": str(home), "TMPDIR": str(temporary), "TRAP_K": "2", "TRAP_L": "2", "TRAP_M": "2"}
-    with pytest.MonkeyPatch.context() as patch, http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as web:
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        patch.chdir(here)
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        yield {"here": str(here), "etc": etc, "port": str(web.server_address[1]), "top": "/" + here.parts[1]}
-        web.shutdown()
+    with notebook_folder(tmp_path_factory.mktemp("author"), slow=_IS_EXAM) as places:
+        yield places
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.export.verify.hiding import author_paths, find_hiding
+from tritonlab.export.verify.hiding import author_paths, common_entries, find_hiding, folders_of_the_machine
 
 if find_hiding({}).kind != "namespace":
     pytest.skip("no mount namespaces here", allow_module_level=True)
@@ -86,3 +86,19 @@ def test_the_authors_paths_are_hidden_with_the_folders_of_what_models_read(
     }
     hiding = find_hiding({**found, Path("/var/tmp"): "x"})
     assert "/var/tmp" in hiding.hidden and hiding.own_tmp  # tmp_path is below /tmp, which is another directory
+
+
+def test_nothing_of_this_machine_is_left_but_what_every_machine_has(tmp_path: Path) -> None:
+    for each in ("scratch", "models"):
+        (tmp_path / each).mkdir()
+    hiding = find_hiding(folders_of_the_machine(), common=common_entries())
+    inside = (
+        "ls -A /opt /home /var/tmp /var/lib; ls /etc/passwd /etc/hosts; ls /etc/fstab.d /etc/adduser.conf; "
+        "getent hosts localhost > /dev/null && echo resolves; touch /var/tmp/x /tmp/x && echo writes; "
+        "touch /opt/x /etc/x 2> /dev/null || echo read-only"
+    )
+    command = hiding.command(["sh", "-c", inside], {"models": tmp_path / "models"}, tmp_path / "scratch")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    folders = [f"{each}:\n" for each in ("/home", "/opt", "/var/lib", "/var/tmp") if Path(each).is_dir()]
+    assert done.stdout == "\n".join(folders) + "/etc/hosts\n/etc/passwd\nresolves\nwrites\nread-only\n", done.stderr
+    assert "the folders of this machine that are not its system's" in hiding.words and "/etc/passwd" not in str(hiding)

@@ -205,7 +205,8 @@ def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled:
     (finding,) = [each for each in model["findings"] if each["row"] == "P1"]
     assert "SCALE is used and not defined" in finding["sentence"] and "Cell In[" in finding["source_line"]
     assert model["warnings"] == [] and plain["refused"] == {} and plain["bytes"] == model["bytes"] > 0
-    assert (plain["beside"], plain["environment"], plain["verify"], plain["artifacts"]) == (None, None, [], [])
+    assert [plain[each] for each in ("beside", "environment", "requests")] == [None] * 3
+    assert (plain["verify"], plain["artifacts"]) == ([], [])
 
     artifacts = {"w.npy": "weights", "n.json": "missing + 1", "s.json": "1 +"}
     more: Any = {"capture": True, "env": "requirements", "deploy": ["docker"], "verify": ["2.51", "1.0"]}
@@ -214,9 +215,11 @@ def test_a_plan_says_what_is_found_and_refused_by_choice(window: Window, scaled:
     assert model["captured"] == ["SCALE"] and not [each for each in model["findings"] if each["row"] == "P1"]
     assert whole["refused"]["deploy"]["fix"] == f"{directory}/models" and whole["refused"]["deploy"]["is_place"]
     assert any(each.startswith("numpy==") for each in whole["environment"]["packages"])
-    requests, cached, unknown = whole["verify"]
-    assert requests["text"].startswith("Requests: 0 golden, and the last ")
-    assert ("no" in requests["problem"]) is requests["text"].endswith(" 0 of the notebook with their answers")
+    cached, unknown = whole["verify"]
+    requests, few = whole["requests"], window.request("plan", **chosen, verify=["2.51"], last=0)["requests"]
+    assert requests["text"] == "0 golden, and {0} of the {0} last ones of the notebook".format(requests["kept"])
+    assert ("no" in requests["problem"]) is (requests["kept"] == 0)
+    assert few["text"].startswith("0 golden, and 0 of the ") and few["kept"] == requests["kept"] and few["problem"]
     assert cached["text"].startswith("Triton 2.51: ") and "1.0" in unknown["problem"]
     assert [(each["bytes"], each["problem"][:25]) for each in whole["artifacts"]] == [
         (8000, ""), (None, "the notebook does not def"), (None, "'1 +' is not an expressio"),

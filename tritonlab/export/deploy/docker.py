@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...server.models.backends import DEFAULT_DIRECTORY
 from .facts import Deployment
 from .yaml_text import yaml_text
 
@@ -32,7 +33,9 @@ def dockerfile(deployed: Deployment) -> str:
         f"# docker build -t {deployed.image} -f deploy/Dockerfile .    (in the directory of models/)\n"
         f"FROM {deployed.base_image}\n"
         "# packages in the home of a user are not part of what was tested\n"
-        "ENV PYTHONNOUSERSITE=1\n" + (install if deployed.has_lock else "") + "COPY --chown=1000:1000 models /models\n"
+        "ENV PYTHONNOUSERSITE=1\n" + (install if deployed.has_lock else "")
+        + (f"COPY --chown=1000:1000 backends {DEFAULT_DIRECTORY}\n" if deployed.backends else "")
+        + "COPY --chown=1000:1000 models /models\n"
         "USER 1000:1000\n"
         f"EXPOSE {' '.join(str(port) for port in PORTS.values())}\n"
         f"CMD [{command}]\n"

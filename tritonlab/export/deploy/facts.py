@@ -11,6 +11,7 @@ from ...clients.golden import GoldenCase
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ...profile.live_state import memory_use, shm_size
+from ..needed_models import stood_in
 from ..releases import Release, find_target
 
 if TYPE_CHECKING:
@@ -34,12 +35,14 @@ class Recorded:
 class DeployedModel:
     """A model of the repository. `config`: in its JSON form, complete. `custom_metrics`: the kinds of the metric
     families that its code makes, by name: counter, gauge or histogram. `recorded`: requests for the client and tests.
+    `stood_in`: what answered here in the place of the model and of those that it needs, by their names.
     """
 
     name: str
     config: Mapping[str, Any]
     custom_metrics: Mapping[str, str] = field(default_factory=dict)
     recorded: Sequence[Recorded] = ()
+    stood_in: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def instances(self) -> int:
@@ -65,12 +68,14 @@ class DeployedModel:
 class Deployment:
     """What is deployed. `models`: the first one is what clients call. `peak_shm_bytes`: the most shared memory that the
     stubs had at one time, None if it was not measured. `has_lock`: whether `requirements.lock` lies beside `models/`.
+    `backends`: the Python-based backends of the models, which lie in `backends/` there.
     """
 
     models: Sequence[DeployedModel]
     release: Release
     peak_shm_bytes: int | None = None
     has_lock: bool = False
+    backends: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -89,6 +94,11 @@ class Deployment:
         return f"{self.name}:{self.release.container.value}"
 
     @property
+    def needs_image(self) -> bool:
+        """Return whether the release's own image lacks something that the models need."""
+        return self.has_lock or bool(self.backends)
+
+    @property
     def shm_mib(self) -> int:
         """Return the MiB of shared memory of a container: twice the measured peak, 256 at least."""
         return -(-max(2 * (self.peak_shm_bytes or 0), LEAST_SHM_BYTES) // _MIB)
@@ -99,17 +109,23 @@ class Deployment:
 
 
 def deployment_of(
-    models: Sequence[Model], target: str, *, cases: Iterable[GoldenCase] = (), has_lock: bool = False
+    models: Sequence[Model],
+    target: str,
+    *,
+    cases: Iterable[GoldenCase] = (),
+    has_lock: bool = False,
+    backends: Sequence[str] = (),
 ) -> Deployment:
     """Return what the deploy files of these models are made of. The first model is the one that clients call. `target`:
-    as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error are left out.
+    as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error, or whose
+    answer is not the model's own, are left out.
 
     The shared memory is what the stubs of these models have taken so far. Raises UnknownTarget.
     """
-    answered = [case for case in cases if not case.error]
+    answered = [case for case in cases if not (case.error or case.unanswered)]
     deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
-    return Deployment(deployed, find_target(target).release, peak_shm_bytes=shm, has_lock=has_lock)
+    return Deployment(deployed, find_target(target).release, shm, has_lock, backends)
 
 
 def _deployed(model: Model, cases: Sequence[GoldenCase]) -> DeployedModel:
@@ -121,4 +137,4 @@ def _deployed(model: Model, cases: Sequence[GoldenCase]) -> DeployedModel:
         Recorded(case.request(), [InferenceResponse(outputs=dict(outputs)) for outputs in case.answers])
         for case in cases
     ]
-    return DeployedModel(model.name, model.config(), metrics, recorded)
+    return DeployedModel(model.name, model.config(), metrics, recorded, stood_in(model))

@@ -140,7 +140,7 @@ def serving_runtime(deployed: Deployment) -> str:
     """Return the ServingRuntime."""
     container: dict[str, Any] = {
         "name": "kserve-container",
-        "image": deployed.image if deployed.has_lock else deployed.base_image,
+        "image": deployed.image if deployed.needs_image else deployed.base_image,
         "command": [*server_command(_MOUNT), f"--http-port={_HTTP_PORT}"],
         "env": [{"name": "PYTHONNOUSERSITE", "value": "1"}],
         # one port: Knative takes no more
@@ -172,7 +172,7 @@ def serving_runtime(deployed: Deployment) -> str:
     }
     about = (
         f"Triton {deployed.release}; KServe's default runtime is of another release, and its /dev/shm has 64 MB."
-        + (f"\nPush {deployed.image} where the cluster pulls from, and name it below." if deployed.has_lock else "")
+        + (f"\nPush {deployed.image} where the cluster pulls from, and name it below." if deployed.needs_image else "")
     )
     return yaml_text(manifest, about=about)
 

@@ -14,8 +14,14 @@ _REPOSITORY = "/models"
 def serve_config(deployed: Deployment) -> str:
     """Return serve.yaml.
 
-    Raises ValueError for a model that keeps sequences, which replicas of Ray Serve cannot share.
+    Raises ValueError for a model that keeps sequences, which replicas of Ray Serve cannot share, or a Python-based
+    backend.
     """
+    if deployed.backends:
+        raise ValueError(
+            f"the Python-based backend '{deployed.backends[0]}' runs a model of this export, and the replicas of Ray "
+            "Serve have no backend directory; deploy it with docker, k8s or kserve"
+        )
     for model in deployed.models:
         if "sequence_batching" in model.config:
             raise ValueError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ...core.quoting import markdown_code
+from ...core.quoting import markdown_code, one_line
+from ...server.models.backends import DEFAULT_DIRECTORY
 from .facts import LEAST_SHM_BYTES, DeployedModel, Deployment
 from .monitoring import METRIC, TARGET_MICROSECONDS
 
@@ -27,11 +28,32 @@ def _about(deployed: Deployment) -> str:
     )
     return (
         f"# {markdown_code(deployed.models[0].name)} on Triton\n\n"
-        f"`models/` is a model repository for Triton {deployed.release}, image `{deployed.base_image}`. {lock}\n\n"
+        f"`models/` is a model repository for Triton {deployed.release}, image `{deployed.base_image}`. {lock}\n"
+        f"{_backends(deployed)}\n"
         f"| Model | How it runs |\n|---|---|\n{rows}\n"
+        f"{_never_ran(deployed)}"
         "Ports: 8000 HTTP, 8001 gRPC, 8002 metrics. None of them asks who is calling: keep them inside, or put a\n"
         "proxy in front.\n"
     )
+
+
+def _backends(deployed: Deployment) -> str:
+    if not deployed.backends:
+        return ""
+    named = ", ".join(markdown_code(name) for name in deployed.backends)
+    return (
+        f"Python-based backends run models of it, which are in no image: {named}. `deploy/Dockerfile` copies them\n"
+        f"from `backends/` to `{DEFAULT_DIRECTORY}/`.\n"
+    )
+
+
+def _never_ran(deployed: Deployment) -> str:
+    found = {name: words for model in deployed.models for name, words in model.stood_in.items()}
+    rows = [f"- {markdown_code(name)}: {one_line(words)}" for name, words in found.items()]
+    if not rows:
+        return ""
+    head = "Not tried: where these files were made, something else answered for these models. They never ran there.\n"
+    return "\n".join([head, *rows, "", ""])
 
 
 def _execution(model: DeployedModel) -> str:
@@ -80,9 +102,10 @@ def _kubernetes(deployed: Deployment) -> str:
 
 
 def _kserve(deployed: Deployment) -> str:
+    brought = ["what `requirements.lock` names"] * deployed.has_lock + ["the backends"] * bool(deployed.backends)
     image = (
-        f"Build `{deployed.image}` from `deploy/Dockerfile` and push it: it has what `requirements.lock` names.\n"
-        if deployed.has_lock
+        f"Build `{deployed.image}` from `deploy/Dockerfile` and push it: it has {' and '.join(brought)}.\n"
+        if deployed.needs_image
         else ""
     )
     return (

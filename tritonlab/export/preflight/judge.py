@@ -4,19 +4,24 @@ that a server runs, or lies in a directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...clients.golden import GoldenCase
 from ...core.config.model_config import ModelConfig, parse_pbtxt, read_config
+from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.live_state import memory_use, shm_size
 from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import ModelTree, read_tree
 from ...server.models.backends import runs_shipped
+from ..left_out import NotDeployable
 from ..needed_models import needed_models
+from ..own_backends import find_own_backend
 from ..releases import DEFAULT_TARGET, Target, find_target
 from .engines import notes_of, on_the_engine
 from .features import missing_features
@@ -103,7 +108,7 @@ def preflight(
 
         trial = trial or try_models([model], cases).get(model.name)
     if trial is not None and subject.sources:
-        subject = _with_trial(subject, trial)
+        subject = with_trial(subject, trial)
         notes = trial.notes
         if trial.reads and not trial.sent:
             notes = (*notes, "no request was sent, so what `execute` reads is not known: %triton golden add keeps one")
@@ -114,7 +119,7 @@ def preflight(
     return replace(found, notes=(*found.notes, *notes))
 
 
-def _with_trial(subject: Subject, trial: ModelTrial) -> Subject:
+def with_trial(subject: Subject, trial: ModelTrial) -> Subject:
     """Return the model with what trying it has shown; nothing if it did not load once more."""
     if not trial.reads:
         return subject
@@ -123,7 +128,8 @@ def _with_trial(subject: Subject, trial: ModelTrial) -> Subject:
     made -= {file.path for reads in subject.reads for file in reads.files}
     reads = (each._replace(files=[file for file in each.files if file.path not in made]) for each in trial.reads)
     modules = {**subject.modules, **trial.modules}
-    return replace(subject, reads=tuple(reads), modules=modules, needed=trial.needed, without=trial.without)
+    outside = _outside(reads, subject.backend)
+    return replace(subject, reads=outside, modules=modules, needed=trial.needed, without=trial.without)
 
 
 def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:
@@ -132,18 +138,31 @@ def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:
     directory = Path(model.directory)
     is_its_own = not runs_shipped(config)  # otherwise it is this package's code that reads and imports
     found = model.reads() if is_its_own else ()
+    backend = None
+    with suppress(NotDeployable):  # it is gone, which an export refuses
+        own = find_own_backend(model.name, config, model.server.core.options.backend_directory, include)
+        backend = own.tree if own is not None else None
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
     versions = tuple(model.metadata()["versions"])
     return Subject(
         model.name,
         tree=_tree(directory, config, include, model.server.core.repository.inside_of(model.name, directory)),
         config=config,
-        reads=tuple(found),
+        reads=_outside(found, backend),
         modules=model.modules() if is_its_own else {},
         shm_bytes=shm,
         versions=versions,
         repositories=(directory.parent,),
+        backend=backend,
     )
+
+
+def _outside(reads: Iterable[ReadsRecorded], backend: ModelTree | None) -> tuple[ReadsRecorded, ...]:
+    """Return what was read besides the files of the Python-based backend, which goes with the model."""
+    if backend is None:
+        return tuple(reads)
+    own = f"{os.path.realpath(backend.root)}{os.sep}"
+    return tuple(each._replace(files=[file for file in each.files if not file.path.startswith(own)]) for each in reads)
 
 
 def subject_in(directory: Path) -> Subject:

@@ -49,7 +49,8 @@ class Subject:
     its config names. `repositories`: the directories with all that will lie beside it where it is deployed. `needed`:
     the files that code other than Python reads, and what comes of it that each is missing. `without`: what comes of it
     that all files of `reads` are missing; None if that is not known. `pins`: the versions in the lock that is exported
-    with it, by the names of their distributions."""
+    with it, by the names of their distributions. `backend`: the tree of the Python-based backend that runs
+    it."""
 
     name: str
     tree: ModelTree
@@ -63,6 +64,7 @@ class Subject:
     needed: Mapping[str, Prediction] = field(default_factory=dict)
     without: Prediction | None = None
     pins: Mapping[str, str] = field(default_factory=dict)
+    backend: ModelTree | None = None
 
     @property
     def directory(self) -> Path:
@@ -70,18 +72,23 @@ class Subject:
 
     @cached_property
     def sources(self) -> tuple[SourceFile, ...]:
-        """The Python files of the model, but not those of its environment, nor of versions that are not served."""
+        """The Python files that run: those of the model, but not of its environment, nor of versions that are not
+        served; those of a Python-based backend in their place."""
         return tuple(self._sources())
 
     def _sources(self) -> Iterator[SourceFile]:
         environment = self.environment
-        for file in self.tree.files:
+        paths = [self.backend.root / file for file in self.backend.files] if self.backend is not None else []
+        for file in self.tree.files if self.backend is None else ():
             folder = file.split("/")[0]
-            if not file.endswith(".py") or (folder.isdecimal() and folder not in self.versions):
+            if folder.isdecimal() and folder not in self.versions:
                 continue
             if environment and file.startswith(environment + "/"):
                 continue
-            path = self.directory / file
+            paths.append(self.directory / file)
+        for path in paths:
+            if path.suffix != ".py":
+                continue
             text = path.read_bytes().decode("utf-8", "replace")
             try:
                 yield SourceFile(str(path), text, ast.parse(text))
@@ -129,8 +136,10 @@ class Subject:
 
     @cached_property
     def third_party(self) -> tuple[LoadedModule, ...]:
-        """The modules that its instances have imported and that are neither Python's nor in its directory."""
-        return tuple(third_party_modules(self.modules, [self.directory, STUB.parent]))
+        """The modules that its instances have imported and that are neither Python's nor in its directory, nor in that
+        of its backend."""
+        backend = [self.backend.root] if self.backend is not None else []
+        return tuple(third_party_modules(self.modules, [self.directory, STUB.parent, *backend]))
 
     @property
     def own_modules(self) -> set[str]:
@@ -140,7 +149,8 @@ class Subject:
             parts = file.split("/")
             parts = parts[1:] if parts[0] in self.versions else parts
             found.add(parts[0].removesuffix(".py"))
-        return found
+        files = self.backend.files if self.backend is not None else ()
+        return found | {file.partition("/")[0].removesuffix(".py") for file in files}
 
 
 def line_of(source: SourceFile, node: ast.AST) -> str:

@@ -25,12 +25,12 @@ from ...core.config.model_config_rules import is_ensemble
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import PARAMETER
-from ...server.models.backends import runs_shipped
+from ...server.models.backends import DEFAULT_DIRECTORY, runs_shipped
 from ...stub._pb_stub.process.reads_record import HELD, LISTED, LOOKED, is_everywhere
 from ..child_command import CommandFailed, run_command
 from ..loaded_modules import third_party_modules
 from ..needed_models import needed_models
-from ..verify.hiding import find_hiding
+from ..verify.hiding import common_entries, find_hiding, folders_of_the_machine
 from .finding import Prediction
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 _SECONDS = 300.0
 #: The most files that are covered, each in a run of its own.
 _MOST_COVERED = 8
-#: Top-level directories that every machine has, whose files are not the author's.
-_SYSTEM = {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "run", "sbin", "sys", "usr"}
-_SYSTEM |= {"var"}
 #: Options of the model's server that decide how it is loaded.
 _OPTIONS = (
     *("backend_config", "backend_directory", "backends"),
@@ -255,10 +252,20 @@ def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, uns
         shown = tuple(path for each in named for path in each.needed)
         unexplained = _differing(list(named), job, unshare, shown=(*job.shown, *shown))
         waiting = [each for each in waiting if each not in named or each in unexplained]
-    for folder in filter(os.listdir, job.hidden):
-        unnamed = [each for each in suspects if not each.needed]
-        for each, outcome in _differing(unnamed, job, unshare, hidden=(folder,)).items():
-            each.needed[f"{folder}/"] = outcome
+    unnamed = [each for each in suspects if not each.needed]
+    _name_folders(unnamed, [folder for folder in job.hidden if os.listdir(folder)], job, unshare)
+
+
+def _name_folders(suspects: list[_Suspect], folders: list[str], job: Job, unshare: Sequence[str]) -> None:
+    """Find the directories that make the difference, by halves. `folders`: those that together make one."""
+    middle = len(folders) // 2
+    for half in (folders[:middle], folders[middle:]) if suspects and folders else ():
+        found = _differing(suspects, job, unshare, hidden=tuple(half)) if half else {}
+        if len(half) > 1:
+            _name_folders(list(found), half, job, unshare)
+        else:
+            for each, outcome in found.items():
+                each.needed[f"{half[0]}/"] = outcome
 
 
 def _differing(some: list[_Suspect], job: Job, unshare: Sequence[str], **other: Any) -> dict[_Suspect, Prediction]:
@@ -292,7 +299,7 @@ def _plan_load(model: Model, cases: Sequence[GoldenCase]) -> LoadedAgain:
         groups = found.get("instance_group") or [{"kind": "KIND_CPU"}]
         found["instance_group"] = [{**groups[0], "count": 1, "name": ""}]
     own = tuple(case for case in cases if case.model == model.name)
-    return LoadedAgain(model.name, Path(model.directory), found, own)
+    return LoadedAgain(model.name, Path(model.directory).absolute(), found, own)
 
 
 def _config_of(model: Model) -> ModelConfig:
@@ -308,9 +315,10 @@ def _working_directory() -> str:
 
 def _hidden_folders(cwd: str) -> tuple[str, ...]:
     """Return the directories in which the author's files are, none of them in another."""
-    tops = [each.path for each in os.scandir("/") if each.is_dir(follow_symlinks=False) and each.name not in _SYSTEM]
-    more = ["/var/tmp", os.path.expanduser("~"), cwd]
-    more += ["/usr/local"] if "/usr/local" not in (sys.prefix, sys.base_prefix) else []
+    tops = [str(path) for path in folders_of_the_machine()]
+    if "/usr/local" in (sys.prefix, sys.base_prefix):
+        tops.remove("/usr/local")
+    more = ["/tmp", os.path.expanduser("~"), cwd]
     found = sorted({os.path.realpath(path) for path in (*tops, *more) if os.path.isdir(path)} - {"/", "/usr"})
     return tuple(path for path in found if not any(path.startswith(f"{other}/") for other in found))
 
@@ -318,6 +326,7 @@ def _hidden_folders(cwd: str) -> tuple[str, ...]:
 def _find_visible(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
     """Yield what stays visible in hidden directories: Python, its packages, the models, and modules of the author's."""
     yield str(job.scratch)
+    yield from common_entries()
     yield str(Path(__file__).parents[2])
     yield from (path for path in (sys.prefix, sys.base_prefix) if path not in ("/usr", "/usr/local"))
     yield from (path for path in sys.path if "site-packages" in path or "dist-packages" in path)
@@ -325,6 +334,8 @@ def _find_visible(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
     for model in (*job.models, *job.others):
         yield str(model.directory)
         yield str(model.config.get("parameters", {}).get(PARAMETER, {}).get("string_value", ""))
+        backend = str(model.config.get("backend", ""))
+        yield os.path.join(os.path.abspath(job.options["backend_directory"] or DEFAULT_DIRECTORY), backend)
     for each in suspects:
         for module in third_party_modules(each.seen.modules, [each.model.directory]):
             if not module.is_packaged:

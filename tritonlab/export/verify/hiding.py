@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...stub._pb_stub.process.reads_record import is_everywhere
+
 #: Directories of every Linux below which the server's files are bound.
 _MOUNT_POINTS = ("/mnt", "/media", "/srv")
 #: What a server itself needs, so that it cannot be hidden.
@@ -33,25 +35,34 @@ _EVERYWHERE = {
     for name in ("passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf", "localtime", "os-release")
 }
 _TRIAL_SECONDS = 10.0
+#: Directories of `/` and `/var` that every machine has, whose files are not the author's, or that programs write to.
+_OF_THE_SYSTEM = {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "run", "sbin", "sys"}
+_OF_THE_SYSTEM |= {"usr", "var", "tmp"}
+_OF_VAR = {"cache", "lock", "log", "run", "tmp"}
 
 #: Mounts, then becomes the command: NAME DIRECTORY… -- KEPT… -- HIDDEN… -- FILE… -- COMMAND…
 #: What is kept is put back in a directory that is hidden; a file is hidden by links to all others of its directory.
+#: A directory that every program may write to stays one.
 _SCRIPT = """
 set -e
 root=$1 scratch=$2; shift 2
 mount -t tmpfs -o size=1m,mode=755 tmpfs "$root"
 while [ "$1" != -- ]; do mkdir -p "$root/$1"; mount --rbind "$2" "$root/$1"; shift 2; done; shift
 n=0; : > "$root/.kept"
-while [ "$1" != -- ]; do n=$((n+1)); mkdir "$root/.kept-$n"; mount --rbind "$1" "$root/.kept-$n"
+while [ "$1" != -- ]; do n=$((n+1)); if [ -d "$1" ]; then mkdir "$root/.kept-$n"; else : > "$root/.kept-$n"; fi
+  mount --rbind "$1" "$root/.kept-$n"
   printf '%s\n' "$1" >> "$root/.kept"; shift; done; shift
 [ -z "$scratch" ] || mount --rbind "$scratch" /tmp
 : > "$root/.hidden"
-while [ "$1" != -- ]; do if [ -d "$1" ]; then mount -t tmpfs -o size=64k,mode=755 tmpfs "$1"
+while [ "$1" != -- ]; do if [ -k "$1" ]; then mount -t tmpfs -o mode=1777 tmpfs "$1"
+  elif [ -d "$1" ]; then mount -t tmpfs -o size=64k,mode=755 tmpfs "$1"
   printf '%s\n' "$1" >> "$root/.hidden"; fi; shift; done; shift
 while [ "$1" != -- ]; do if [ -e "$1" ]; then n=$((n+1)); seen=$root/.kept-$n folder=${1%/*}; mkdir "$seen"
   mount --rbind "${folder:-/}" "$seen"; mount -t tmpfs -o size=1m,mode=755 tmpfs "$folder"
   find "$seen" -mindepth 1 -maxdepth 1 -exec ln -s -t "$folder" {} +; rm -f "$1"; fi; shift; done; shift
-n=0; while read -r kept; do n=$((n+1)); mkdir -p "$kept"; mount --rbind "$root/.kept-$n" "$kept"; done < "$root/.kept"
+n=0; while read -r kept; do n=$((n+1))
+  if [ -d "$root/.kept-$n" ]; then mkdir -p "$kept"; else mkdir -p "${kept%/*}"; : >> "$kept"; fi
+  mount --rbind "$root/.kept-$n" "$kept"; done < "$root/.kept"
 while read -r hidden; do mount -o remount,bind,ro "$hidden"; done < "$root/.hidden"
 cd /
 exec "$@"
@@ -61,14 +72,17 @@ exec "$@"
 @dataclass(frozen=True)
 class Hiding:
     """How much of the author's machine a server cannot see. `hidden`: directories, with a word for each; `files`: files
-    of directories that stay; `kept`: what is put back of a hidden directory; `left`: what stays visible, one sentence
-    each. `own_tmp`: another directory is its /tmp; `in_tmp`: words for what is hidden by that."""
+    of directories that stay; `kept`: what is put back of a hidden directory; `common`: the same, of which every machine
+    has one; `left`: what stays visible, one sentence each.
+
+    `own_tmp`: another directory is its /tmp; `in_tmp`: words for what is hidden by that."""
 
     unshare: tuple[str, ...]
     root: str
     hidden: Mapping[str, str]
     files: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    common: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     own_tmp: bool = True
     in_tmp: tuple[str, ...] = ()
@@ -103,18 +117,25 @@ class Hiding:
             return list(command)
         bound = [word for name, path in places.items() for word in (name, str(path))]
         script = [*self.unshare, "sh", "-c", _SCRIPT, "hide", self.root, str(scratch) if self.own_tmp else ""]
-        return [*script, *bound, "--", *self.kept, "--", *self.hidden, "--", *self.files, "--", *command]
+        return [*script, *bound, "--", *self.kept, *self.common, "--", *self.hidden, "--", *self.files, "--", *command]
 
 
-def find_hiding(paths: Mapping[Path, str], *, keep: Iterable[Path] = (), program: Path | None = None) -> Hiding:
-    """Return the way to hide `paths`, directories and files with a word for each, on this machine. `keep`: directories
-    that the server needs at their own path; `program`: the server, where it is not known what it runs from, so that
-    directories with it stay."""
+def find_hiding(
+    paths: Mapping[Path, str], *, keep: Iterable[Path] = (), common: Iterable[str] = (), program: Path | None = None
+) -> Hiding:
+    """Return the way to hide `paths` on this machine.
+
+    Args:
+        paths: directories and files, with a word for each.
+        keep: directories that the server needs at their own path.
+        common: files and directories that stay because every machine has one.
+        program: the server, where it is not known what it runs from, so that directories with it stay.
+    """
     needed = {str(path) for path in keep}
     wanted: dict[str, str] = {}
     for path, word in {**paths, Path("/tmp"): "/tmp"}.items():
         covering = str(_covering(path))
-        if not covering.startswith(_SYSTEM) and covering not in _EVERYWHERE:
+        if word == _MACHINE or not (covering.startswith(_SYSTEM) or covering in _EVERYWHERE):
             wanted.setdefault(covering, word)
     hidden, files, left = dict[str, str](), list[str](), list[str]()
     for text, word in wanted.items():
@@ -122,7 +143,7 @@ def find_hiding(paths: Mapping[Path, str], *, keep: Iterable[Path] = (), program
         user = user or (str(program) if program is not None and _is_in(str(program), text) else "")
         if os.path.isfile(text):
             files.append(text)
-        elif text in _NEEDED or user:
+        elif (text in _NEEDED and word != _MACHINE) or user:
             left.append(f"{text} cannot be hidden, the server needs {user or 'it'}")
         else:
             hidden[text] = word
@@ -132,7 +153,7 @@ def find_hiding(paths: Mapping[Path, str], *, keep: Iterable[Path] = (), program
         words.setdefault(outer, []).append(word)
     in_tmp = words.pop("/tmp", [])
     own_tmp = bool(in_tmp)  # it is not emptied, but replaced
-    root = next((each for each in _MOUNT_POINTS if os.path.isdir(each)), "")
+    root = _mount_point()
     unshare = _unshare() if root else ()
     return Hiding(
         unshare,
@@ -140,10 +161,15 @@ def find_hiding(paths: Mapping[Path, str], *, keep: Iterable[Path] = (), program
         hidden={text: ", ".join(dict.fromkeys(each)) for text, each in words.items()} if unshare else {},
         files=tuple(each for each in files if unshare and not any(_is_in(each, outer) for outer in hidden)),
         kept=tuple(sorted(each for each in needed if any(_is_in(each, outer) for outer in hidden))) if unshare else (),
+        common=tuple(sorted(common)) if unshare else (),
         left=tuple(left),
         own_tmp=own_tmp,
         in_tmp=tuple(word for word in in_tmp if word != "/tmp"),
     )
+
+
+def _mount_point() -> str:
+    return next((each for each in _MOUNT_POINTS if os.path.isdir(each)), "")
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -153,6 +179,37 @@ def _is_in(path: str, folder: str) -> bool:
 def _covering(path: Path) -> Path:
     """Return the directory to hide for a path: itself, or that of a file, unless every machine has this directory."""
     return path if path.is_dir() or str(path.parent) in _SHARED else path.parent
+
+
+#: What the directories are called that are not the system's.
+_MACHINE = "the folders of this machine that are not its system's"
+
+
+def folders_of_the_machine() -> dict[Path, str]:
+    """Return the directories in which files of this machine's own are, with a word for each: those of `/` and `/var`
+    that are not the system's, `/usr/local`, `/var/tmp`, and `/etc`, of which `common_entries` stay. What lies in the
+    rest of `/usr` and `/var`, and in `/run`, is not hidden."""
+    found = [Path("/etc"), Path("/usr/local"), Path("/var/tmp")]
+    needed = {*_OF_THE_SYSTEM, _mount_point().lstrip("/")}  # where it mounts, nothing of the machine is seen
+    for top, besides in ((Path("/"), needed), (Path("/var"), _OF_VAR)):
+        with contextlib.suppress(OSError):
+            found += [path for path in top.iterdir() if path.name not in besides]
+    return {path: _MACHINE for path in sorted(found) if path.is_dir() and not path.is_symlink()}
+
+
+def common_entries() -> list[str]:
+    """Return what is in these directories that every machine has, or that drivers and libraries have there."""
+    with contextlib.suppress(OSError):
+        entries = [*Path("/etc").iterdir(), *Path("/usr/local").glob("cuda*")]
+        return [str(path) for path in entries if path.exists() and _is_common(path)]
+    return []
+
+
+def _is_common(path: Path) -> bool:
+    """Return whether every machine has this file, or what is in this directory; not a link to what the kernel has."""
+    if os.path.realpath(path).startswith("/proc/"):
+        return False
+    return is_everywhere(f"{path}/x" if path.is_dir() else str(path))
 
 
 #: What the paths that a model reads are called.

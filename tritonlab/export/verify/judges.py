@@ -13,19 +13,20 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.scratch_directory import ScratchDirectory
 from ...ipc.processes.own_stub import NAME as STUB
 from ...ipc.processes.own_stub import is_compiled
+from ...server.models.backends import DEFAULT_DIRECTORY
 from ..child_command import Say, run_command
 from ..environment.built_environment import build_environment
 from ..environment.lock import Pin, pins, resolved
 from ..environment.python_prefix import Python, find_python, own_python
 from ..releases import IMAGES, find
-from .hiding import Hiding, find_hiding
+from .hiding import Hiding, common_entries, find_hiding, folders_of_the_machine
 from .judge_server import Ports, Start
 from .wheels import TritonFiles, Wheel, cache_directory, locked
 
@@ -47,13 +48,16 @@ class WheelJudge:
         return f"Triton {self.release} from its wheel, stub for Python {self.python.version}, {self.python}"
 
     def hiding(self) -> Hiding:
-        return find_hiding(self.hide, keep=self.python.fixed)
+        hide = {**folders_of_the_machine(), **self.hide}
+        return find_hiding(hide, keep=self.python.fixed, common=common_entries())
 
-    def start(self, models: Path, scratch: Path, hiding: Hiding, ports: Ports) -> Start:
+    def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         backends = scratch / "backends"
         if not backends.exists():
             shutil.copytree(self.files.server / "backends", backends, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy2(self.files.stub(self.python.version), backends / "python" / STUB)
+            for backend in brought:
+                shutil.copytree(backend, backends / backend.name, symlinks=True, dirs_exist_ok=True)
         places = {"triton": self.files.root, "backends": backends, "models": models, "python": self.python.prefix}
         seen = {name: hiding.place(name, path) for name, path in places.items()}
         server = f"{seen['triton']}/pytriton/tritonserver"
@@ -89,10 +93,13 @@ class PathJudge:
     def hiding(self) -> Hiding:
         return find_hiding(self.hide, program=Path(self.program))
 
-    def start(self, models: Path, scratch: Path, hiding: Hiding, ports: Ports) -> Start:
+    def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         places = {"models": models}
         command = [self.program, f"--model-repository={hiding.place('models', models)}", *ports.flags()]
         command.append(f"--backend-config=python,shm-region-prefix-name={ports.region_prefix}")
+        if brought:
+            places["backends"] = backends = _merged(brought, scratch / "backends")
+            command.append(f"--backend-directory={hiding.place('backends', backends)}")
         inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         env = {**_scrubbed(scratch, hiding), **inherited}
         return Start(hiding.command(command, places, _temporary(scratch)), env)
@@ -113,11 +120,12 @@ class DockerJudge:
     def hiding(self) -> Hiding:
         return Hiding((self.engine,), "/", {"everything outside the container": "everything outside the container"})
 
-    def start(self, models: Path, scratch: Path, hiding: Hiding, ports: Ports) -> Start:
+    def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         name = f"tritonlab-verify-{os.getpid()}-{ports.http}"
         published = [f"--publish=127.0.0.1:{host}:{port}" for host, port in zip(ports, (8000, 8001, 8002), strict=True)]
         command = [
             *(self.engine, "run", "--rm", "--init", f"--name={name}", "--shm-size=1g", *published),
+            *(f"--volume={backend}:{DEFAULT_DIRECTORY / backend.name}" for backend in brought),
             *(f"--volume={models}:/models", self.image, "tritonserver", "--model-repository=/models"),
             *("--model-control-mode=explicit", "--exit-on-error=false"),
         ]
@@ -134,11 +142,12 @@ class OwnServer:
     def hiding(self) -> Hiding:
         return Hiding((), "", {})
 
-    def start(self, models: Path, scratch: Path, hiding: Hiding, ports: Ports) -> Start:
+    def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         for stub in models.glob(f"*/{STUB}"):
             if is_compiled(stub):  # it speaks only with NVIDIA's server; the environment's own Python runs the model
                 stub.unlink()
         command = [sys.executable, "-m", "tritonlab", "serve", f"--model-repository={models}", *ports.flags()]
+        command += [f"--backend-directory={backend.parent}" for backend in brought[:1]]
         return Start(command, {**os.environ, "TMPDIR": str(_temporary(scratch))})
 
 
@@ -160,6 +169,17 @@ def find_docker_judge(release: str, container: str) -> DockerJudge | str:
     if done.returncode:
         return f"{engine} does not have {image}; `{Path(engine).name} pull` it to verify on it"
     return DockerJudge(release, engine, image)
+
+
+def _merged(brought: Sequence[Path], directory: Path) -> Path:
+    """Make a backend directory of the server's own backends and those of the export, and return it."""
+    directory.mkdir(exist_ok=True)
+    for backend in brought:
+        shutil.copytree(backend, directory / backend.name, symlinks=True, dirs_exist_ok=True)
+    for backend in DEFAULT_DIRECTORY.iterdir() if DEFAULT_DIRECTORY.is_dir() else ():
+        if not (directory / backend.name).exists():
+            (directory / backend.name).symlink_to(backend)
+    return directory
 
 
 def _temporary(scratch: Path) -> Path:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
 import platform
 import re
 import shutil
-import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,11 +26,13 @@ from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
 from ...repository.model_tree import leads_out
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..environment.placed import LOCK
+from ..own_backends import backends_in, backends_of
 from ..preflight import judge as preflight
 from ..preflight.judge import subject_in
 from ..releases import DEFAULT_TARGET, find, find_target
-from .differences import DIFFERS
+from .differences import NOT_SENT
 from .hiding import Hiding, author_paths
+from .history import History
 from .judge_server import JudgeServer
 from .judgement import AGAIN, NO_REQUEST, judge, kept_outcome
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
@@ -48,8 +47,6 @@ from .wheels import NoWheel, find_wheel, unpacked
 ON_PATH = "path"
 #: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
 _TRIES = 2
-#: The earlier verdicts that a record keeps.
-_EARLIER = 20
 
 
 def verify(
@@ -93,9 +90,9 @@ def verify(
     names = _names(models)
     cases = _cases(requests, root)
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
-    hidden = author_paths({**given, models: "the export itself"}, reads)
+    hidden = author_paths({**given, **dict.fromkeys((models, backends_of(models)), "the export itself")}, reads)
     lock, wanted = _lock(root, models), _releases(triton)
-    history = _History(root, models, names)
+    history = History(root, models, names)
     found = history.open_findings if open_findings is None else open_findings
     options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
     work = _Work(models, names, cases, hide=hidden, open_findings=found, **options)
@@ -244,7 +241,8 @@ class _Work:
                     else:
                         shutil.copy2(entry, copy / entry.name)
                 self.place = hiding.place("models", copy) if not isinstance(who, OwnServer) else str(copy)
-                begin = lambda ports: who.start(copy, scratch.path, hiding, ports)  # noqa: B023, E731
+                backends = self._copy_backends(scratch.path / "brought")
+                begin = lambda ports: who.start(copy, backends, scratch.path, hiding, ports)  # noqa: B023, E731
                 with JudgeServer(begin, scratch.path, self.cancel) as server:
                     found = replay(
                         server,
@@ -263,6 +261,13 @@ class _Work:
             finally:
                 scratch.remove()
         raise AssertionError("unreachable")
+
+    def _copy_backends(self, directory: Path) -> list[Path]:
+        """Return copies of the Python-based backends that are exported with the models."""
+        found = backends_in(backends_of(self.models))
+        for backend in found:
+            shutil.copytree(backend, directory / backend.name, symlinks=True)
+        return [directory / backend.name for backend in found]
 
     def verdict(self, who: Judge, ours: Mapping[str, ModelAnswers], own_place: str) -> ReleaseVerdict:
         """Return what the judge finds."""
@@ -342,67 +347,21 @@ def static_findings(models: Path, names: Sequence[str], release: str) -> list[st
     return found
 
 
-class _History:
-    """What the record of an export says of earlier verdicts on it."""
-
-    def __init__(self, root: Path, models: Path, names: Sequence[str]) -> None:
-        self.is_whole = models != root
-        self.record = root / "export.json" if self.is_whole else root.with_name(f"{root.name}.export.json")
-        self.files = dict(_files(models, names))
-        self._document: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            document = json.loads(self.record.read_text(encoding="utf-8"))
-            self._document = document if isinstance(document, dict) else {}
-
-    @property
-    def open_findings(self) -> Mapping[str, Sequence[str]]:
-        """What pre-flight found when these files were exported."""
-        same = self._document.get("files") == self.files
-        found: Mapping[str, Sequence[str]] = self._document.get("preflight", {}) if same else {}
-        return found
-
-    def verdicts(self) -> list[dict[str, Any]]:
-        """Return the verdicts until now, the oldest first, each with the date and the files that it is about."""
-        document = self._document
-        last = {name: document[name] for name in ("when", "verified", "files") if name in document}
-        if isinstance(last.get("files"), dict):
-            last["files"] = _digest(last["files"])
-        earlier = [*document.get("earlier", ()), *([last] if last.get("verified") else [])]
-        return earlier[-_EARLIER:]
-
-    def still_open(self, verdict: ReleaseVerdict) -> Iterator[str]:
-        """Yield what differed on this release when the same files were judged, and was not sent again now."""
-        sent = {(model.name, each.key) for model in verdict.models for each in model.requests}
-        opened: dict[tuple[str, str], str] = {}
-        for entry in self.verdicts():
-            for release in entry["verified"] if entry.get("files") == _digest(self.files) else ():
-                if release["triton"] == verdict.release:
-                    for name, model in release["models"].items():
-                        for each in model["requests"] if isinstance(model["requests"], list) else ():
-                            opened.pop((name, each["key"]), None)
-                            if each["symbol"] == DIFFERS:
-                                about = f"{name} differed on {entry['when'][:10]} for {each['name']}"
-                                opened[name, each["key"]] = f"{about}, which was not sent again"
-        yield from (text for key, text in opened.items() if key not in sent)
-
-
-def _digest(files: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def _written(
     root: Path,
     models: Path,
     *,
     verdicts: list[ReleaseVerdict],
     names: list[str],
-    history: _History,
+    history: History,
     open_findings: Mapping[str, Sequence[str]],
     hidden: Iterable[Path],
 ) -> Verification:
-    page = root / "verify.html" if history.is_whole else root.with_name(f"{root.name}.verify.html")
     silent = dict.fromkeys(
-        model.name for each in verdicts for model in each.models if not (model.requests or model.through)
+        model.name
+        for each in verdicts
+        for model in each.models
+        if any(finding.symbol == NOT_SENT for finding in model.findings)
     )
     missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
@@ -410,7 +369,7 @@ def _written(
         directory=root,
         releases=tuple(verdicts),
         not_verified=tuple(missing),
-        page=page,
+        page=history.page,
         record=history.record,
         earlier=tuple(history.verdicts()),
     )
@@ -427,7 +386,7 @@ def _written(
         "earlier": list(verification.earlier),
     }
     html = page_of(verdicts, missing, verification.earlier, document)
-    texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", page: html}
+    texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", history.page: html}
     for path, text in texts.items():
         unfinished = path.with_name(f".{path.name}.part")
         unfinished.write_text(without_paths(text, map(str, hidden)), encoding="utf-8")
@@ -445,16 +404,3 @@ def _features(model: Path) -> list[str]:
     found = [field.name for field, _ in config.ListFields() if field.name not in always]
     found += [PARAMETER] if PARAMETER in config.parameters else []
     return [*found, *([STUB] if (model / STUB).exists() else [])]
-
-
-def _files(models: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in sorted(path for name in names for path in (models / name).rglob("*")):
-        relative = path.relative_to(models).as_posix()
-        if path.is_symlink():
-            yield relative, {"bytes": 0, "link": os.readlink(path)}
-        elif path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            status = path.stat()
-            mode = f"{stat.S_IMODE(status.st_mode):04o}"
-            yield relative, {"bytes": status.st_size, "sha256": digest, "mode": mode}

@@ -15,6 +15,7 @@ from ...export.releases import DEFAULT_TARGET
 from ...export.report import ExportReport
 from ...export.repository import Progress
 from ...export.whole_export import WholeExport
+from ...profile.recorder import MOST
 from .artifact import artifact_of
 from .cells import user_namespace
 from .errors import OptionError
@@ -35,6 +36,7 @@ def export_models(
     capture: bool = False,
     artifacts: Mapping[str, Any] | None = None,
     verify: bool | str | Sequence[str] | None = None,
+    last: int | None = None,
     requests: Sequence[GoldenCase] | None = None,
     dry_run: bool = False,
     progress: Progress = lambda done, total: None,
@@ -43,6 +45,7 @@ def export_models(
     **options: Any,
 ) -> ExportReport:
     """Export models as `tritonlab.export` does. `workspace`: of the notebook, None if nothing of it is needed;
+    `last`: how many of the last requests of each model are sent to prove the export, by default all that are kept;
     `requests`: what is sent to prove the export besides the last requests, by default the golden ones; `options`: those
     of `export.repository.export`."""
     chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
@@ -51,6 +54,7 @@ def export_models(
         env=env or "none",
         deploy=_words(deploy),
         verify=[target] if verify is True else _words(verify or ()),
+        last=MOST if last is None else last,
         cases=GoldenSet().cases() if requests is None and (deploy or verify) else requests or (),
     )
     whole.check(directory)

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ...core.clock import SystemClock
+from ...core.config.model_config import ConfigError, read_config
 from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
 from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...core.text_table import text_table
 from ...export.left_out import never_ran
+from ...export.own_backends import OwnBackend, find_own_backend
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
-from ...repository.layout import fingerprint, is_model_directory
+from ...repository.layout import CONFIG_FILE, fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
 from ...repository.place import make_repository
@@ -306,14 +308,24 @@ class OpenedRepository(Mapping[str, OpenedModel]):
             # what the repository keeps is exported, whatever answers here
             here = known.versions.values() if known is not None and self._is_served_from_here(name) else ()
             answers = next((words for version in here if (words := choice_words(version.config))), "")
-            return ExportedModel(self.path / name, [*never_ran(answers)])
+            return ExportedModel(self.path / name, [*never_ran(answers)], self._own_backend(name))
         directory, exported = self.workspace.repository / name, "what could not be loaded"
         if report.ready_at:
             exported = "the version that serves"
         elif not directory.is_dir():  # what is not Python, for one, is not written
             directory, exported = self.path / name, "the model as it lies in the repository"
         warnings = [f"its cells did not load when they ran last: {exported} was exported"] if report.error else []
-        return ExportedModel(directory, warnings)
+        return ExportedModel(directory, warnings, self._own_backend(name))
+
+    def _own_backend(self, name: str) -> OwnBackend | None:
+        """Return the Python-based backend that runs a model, or would. Raises NotDeployable if it has gone."""
+        core = self.workspace.server.core
+        known = core.model(name)
+        configs = [version.config for version in known.versions.values()] if known is not None else []
+        if not configs:
+            with contextlib.suppress(ConfigError):
+                configs = [read_config(self.path / name / CONFIG_FILE)]
+        return find_own_backend(name, configs[0], core.options.backend_directory) if configs else None
 
     def facts(self) -> list[OpenedFacts]:
         """Return the facts about each model."""

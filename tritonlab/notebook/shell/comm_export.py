@@ -70,6 +70,7 @@ def plan(
     capture: bool = False,
     artifacts: Mapping[str, str] | None = None,
     verify: Sequence[str] = (),
+    last: int | None = None,
 ) -> JsonAnswer:
     """Return what `export` would do with each model and with those that they need, what it would bring, and what
     pre-flight finds; nothing is written. A refusal is part of the choice that it is about."""
@@ -96,7 +97,8 @@ def plan(
         "beside": _beside(report),
         "environment": _environment(report),
         "artifacts": [_artifact(file, text) for file, text in (artifacts or {}).items()],
-        "verify": [*([_requests(workspace, report)] if verify else []), *map(_judge, verify)],
+        "requests": _requests(workspace, report, last) if verify else None,
+        "verify": [*map(_judge, verify)],
         "refused": refused,
     }
 
@@ -296,16 +298,18 @@ def _artifact(file: str, text: str) -> dict[str, Any]:
     return {"file": file, "problem": problem, "bytes": size if isinstance(size, int) else None}
 
 
-def _requests(workspace: Workspace, report: ExportReport) -> dict[str, Any]:
-    """Return how many requests would be sent for a proof, in the form of a judge, so that the panel lists it with
-    them."""
+def _requests(workspace: Workspace, report: ExportReport, most: int | None) -> dict[str, Any]:
+    """Return how many requests would be sent for a proof, and which models get none. `kept`: the most last requests of
+    one model that there are, of which `most` are sent."""
     names = [each.path.name for each in report.reports]
     kept = Counter(case.model for case in GoldenSet().cases() if case.model in names)
-    last = Counter(case.model for case in last_cases(workspace.server.model(name) for name in names))
-    text = f"Requests: {kept.total()} golden, and the last {last.total()} of the notebook with their answers"
+    models = [workspace.server.model(name) for name in names]
+    there = Counter(case.model for case in last_cases(models))
+    last = there if most is None else Counter(case.model for case in last_cases(models, most))
+    text = f"{kept.total()} golden, and {last.total()} of the {there.total()} last ones of the notebook"
     silent = [name for name in names if not kept[name] + last[name]]
     problem = f"there is none for {', '.join(silent)}, so nothing is proved of it: {NO_REQUEST}" if silent else ""
-    return {"release": "requests", "problem": problem, "cached": True, "text": text}
+    return {"text": text, "problem": problem, "kept": max(there.values(), default=0)}
 
 
 def _judge(release: str) -> dict[str, Any]:

@@ -152,6 +152,7 @@ _EXPORT_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         ("--verify",),
         {"nargs": "?", "const": True, "help": "prove it on real releases of Triton: --verify=2.51,2.41 (the target)"},
     ),
+    (("--last",), {"type": int, "metavar": "N", "help": "how many last requests of each model --verify sends (all)"}),
 )
 
 COMMANDS = {

@@ -46,6 +46,7 @@ def export_named(context: Context, arguments: argparse.Namespace) -> ExportRepor
             capture=arguments.capture,
             artifacts=dict(_artifacts(arguments.artifact)),
             verify=arguments.verify,
+            last=arguments.last,
             dry_run=arguments.dry_run,
             say=say,
             cancel=cancel,

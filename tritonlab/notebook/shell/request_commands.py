@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...clients.golden import GoldenReport, GoldenSet
 from ...clients.sending import ask, asks_of
 from ...core.inference.data_type import DataType
+from ...export.needed_models import stood_in_words
 from ...load_testing.load_tested import smallest_shapes
 from ...server.api.debugging import EditorAttach, follow_pauses
 from ...server.api.request_maker import make_tensors
@@ -68,17 +69,22 @@ class GoldenUpdated:
 
 
 class GoldenAdded:
-    """The file of a new case, and the error that is kept if there was no answer."""
+    """The file of a new case, the error that is kept if there was no answer, and why the answer is not the model's
+    own."""
 
-    def __init__(self, path: Path, error: str = "") -> None:
+    def __init__(self, path: Path, error: str = "", why_not_real: str = "") -> None:
         self.path = path
         self.error = error
+        self.why_not_real = why_not_real
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kept": str(self.path), "error": self.error or None}
+        return {"kept": str(self.path), "error": self.error or None, "why_not_real": self.why_not_real or None}
 
     def __repr__(self) -> str:
-        return f"kept: {self.path}" + f"\nwhat is kept is an error: {self.error}" * bool(self.error)
+        lines = [f"kept: {self.path}"]
+        lines += [f"what is kept is an error: {self.error}"] * bool(self.error)
+        lines += [f"what is kept is not the model's own answer: {self.why_not_real}"] * bool(self.why_not_real)
+        return "\n".join(lines)
 
 
 def golden(context: Context, arguments: argparse.Namespace) -> GoldenReport | GoldenUpdated | GoldenAdded:
@@ -87,7 +93,8 @@ def golden(context: Context, arguments: argparse.Namespace) -> GoldenReport | Go
     verb, _, rest = arguments.rest.strip().partition(" ")
     is_error = rest.split()[:1] == ["--error"]
     name, _, inputs = (rest.strip().removeprefix("--error") if is_error else rest).strip().partition(" ")
-    suite = GoldenSet(ask=asks_of(workspace.server))
+    server = workspace.server
+    suite = GoldenSet(ask=asks_of(server), why_not_real=lambda model: stood_in_words(server.model(model)))
     try:
         if verb in ("check", "update") and not inputs:
             if name:
@@ -99,7 +106,9 @@ def golden(context: Context, arguments: argparse.Namespace) -> GoldenReport | Go
             model = workspace.server.model(name)
             request = model.create_request(inputs=inputs_of(model, inputs))
             outcome = ask(model, request)
-            return GoldenAdded(suite.add(outcome, error=is_error), str(outcome.error or ""))
+            return GoldenAdded(
+                suite.add(outcome, error=is_error), str(outcome.error or ""), why_not_real=stood_in_words(model)
+            )
     except (ValueError, FileExistsError) as error:
         raise OptionError(str(error)) from None
     raise OptionError(_GOLDEN_USAGE, fix=_GOLDEN_USAGE)

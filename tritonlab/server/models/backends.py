@@ -45,6 +45,8 @@ _REAL: dict[str, tuple[str, str]] = {
     "repeat": ("numpy", ""),
     "square": ("numpy", ""),
 }
+#: The packed environment of a Python-based backend, in its directory.
+PACKED_ENVIRONMENT = "pb_exec_env_model.py.tar.gz"
 #: What runs the models of a backend, as people call it.
 _ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch", "openvino": "OpenVINO"}
 #: The directories of those that answer in the place of another.
@@ -52,7 +54,6 @@ _INSTEAD = {Use.BORROW: "elsewhere", Use.RECORDED: "elsewhere", Use.STAND_IN: "s
 
 _PYTHON = "python"
 _MODEL_FILE = "model.py"
-_PACKED_ENVIRONMENT = "pb_exec_env_model.py.tar.gz"
 _UTILS = "triton_python_backend_utils.py"
 _CPU_ONLY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
@@ -105,8 +106,8 @@ class Backends:
             return filled, self._based_source(filled, directory, version=version, interpreter=KERNEL, home=instead)
         home = self._home(filled, directory, version)
         check(filled)
-        if home is not None and ENVIRONMENT not in filled.parameters and (home / _PACKED_ENVIRONMENT).exists():
-            filled.parameters[ENVIRONMENT].string_value = str(home / _PACKED_ENVIRONMENT)
+        if home is not None and ENVIRONMENT not in filled.parameters and (home / PACKED_ENVIRONMENT).exists():
+            filled.parameters[ENVIRONMENT].string_value = str(home / PACKED_ENVIRONMENT)
         force_cpu_only(filled)
         try:
             interpreter = self._interpreter(filled, directory, version, home)
