@@ -11,6 +11,7 @@ from pathlib import Path
 from google.protobuf import text_format
 
 from ...repository.layout import CONFIG_FILE
+from ...repository.model_names import name_fault
 from .base_directory import MOST_BYTES, BaseDirectory
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -20,6 +21,8 @@ from .source_map import ModelFile
 
 #: A word that a line may have without quotes.
 _BARE = re.compile(r"[^\s'\"\\]+")
+#: What to do about a model that no cell can hold.
+_ELSEWHERE = "rename it, or leave the model in the repository, from where it is served"
 #: How many directories up a relative path may lead.
 _FAR = 2
 
@@ -96,8 +99,11 @@ def imported_cells(
     from which paths are seen. Raises FileError for a model that no cell can hold.
     """
     where = ["--base", shown_path(base.path, start)]
-    for word in (name, where[1]):
-        _check_word(name, word)
+    if fault := name_fault(name, has_stub=base.is_python):
+        raise FileError(f"{name!r} cannot be the name of a model in a cell: it {fault}; {_ELSEWHERE}", fix=_ELSEWHERE)
+    if refused := [word for word in (name, where[1]) if not _fits_a_line(word)]:
+        text = f"{name!r} cannot be in a cell, whose first line cannot hold {refused[0]!r}: {_ELSEWHERE}"
+        raise FileError(text, fix=_ELSEWHERE)
     if not base.is_python:
         if not _says_something(base, name):
             fix = f"%triton load {name} serves it"
@@ -131,12 +137,6 @@ def _cell(words: list[str], base: BaseDirectory, file: str) -> str:
 def _fits_a_line(word: str) -> bool:
     """Return whether the line of a magic can have the word: IPython evaluates what is in braces or behind a dollar."""
     return word.isprintable() and not word.startswith("-") and not set("{}$") & set(word)
-
-
-def _check_word(name: str, word: str) -> None:
-    if not _fits_a_line(word):
-        fix = "rename it, or leave the model in the repository, from where it is served"
-        raise FileError(f"{name!r} cannot be in a cell, whose first line cannot hold {word!r}: {fix}", fix=fix)
 
 
 def _says_something(base: BaseDirectory, name: str) -> bool:
