@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from .clients.golden import NOTEBOOK_VARIABLE, GoldenSet, golden_beside, junit_xml, verdict_of
 from .clients.sending import asks_of
+from .core.foreign_file import read_text
 from .core.status import TritonError
 from .server.api.server import Server
 
@@ -83,7 +84,11 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
         nbclient: Any = importlib.import_module("nbclient")
     except ModuleNotFoundError as error:
         return Suite(str(path), f"running a notebook needs {error.name}: pip install 'tritonlab[lab]'")
-    notebook = nbformat.read(path, as_version=4)
+    try:
+        notebook = nbformat.reads(read_text(path), as_version=4)
+    except Exception as error:  # nbformat raises what its parts do for a document of another form
+        text = str(error).partition("\n")[0] or type(error).__name__
+        return Suite(str(path), f"it is not a notebook: {text}")
     notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL))
     before = os.environ.get(NOTEBOOK_VARIABLE)
     os.environ[NOTEBOOK_VARIABLE] = str(path.resolve())

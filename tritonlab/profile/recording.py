@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.explained import Explained
+from ..core.foreign_file import open_file, read_arrays
 from ..core.process_bound import ProcessBound
 from ..core.status import Code
+from ..ipc.processes.out_of_memory import memory_left
 from .lone_executions import LoneKey, LoneKind
 from .metric_record import MetricRecord
 from .model_record import EVENTS, Mark, ModelRecord, OpenStream
@@ -131,19 +133,16 @@ class Recording(ProcessBound):
     @staticmethod
     def load(path: str | Path) -> Recording:
         """Read a file of `save`. Raises OSError, and RecordingError for any other file."""
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             if not zipfile.is_zipfile(file):
-                # numpy would take it for a pickle, and suggest how to run what is in it
                 raise RecordingError(f"{path} is not a recording of tritonlab: recording.save(path) did not write it")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                about = json.loads(arrays["about"].tobytes())
-                if about["format"] != FORMAT:
-                    raise RecordingError(f"{path} has format {about['format']}, this version reads {FORMAT}")
-                return _restored(about, arrays)
-        except RecordingError:
-            raise
-        except OSError:
+            arrays = read_arrays(path, memory_left() // 2)
+            about = json.loads(arrays["about"].tobytes())
+            if about["format"] != FORMAT:
+                raise RecordingError(f"{path} has format {about['format']}, this version reads {FORMAT}")
+            return _restored(about, arrays)
+        except (RecordingError, OSError):
             raise
         except Exception as error:
             raise RecordingError(f"{path} is not a recording of tritonlab: {error}") from error
