@@ -334,6 +334,11 @@ def read_model(name: str, path: Path) -> Draft:
             inside = f"; load its file: {path / MODEL_FILE}" + (f" --config {config}" if text else "")
         raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{draft.model_file}{inside}")
     draft = replace(draft, version=(sources or versions)[-1])
+    number = str(draft.version)
+    if number in tree.links:  # the source is written into this directory, so it cannot stay a link to another one
+        inside = {file: ModelFile((path / number / file).resolve()) for file in read_tree(path / number).files}
+        others = {file: each for file, each in draft.files.items() if file != number}
+        draft = replace(draft, files={**others, **{f"{number}/{file}": each for file, each in inside.items()}})
     return draft if ensemble else draft.with_source(path / str(draft.version) / draft.model_file)
 
 

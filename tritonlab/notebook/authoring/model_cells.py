@@ -12,6 +12,7 @@ from google.protobuf import text_format
 
 from ...repository.layout import CONFIG_FILE
 from ...repository.model_names import name_fault
+from ...repository.model_tree import Omission
 from .base_directory import MOST_BYTES, BaseDirectory
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -21,6 +22,7 @@ from .source_map import ModelFile
 
 #: A word that a line may have without quotes.
 _BARE = re.compile(r"[^\s'\"\\]+")
+_LINKS = (Omission.OUTSIDE, Omission.DANGLING)
 #: What to do about a model that no cell can hold.
 _ELSEWHERE = "rename it, or leave the model in the repository, from where it is served"
 #: How many directories up a relative path may lead.
@@ -146,9 +148,10 @@ def _says_something(base: BaseDirectory, name: str) -> bool:
 
 
 def _check_source(name: str, base: BaseDirectory, source: str) -> None:
-    if end := base.tree.links.get(source):
+    ends = {**base.tree.links, **{each.path: each.detail for each in base.tree.left_out if each.reason in _LINKS}}
+    if linked := [path for path in (source, os.path.dirname(source)) if path in ends]:
         fix = "edit the file to which it leads: it is loaded again when it changes"
-        raise FileError(f"{source} of '{name}' is a link to {end!r}: {fix}", field=source, fix=fix)
+        raise FileError(f"{linked[0]} of '{name}' is a link to {ends[linked[0]]!r}: {fix}", field=source, fix=fix)
     if source not in base.tree.files:
         versions = ", ".join(_versions_with_source(base)) or "none"
         fix = f"versions with a {base.model_file}: {versions}"
