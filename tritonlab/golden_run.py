@@ -14,6 +14,7 @@ from .clients.golden import NOTEBOOK_VARIABLE, GoldenSet, golden_beside, junit_x
 from .clients.sending import asks_of
 from .core.foreign_file import read_text
 from .core.status import TritonError
+from .core.whole_file import write_file
 from .server.api.server import Server
 
 #: Exit statuses.
@@ -48,7 +49,7 @@ def run(paths: Sequence[Path], junit: Path | None = None, timeout: float = 600.0
             print(f"{suite.name}: {found if isinstance(found, str) else verdict_of(found)}", flush=True)
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
-        junit.write_bytes(junit_xml(suites))
+        write_file(junit, junit_xml(suites))
     if not suites:
         print(f"no golden set beside {', '.join(map(str, paths))}")
         return NOTHING

@@ -14,6 +14,7 @@ from ..core.foreign_file import read_json
 from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import plain
 from ..core.quoting import file_stem, one_line, python_identifier, python_literal
+from ..core.whole_file import write_file
 from .case import Case, Judgement
 from .noise import AnswerDifference
 from .sample import Sample
@@ -183,7 +184,7 @@ def write_to(case: Case, directory: Path) -> None:
     for number, sample in enumerate(case.samples):
         write_case(GoldenCase("requests", str(number), sample.inputs, sample.fields), directory)
     facts = {"relation": case.relation, "kind": case.kind, "order": list(case.order), "facts": plain(case.facts)}
-    (directory / _CASE_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write_file(directory / _CASE_FILE, json.dumps(facts, indent=1) + "\n")
 
 
 def read_from(directory: str | Path) -> Case:

@@ -31,6 +31,7 @@ from ..core.plain_facts import few_lines
 from ..core.process_bound import ProcessBound
 from ..core.quoting import xml_document
 from ..core.status import TritonError
+from ..core.whole_file import write_file
 from ..ipc.processes.out_of_memory import memory_left
 from .comparison import Comparison, compare
 from .outcome import Arrival, Outcome
@@ -323,8 +324,8 @@ def write_case(case: GoldenCase, directory: Path) -> Path:
     elif not (beside.exists() and _holds(beside, large)):
         file = io.BytesIO()
         np.savez_compressed(file, **dict[str, Any](large))
-        beside.write_bytes(file.getvalue())
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_file(beside, file.getvalue())
+    write_file(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return path
 
 

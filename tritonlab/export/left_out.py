@@ -56,9 +56,9 @@ def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
                 f"include=[{path!r}] (--include {path}) copies it"
             )
         elif entry.reason is Omission.OUTSIDE:
-            path, more = entry.path, ", and the model does not deploy until it is there" * _is_version(entry)
+            path, rest = entry.path, ", and the model does not deploy until it is there" * _is_version(entry)
             yield (
-                f"{path} leads to {entry.detail}, outside of the repository, and was left out{more}: "
+                f"{path} leads to {entry.detail}, outside of the repository, and was left out{rest}: "
                 f"include=[{path!r}] (--include {path}) copies what is there"
             )
         elif entry.reason is Omission.SPECIAL:

@@ -121,11 +121,16 @@ class Recordings:
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a file as a whole: who reads it meanwhile finds the former one."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
+        file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - it is moved once it is closed
             "w", dir=self.directory, suffix=".tmp", delete=False, encoding="utf-8"
-        ) as file:
-            json.dump(document, file, indent=1)
-        os.replace(file.name, self.directory / name)
+        )
+        try:
+            with file:
+                json.dump(document, file, indent=1)
+            os.replace(file.name, self.directory / name)
+        except OSError as error:  # a full disk
+            os.unlink(file.name)
+            raise OSError(error.errno, error.strerror, str(self.directory / name)) from None
 
     def nearest(self, inputs: Sequence[RawTensor]) -> str:
         """Return a sentence about the recorded input that differs least from these."""

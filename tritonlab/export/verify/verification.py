@@ -24,6 +24,7 @@ from ...core.config.model_config import ConfigError, read_config
 from ...core.foreign_file import read_json
 from ...core.scratch_directory import ScratchDirectory
 from ...core.version import VERSION
+from ...core.whole_file import write_file
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
@@ -455,9 +456,7 @@ def _written(
     html = page_of(verdicts, missing, verification.earlier, document)
     texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", page: html}
     for path, text in texts.items():
-        unfinished = path.with_name(f".{path.name}.part")
-        unfinished.write_text(without_paths(text, map(str, hidden)), encoding="utf-8")
-        os.replace(unfinished, path)
+        write_file(path, without_paths(text, map(str, hidden)))
     return verification
 
 

@@ -336,9 +336,9 @@ def read_model(name: str, path: Path) -> Draft:
     draft = replace(draft, version=(sources or versions)[-1])
     number = str(draft.version)
     if number in tree.links:  # the source is written into this directory, so it cannot stay a link to another one
-        inside = {file: ModelFile((path / number / file).resolve()) for file in read_tree(path / number).files}
+        version = {file: ModelFile((path / number / file).resolve()) for file in read_tree(path / number).files}
         others = {file: each for file, each in draft.files.items() if file != number}
-        draft = replace(draft, files={**others, **{f"{number}/{file}": each for file, each in inside.items()}})
+        draft = replace(draft, files={**others, **{f"{number}/{file}": each for file, each in version.items()}})
     return draft if ensemble else draft.with_source(path / str(draft.version) / draft.model_file)
 
 
