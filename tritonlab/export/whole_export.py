@@ -37,7 +37,7 @@ from .preflight.finding import Prediction
 from .preflight.reads import paths_of_the_machine
 from .report import ExportReport
 from .repository import Progress, export
-from .verify.verification import verify
+from .verify.verification import releases, verify
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -82,7 +82,10 @@ class WholeExport:
         return replace(env, target=self.target) if isinstance(env, EnvironmentOptions) else _options(env, self.target)
 
     def check(self, directory: str | PathLike[str]) -> None:
-        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models."""
+        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models, and
+        UnknownTarget for releases that are not known."""
+        if self.verify:
+            releases(self.verify)
         if wrong := [kind for kind in self.deploy if kind not in KINDS]:
             raise ExportOptionError(f"deploy={wrong[0]!r}: there are {', '.join(KINDS)}", f"name some of {[*KINDS]}")
         if self.deploy and repository_path(directory).name != MODELS:

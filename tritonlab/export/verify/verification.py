@@ -96,7 +96,7 @@ def verify(
     cases = _cases(requests, root)
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
     hidden = author_paths({**given, models: "the export itself"}, reads)
-    lock, wanted = _lock(root, models), _releases(triton)
+    lock, wanted = _lock(root, models), releases(triton)
     history = _History(root, models, names)
     found = history.open_findings if open_findings is None else open_findings
     options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
@@ -121,7 +121,8 @@ def _lock(root: Path, models: Path) -> str:
     return next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
 
 
-def _releases(triton: str | Sequence[str]) -> list[str]:
+def releases(triton: str | Sequence[str]) -> list[str]:
+    """Return the versions of the releases that are named. Raises UnknownTarget, and ValueError if none is."""
     wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
     if not wanted:
         raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
