@@ -135,8 +135,8 @@ def test_no_cell_has_the_text_of_a_file_outside(root: Path, tmp_path: Path) -> N
     assert "secret" not in written.path.read_text() and "1/model.py of 'post' is a link" in written.left["post"]
 
 
-@pytest.mark.parametrize(("end", "shown"), [("v-1", "v-1"), ("../../elsewhere", "{}/elsewhere")])
-def test_a_version_that_is_a_link_stays_in_the_repository(tmp_path: Path, end: str, shown: str) -> None:
+@pytest.mark.parametrize(("end", "text"), [("v-1", "v-1"), ("../../elsewhere", "{}/elsewhere")])
+def test_a_version_that_is_a_link_stays_in_the_repository(tmp_path: Path, end: str, text: str) -> None:
     model = tmp_path / "models" / "m"
     for directory in (model / "v-1", tmp_path / "elsewhere"):
         directory.mkdir(parents=True)
@@ -144,5 +144,5 @@ def test_a_version_that_is_a_link_stays_in_the_repository(tmp_path: Path, end: s
     (model / "config.pbtxt").write_text('backend: "python"\n')
     (model / "1").symlink_to(end)
     written = import_repository(tmp_path / "models")
-    shown = shown.format(tmp_path)
-    assert f"1 of 'm' is a link to {shown!r}: edit the file to which it leads" in written.left["m"]
+    leads_to = text.format(tmp_path)
+    assert f"1 of 'm' is a link to {leads_to!r}: edit the file to which it leads" in written.left["m"]
