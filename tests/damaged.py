@@ -93,6 +93,14 @@ def _version(name: str, says: str) -> Damaged:
     return _config(CONFIG, says, **{f"{name}/model.py": MODEL})
 
 
+_WARMUP = (
+    'model_warmup [{ name: "w" batch_size: 1 inputs { key: "IN" '
+    'value { data_type: TYPE_FP32 dims: [1] input_data_file: "f" } } }]\n'
+)
+_STATE = (
+    'sequence_batching { state [{ input_name: "a" output_name: "b" data_type: TYPE_FP32 dims: [1] '
+    'initial_state: { name: "i" data_type: TYPE_FP32 dims: [1] data_file: "f" } }] }\n'
+)
 _PROTO = "failed to read text proto from"
 _STAT = "failed to stat file"
 _SYNTAX = "SyntaxError: "
@@ -180,6 +188,15 @@ HERE: dict[str, Damaged] = {
     "environment_hard_link": _environment(_archive("x", kind=tarfile.LNKTYPE, to="y"), "is a hard link"),
     "environment_text": _environment("no archive", "archive_read_open_filename() failed"),
     "environment_pipe": _environment(os.mkfifo, "archive_read_open_filename() failed"),
+    "environment_file_as_directory": _environment(_archive("a", "a/b"), "cannot be unpacked"),
+    "warmup_pipe": _config(CONFIG + _WARMUP, "failed to open text file for read", **{"warmup/f": os.mkfifo}),
+    "warmup_endless": _config(
+        CONFIG + _WARMUP, "failed to open text file for read", **{"warmup/f": _link("/dev/zero")}
+    ),
+    "state_pipe": _config(CONFIG + _STATE, "failed to open text file for read", **{"initial_state/f": os.mkfifo}),
+    "state_endless": _config(
+        CONFIG + _STATE, "failed to open text file for read", **{"initial_state/f": _link("/dev/zero")}
+    ),
     "source_missing": Damaged("Python model file not found", {"config.pbtxt": CONFIG, "1/other.py": MODEL}),
     "source_in_a_circle": _source(_link("model.py"), "Python model file not found"),
     "source_pipe": _source(os.mkfifo, "No module named"),

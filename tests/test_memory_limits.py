@@ -65,7 +65,8 @@ def call(server: ServeProcess, size: int) -> str:
         sent = tritonclient.grpc.InferInput("IN", [size], "UINT8")
         sent.set_data_from_numpy(np.zeros(size, np.uint8))
         try:
-            return "" if client.infer("xor", [sent], client_timeout=60).as_numpy("OUT").nbytes == size else "it has another size"
+            out = client.infer("xor", [sent], client_timeout=60).as_numpy("OUT")
+            return "" if out.nbytes == size else "it has another size"
         except InferenceServerException as error:
             return f"{error.status()} {error.message()}"
 

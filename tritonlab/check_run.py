@@ -12,6 +12,7 @@ from .check.check_result import CheckResult, junit_xml
 from .check.run import CheckOptions, check_model
 from .clients.golden import GoldenSet, golden_beside
 from .core.status import TritonError
+from .core.whole_file import write_file
 from .repository.layout import model_names
 from .server.api.server import Server
 
@@ -61,7 +62,7 @@ def run(
         print(json.dumps([_facts(name, result) for name, result in results], indent=1))
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
-        junit.write_bytes(junit_xml(results))
+        write_file(junit, junit_xml(results))
     if tests is not None:
         _write_tests(tests, results)
     return _status([result for _, result in results])

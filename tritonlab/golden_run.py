@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from .clients.golden import NOTEBOOK_VARIABLE, GoldenSet, golden_beside, junit_xml, verdict_of
 from .clients.sending import asks_of
+from .core.foreign_file import read_text
 from .core.status import TritonError
+from .core.whole_file import write_file
 from .server.api.server import Server
 
 #: Exit statuses.
@@ -47,7 +49,7 @@ def run(paths: Sequence[Path], junit: Path | None = None, timeout: float = 600.0
             print(f"{suite.name}: {found if isinstance(found, str) else verdict_of(found)}", flush=True)
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
-        junit.write_bytes(junit_xml(suites))
+        write_file(junit, junit_xml(suites))
     if not suites:
         print(f"no golden set beside {', '.join(map(str, paths))}")
         return NOTHING
@@ -83,7 +85,11 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
         nbclient: Any = importlib.import_module("nbclient")
     except ModuleNotFoundError as error:
         return Suite(str(path), f"running a notebook needs {error.name}: pip install 'tritonlab[lab]'")
-    notebook = nbformat.read(path, as_version=4)
+    try:
+        notebook = nbformat.reads(read_text(path), as_version=4)
+    except Exception as error:  # nbformat raises what its parts do for a document of another form
+        text = str(error).partition("\n")[0] or type(error).__name__
+        return Suite(str(path), f"it is not a notebook: {text}")
     notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL))
     before = os.environ.get(NOTEBOOK_VARIABLE)
     os.environ[NOTEBOOK_VARIABLE] = str(path.resolve())

@@ -453,3 +453,33 @@ def test_log_settings(http: RawHTTP) -> None:
 def test_log_settings_that_are_refused(http: RawHTTP, body: Any, status: int, text: str) -> None:
     reply = http.post("/v2/logging", body)
     assert (reply.status, reply.kind, reply.error) == (status, JSON, text)
+
+
+@rule("6.3.7", "5.11.3", "5.11.5", "5.11.7", "5.14.1", "5.14.3")
+@pytest.mark.parametrize(
+    ("path", "body", "same"),
+    [
+        ("repository/index", b'{"ready":true,"ready":3}', b'{"ready":true}'),
+        ("trace/setting", b'{"trace_rate":"7","trace_rate":[]}', b'{"trace_rate":"7"}'),
+        ("models/one/trace/setting", b'{"trace_rate":"7","trace_rate":3}', b'{"trace_rate":"7"}'),
+        ("trace/setting", b'{"trace_level":["OFF"],"trace_level":3}', b'{"trace_level":["OFF"]}'),
+        ("trace/setting", b'{"trace_rate":[],"trace_rate":"7"}', b'{"trace_rate":[]}'),
+        ("trace/setting", b'{"trace_rate":null,"trace_rate":"9"}', b'{"trace_rate":null}'),
+        ("logging", b'{"log_verbose_level":0,"log_verbose_level":"a"}', b'{"log_verbose_level":0}'),
+        ("logging", b'{"log_verbose_level":"a","log_verbose_level":0}', b'{"log_verbose_level":"a"}'),
+        ("repository/models/one/load", b'{"parameters":{"config":"x","config":{}}}', b'{"parameters":{"config":"x"}}'),
+        (
+            "repository/models/one/load",
+            b'{"parameters":{"config":"x"},"parameters":{}}',
+            b'{"parameters":{"config":"x"}}',
+        ),
+        ("repository/models/nobody/unload", b'{"parameters":{"unload_dependents":true,"unload_dependents":3}}', b"{}"),
+        (
+            "systemsharedmemory/region/x/register",
+            b'{"key":"/no","key":3,"offset":0,"byte_size":4,"byte_size":"a"}',
+            b'{"key":"/no","offset":0,"byte_size":4}',
+        ),
+    ],
+)
+def test_of_members_of_a_name_the_first_counts(http: RawHTTP, path: str, body: bytes, same: bytes) -> None:
+    assert http.post(f"/v2/{path}", body).plain == http.post(f"/v2/{path}", same).plain

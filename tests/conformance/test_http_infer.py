@@ -69,6 +69,34 @@ MODELS = {
 
 # answers
 
+TWICE: dict[str, tuple[bytes, list[tuple[str, Any]], list[Any]]] = {
+    "parameter": (b'"parameters":{"p":2,"q":5,"p":"x"}', [("p", 2), ("q", 5), ("p", 2)], []),
+    "of another type": (b'"parameters":{"p":2,"p":{}}', [("p", 2), ("p", 2)], []),
+    "escaped": (b'"parameters":{"p":true,"\\u0070":1,"p":2}', [("p", True)] * 3, []),
+    "parameters": (b'"parameters":{"p":2},"parameters":{"p":3}', [("p", 2)], []),
+    "no parameters": (b'"parameters":{},"parameters":3', [], []),
+    "id": (b'"id":"a","id":3', [], ["a", 0, 0, 0]),
+    "sequence": (b'"parameters":{"sequence_id":2,"sequence_id":{}}', [], ["", 2, 0, 0]),
+    "timeout": (b'"parameters":{"timeout":5,"timeout":"x"}', [], ["", 0, 0, 5]),
+    "binary output": (b'"parameters":{"binary_data_output":false,"binary_data_output":true}', [], []),
+    "outputs": (b'"outputs":[{"name":"OUT","name":3}],"outputs":3', [], []),
+    "of an output": (b'"outputs":[{"name":"OUT","parameters":{"classification":0,"classification":-1}}]', [], []),
+    "of an input": (b'"inputs":[{"name":"A","name":3,"shape":[1],"datatype":"FP32","data":[1],"data":3}]', [], []),
+}
+
+
+@rule("6.3.7", "6.4.1")
+@pytest.mark.parametrize("case", TWICE)
+def test_of_members_of_a_name_the_first_counts(http: RawHTTP, case: str) -> None:
+    """Triton writes the first value as often as the key is there; what reads the JSON finds the same on both sides."""
+    body, pairs, fields = TWICE[case]
+    reply = http.infer("reports", f'{{{body.decode()},"inputs":[]}}')
+    assert reply.status == 200
+    text, *found = json.loads(reply.document["outputs"][0]["data"][0])
+    assert found == (fields or ["", 0, 0, 0])
+    assert json.loads(text) == dict(pairs)
+    assert json.loads(text, object_pairs_hook=list) == (pairs if http.side == "real" else list(dict(pairs).items()))
+
 
 @rule("6.3.1", "6.3.2", "6.3.7", "6.5.1")
 @pytest.mark.parametrize(

@@ -487,6 +487,21 @@ PRINTS = {
 }
 
 
+@rule("2.9.2")
+def test_names_that_both_servers_load(side: Client) -> None:
+    """Of others 2.51 executes a part as a command, waits for ever, or finds no module (rule 2.9.2)."""
+    name = "-a+b,c=d:e@f%20^_.9"
+    assert side.placed(name, model(ANSWERING, ANSWERING_CONFIG)) is None
+    assert {"name": name, "version": "1", "state": "READY"} in side.index()
+    side.unload(name)
+    failure = side.placed("\u00e9", model(ANSWERING, ANSWERING_CONFIG))
+    if side.side == "real":
+        assert failure is not None and "'ascii' codec can't encode character" in failure.text
+    else:
+        assert failure is None
+    side.unload("\u00e9")
+
+
 @rule("2.1.8")
 @pytest.mark.parametrize("how", PRINTS)
 def test_what_is_not_ascii_is_not_printed_by_triton(side: Client, how: str) -> None:

@@ -26,6 +26,7 @@ from tritonlab.export.environment import built_environment, placed
 from tritonlab.export.environment.lock import EnvironmentRefused
 from tritonlab.export.environment.python_prefix import Python
 from tritonlab.export.placement import compare_trees
+from tritonlab.export.releases import UnknownTarget
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export
 from tritonlab.export.whole_export import ExportOptionError
@@ -257,3 +258,9 @@ def test_everything_or_nothing_is_written_whatever_fails(
             break
         number += 1
     assert number > 30
+
+
+def test_a_release_that_is_not_known_is_refused_before_anything_is_written(models: list[Model], tmp_path: Path) -> None:
+    with pytest.raises(UnknownTarget, match=r"'9\.99' is not a release"):
+        tritonlab.export(models[0], tmp_path / "out" / "models", verify="9.99")
+    assert not (tmp_path / "out").exists()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,15 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("ns", ["1e400", "9" * 24, "-" + "9" * 24, "1" * 5000, "[]", '"x"', "NaN"])
-def test_times_that_fit_nowhere_are_refused(tmp_path: Path, ns: str) -> None:
+def test_an_entry_with_a_time_that_fits_nowhere_is_left_out(tmp_path: Path, ns: str) -> None:
     file = tmp_path / "trace.json"
-    text = json.dumps(entries(1, 10, 20, 5))
+    text = json.dumps([*entries(1, 10, 30, 5), *entries(2, 15, 20, 5)])
     file.write_text(text.replace('"ns": 20}', f'"ns": {ns}}}'))
-    with pytest.raises(RecordingError, match="not a trace"):
+    with pytest.warns(UserWarning, match=re.escape(f"{file}: ") + r"1 of \d+ entries cannot be read and were left out"):
+        record = read_trace(file).model("add")
+    assert record.batches.rows()[:, :2].tolist() == [[10, 30]]
+    file.write_text(f'[{{"id": 1, "timestamps": [{{"name": "COMPUTE_START", "ns": {ns}}}]}}]')
+    with pytest.raises(RecordingError, match=re.escape(f"{file} is not a trace file of Triton: ")):
         read_trace(file)
 
 
@@ -65,7 +70,7 @@ def test_entries_that_triton_wrote_wrong_are_left_out(tmp_path: Path) -> None:
     wrong = '{"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name":"S","data":""a"b"","shape":"1"}}'
     found = [json.dumps(each, separators=(",", ":")) for each in entries(1, 10, 20, 5)]
     file.write_bytes(f"[{','.join([*found[:2], wrong, *found[2:]])}]".encode() + b"\n")
-    with pytest.warns(UserWarning, match=f"1 of {len(found) + 1} entries are not JSON and were left out"):
+    with pytest.warns(UserWarning, match=f"1 of {len(found) + 1} entries cannot be read and were left out"):
         record = read_trace(file).model("add")
     assert record.batches.rows()[:, :2].tolist() == [[10, 20]]
     assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from tritonlab.export.left_out import sentences
 from tritonlab.repository.model_tree import Omission, Omitted, read_tree, shortened
 
 
@@ -136,3 +138,20 @@ def test_a_directory_with_many_files_is_one_line() -> None:
     assert shortened(paths) == ["1/model.py", "empty/", "env/…  (3,366 files)", "labels.txt"]
     assert shortened([f"1/f{n:02}" for n in range(30)], most=4) == ["1/f00", "1/f01", "1/…  (28 more files)"]
     assert shortened(["1/a/b", "1/c"]) == ["1/a/b", "1/c"]
+
+
+def test_what_is_no_file_is_named(root: Path, tmp_path: Path) -> None:
+    os.mkfifo(root / "1" / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(root / "socket"))
+        (root / "1" / "link").symlink_to("pipe")
+        tree = read_tree(root, include=())
+    assert (tree.files, tree.links) == (["1/model.py"], {})
+    assert tree.left_out == [
+        Omitted("1/pipe", Omission.SPECIAL, "a pipe"),
+        Omitted("socket", Omission.SPECIAL, "a socket"),
+        Omitted("1/link", Omission.DANGLING, "pipe"),
+    ]
+    assert next(sentences(tree.left_out)) == (
+        "1/pipe is a pipe and was left out: remove it, or put a file in its place"
+    )

@@ -10,9 +10,11 @@ from typing import Any
 
 from ..clients.golden import GoldenCase, read_case, write_case
 from ..clients.snippets import Snippet
+from ..core.foreign_file import read_json
 from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import plain
 from ..core.quoting import file_stem, one_line, python_identifier, python_literal
+from ..core.whole_file import write_file
 from .case import Case, Judgement
 from .noise import AnswerDifference
 from .sample import Sample
@@ -182,18 +184,18 @@ def write_to(case: Case, directory: Path) -> None:
     for number, sample in enumerate(case.samples):
         write_case(GoldenCase("requests", str(number), sample.inputs, sample.fields), directory)
     facts = {"relation": case.relation, "kind": case.kind, "order": list(case.order), "facts": plain(case.facts)}
-    (directory / _CASE_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write_file(directory / _CASE_FILE, json.dumps(facts, indent=1) + "\n")
 
 
 def read_from(directory: str | Path) -> Case:
     """Read a case. Raises ValueError for a directory without one."""
     path = Path(directory)
     try:
-        facts: Mapping[str, Any] = json.loads((path / _CASE_FILE).read_text(encoding="utf-8"))
+        facts: Mapping[str, Any] = read_json(path / _CASE_FILE)
         cases = [read_case(each) for each in sorted((path / "requests").glob("*.json"))]
         samples = tuple(Sample(dict(each.inputs), dict(each.fields)) for each in cases)
         return Case(
             facts["relation"], facts["kind"], samples=samples, order=tuple(facts["order"]), facts=facts["facts"]
         )
-    except (OSError, KeyError, TypeError) as error:
+    except Exception as error:  # whatever a value of a wrong kind leads to
         raise ValueError(f"{path} is not a case of a check: {type(error).__name__}: {error}") from None

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import time
+import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.foreign_file import read_arrays, read_json
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.infer_response import InferenceResponse
@@ -29,6 +31,8 @@ from ..core.plain_facts import few_lines
 from ..core.process_bound import ProcessBound
 from ..core.quoting import xml_document
 from ..core.status import TritonError
+from ..core.whole_file import write_file
+from ..ipc.processes.out_of_memory import memory_left
 from .comparison import Comparison, compare
 from .outcome import Arrival, Outcome
 
@@ -156,10 +160,23 @@ class GoldenSet(ProcessBound):
         self._why_not_real = why_not_real
 
     def cases(self, model: str | None = None) -> list[GoldenCase]:
-        """Return the cases of a model, or of all models, sorted by name. Raises ValueError for a file that cannot be
-        read.
+        """Return the cases of a model, or of all models, sorted by name. A file that cannot be read is left out, with
+        a warning.
         """
-        return [read_case(path) for path in sorted(self.directory.glob(f"{model or '*'}/*.json"))]
+        cases, faults = self._read(model)
+        for fault in faults:
+            warnings.warn(f"{fault.problem}; it was left out", stacklevel=2)
+        return cases
+
+    def _read(self, model: str | None) -> tuple[list[GoldenCase], list[GoldenResult]]:
+        """Return the cases, and the results of files that hold none."""
+        cases, faults = [], []
+        for path in sorted(self.directory.glob(f"{model or '*'}/*.json")):
+            try:
+                cases.append(read_case(path))
+            except ValueError as error:
+                faults.append(GoldenResult(GoldenCase(path.parent.name, path.stem, {}, {}), 0, problem=str(error)))
+        return cases, faults
 
     def add(self, outcome: Outcome, name: str = "", *, error: bool = False) -> Path:
         """Keep a request with its answers and return the file. Without a `name` the case gets a number. `error`:
@@ -184,14 +201,16 @@ class GoldenSet(ProcessBound):
 
     def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
         """Send the cases again and compare. `ask`: another way to send, such as `RemoteModel.send` of another server.
-        `seconds`: after so long no further case is sent.
+        `seconds`: after so long no further case is sent. A file that cannot be read has not passed.
         """
         send = ask or self._ask
         if send is None:
             raise ValueError(
                 "there is no server to send the cases to: give check() or update() a function that sends a request"
             )
-        return _checked(self.cases(model), send, seconds)
+        cases, faults = self._read(model)
+        report = _checked(cases, send, seconds)
+        return GoldenReport((*report.results, *faults), report.left)
 
     def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
         """Send the cases again and keep the answers that differ. Returns their files. Raises ValueError for a case that
@@ -316,8 +335,8 @@ def write_case(case: GoldenCase, directory: Path) -> Path:
     elif not (beside.exists() and _holds(beside, large)):
         file = io.BytesIO()
         np.savez_compressed(file, **dict[str, Any](large))
-        beside.write_bytes(file.getvalue())
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_file(beside, file.getvalue())
+    write_file(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return path
 
 
@@ -325,8 +344,8 @@ def read_case(path: Path) -> GoldenCase:
     """Read the case in a JSON file. Raises ValueError for a file that holds none."""
     beside = path.with_suffix(".npz")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        large: Mapping[str, Any] = dict(np.load(beside)) if beside.exists() else {}
+        document = read_json(path)
+        large = read_arrays(beside, memory_left() // 2) if beside.exists() else {}
         request = document["request"]
         return GoldenCase(
             model=document["model"],
@@ -336,7 +355,7 @@ def read_case(path: Path) -> GoldenCase:
             answers=[_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
             **{name: document.get(name, "") for name in ("error", "source", "unanswered")},
         )
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except Exception as error:  # whatever a value of a wrong kind leads to
         raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None
 
 
@@ -368,6 +387,8 @@ def _read_tensors(entries: Mapping[str, Any], prefix: str, large: Mapping[str, A
 
 def _read_tensor(entry: Mapping[str, Any], data: Any) -> Tensor:
     datatype, shape = DataType[entry["datatype"]], tuple(entry["shape"])
+    if min(shape, default=0) < 0:
+        raise ValueError(f"the shape {list(shape)} has a negative dimension")
     if data is not None:
         return Tensor(datatype, shape, data if datatype is DataType.BYTES else data.reshape(shape))
     if datatype is DataType.BYTES:
@@ -385,15 +406,15 @@ def _text(element: bytes) -> str | dict[str, str]:
 
 
 def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
+    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)
 
 
 def _holds(path: Path, arrays: Mapping[str, NDArray[Any]]) -> bool:
     try:
-        with np.load(path) as stored:
-            return set(stored) == set(arrays) and all(
-                stored[name].dtype == array.dtype and stored[name].tobytes() == array.tobytes()
-                for name, array in arrays.items()
-            )
+        stored = read_arrays(path, memory_left() // 2)
     except (OSError, ValueError):
         return False
+    return stored.keys() == arrays.keys() and all(
+        stored[name].dtype == array.dtype and stored[name].tobytes() == array.tobytes()
+        for name, array in arrays.items()
+    )

@@ -26,6 +26,7 @@ from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
 from ..core.quoting import file_stem, json_text, python_identifier, python_literal
 from ..core.status import Code
+from ..core.whole_file import write_file
 from .comparison import tolerance
 from .http_document import NOT_IN_JSON, json_value, request_document
 from .http_link import model_path
@@ -73,7 +74,7 @@ class Snippet:
             raise FileExistsError(f"{there[0]} exists")
         folder.mkdir(parents=True, exist_ok=True)
         for path, data in paths.items():
-            path.write_bytes(data)
+            write_file(path, data)
         return folder / self.name
 
     def to_dict(self) -> dict[str, Any]:

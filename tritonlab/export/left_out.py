@@ -17,8 +17,13 @@ _NAMED = 3
 
 
 def incomplete(left_out: Iterable[Omitted]) -> list[str]:
-    """Return the sentences about large files, without which the model cannot be deployed."""
-    return [*sentences(entry for entry in left_out if entry.reason is Omission.LARGE)]
+    """Return the sentences about large files and versions, without which the model cannot be deployed."""
+    return [*sentences(entry for entry in left_out if entry.reason is Omission.LARGE or _is_version(entry))]
+
+
+def _is_version(entry: Omitted) -> bool:
+    """Return whether the path is a version directory that is a link out of the repository."""
+    return entry.reason is Omission.OUTSIDE and entry.path.isdecimal()
 
 
 def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
@@ -39,11 +44,13 @@ def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
                 f"include=[{path!r}] (--include {path}) copies it"
             )
         elif entry.reason is Omission.OUTSIDE:
-            path = entry.path
+            path, rest = entry.path, ", and the model does not deploy until it is there" * _is_version(entry)
             yield (
-                f"{path} leads to {entry.detail}, outside of the repository, and was left out: "
+                f"{path} leads to {entry.detail}, outside of the repository, and was left out{rest}: "
                 f"include=[{path!r}] (--include {path}) copies what is there"
             )
+        elif entry.reason is Omission.SPECIAL:
+            yield f"{entry.path} is {entry.detail} and was left out: remove it, or put a file in its place"
         elif entry.reason is Omission.DANGLING:
             gone = f"its link {entry.path} leads to '{entry.detail}', which is not there or left out"
             yield f"{gone}, and was left out: put the file there, or remove the link"

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from ..core.explained import Explained
 from ..core.plain_facts import MOST_LINES, few_lines
 from ..core.status import Code, InvalidArgumentError
+from ..core.whole_file import whole_file
 from ..repository.model_tree import shortened
 from ..server.models.backends import DEFAULT_DIRECTORY
 from .own_backends import backends_of
@@ -153,21 +154,16 @@ class ExportReport:
         if self.dry_run:
             raise InvalidArgumentError("it was a dry run, and nothing is there to be packed: export without dry_run")
         target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
-        unfinished = target.with_name(f".{target.name}.part")
-        try:
-            with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
-                for report in self.reports:
-                    for each in sorted(report.path.rglob("*")):
-                        name = Path(self.repository.name) / each.relative_to(self.repository)
-                        _pack(archive, each, name.as_posix())
-                if self.beside is not None:
-                    for file in self.beside.files:
-                        _pack(archive, self.beside.path / file, file)
-                for path in evidence_of(self.repository, [report.path.name for report in self.reports]):
-                    _pack(archive, path, path.relative_to(self.repository.parent).as_posix())
-            os.replace(unfinished, target)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with whole_file(target) as written, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+            for report in self.reports:
+                for each in sorted(report.path.rglob("*")):
+                    name = Path(self.repository.name) / each.relative_to(self.repository)
+                    _pack(archive, each, name.as_posix())
+            if self.beside is not None:
+                for file in self.beside.files:
+                    _pack(archive, self.beside.path / file, file)
+            for path in evidence_of(self.repository, [report.path.name for report in self.reports]):
+                _pack(archive, path, path.relative_to(self.repository.parent).as_posix())
         return ExportArchive(target)
 
     def _zip_path(self) -> Path:

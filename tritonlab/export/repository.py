@@ -6,8 +6,6 @@ directory away and the new one in, so that at every moment one of the two is the
 
 from __future__ import annotations
 
-import contextlib
-import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +14,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..core.explained import Explained
-from ..core.os_limits import explained
 from ..core.status import InvalidArgumentError
 from ..core.unknown_option import explains_unknown
-from ..repository.place import NoRepository, make_repository, repository_path, scratch_place
+from ..repository.place import make_repository, removed_at_error, repository_path, scratch_place
 from .child_command import raise_if_cancelled
 from .model_build import ModelBuild, stops
 from .needed_models import needed_models, stood_in
@@ -84,9 +80,8 @@ def export(
     if not chosen:
         raise InvalidArgumentError("there is no model to export: name one at least")
     path = repository_path(directory)
-    made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     wanted = [include] if isinstance(include, str) else list(include)
-    try:
+    with removed_at_error(path, f"'{chosen[0].name}' was not exported to {path}"):
         group = _Group.of(chosen, alone)
         builds = [ModelBuild.of(each, wanted, place) for each in group.exported]
         work = _Work(group, builds, furnish, progress=progress, cancel=cancel or threading.Event())
@@ -94,13 +89,6 @@ def export(
             with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
                 return replace(work.report(work.build(Path(scratch), path)), dry_run=True)
         return work.export(make_repository(directory), overwrite=bool(overwrite))
-    except BaseException as error:
-        for folder in made:
-            with contextlib.suppress(OSError):  # others have written there, or it was not made yet
-                folder.rmdir()
-        if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error, path)) is None:
-            raise
-        raise NoRepository(path, f"'{chosen[0].name}' was not exported to {path}: {limit}") from error
 
 
 def _check_model(model: object) -> None:

@@ -40,7 +40,7 @@ from .preflight.reads import paths_of_the_machine
 from .preflight.subject import Subject
 from .report import ExportReport
 from .repository import Progress, export, of_needed
-from .verify.verification import verify
+from .verify.verification import releases, verify
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -87,9 +87,11 @@ class WholeExport:
 
     def check(self, directory: str | PathLike[str]) -> None:
         """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models, or
-        a number of requests that is negative."""
+        a number of requests that is negative, and UnknownTarget for releases that are not known."""
         if self.last < 0:
             raise ExportOptionError(f"last={self.last}: it is a number of requests", f"write 0 to {MOST}")
+        if self.verify:
+            releases(self.verify)
         if wrong := [kind for kind in self.deploy if kind not in KINDS]:
             raise ExportOptionError(f"deploy={wrong[0]!r}: there are {', '.join(KINDS)}", f"name some of {[*KINDS]}")
         if self.deploy and repository_path(directory).name != MODELS:

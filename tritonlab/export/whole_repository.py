@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.status import InvalidArgumentError
 from ..repository.model_tree import ModelTree, is_requested, leads_out, read_tree, shortened
-from ..repository.place import make_repository, scratch_place
+from ..repository.place import make_repository, removed_at_error, repository_path, scratch_place
 from . import left_out
 from .own_backends import OwnBackend, backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
@@ -100,38 +100,51 @@ def export_whole(
     }
     if not models:
         raise InvalidArgumentError(f"all models of {root} are links to other places: include=['*'] exports them")
-    repository = make_repository(directory)
-    with scratch_directory(scratch_place(repository)) as made:
-        scratch = Path(made)
-        plans = []
-        for name, model in models.items():
-            tree = read_tree(model.directory, include=wanted, inside=(root,))
-            new = scratch / MODELS / name
-            new.mkdir(parents=True)
-            tree.copy(new)
-            secrets = secrets_in(tree.files)
-            warned = [": ".join(secrets_sentence(secrets))] if secrets else []
-            warned += model.backend.warnings(repository) if model.backend is not None else []
-            found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *warned)))
-            plan = replace(compare_trees(new, repository / name), warnings=found)
-            if plan.differs and plan.path.exists() and not overwrite:
-                raise ExportConflict(plan)
-            plans.append(plan)
-        files = _plan_beside(root, models, new=scratch / BESIDE, repository=repository, include=wanted)
-        (scratch / _BACKENDS).mkdir()
-        for each in {model.backend.name: model.backend for model in models.values() if model.backend}.values():
-            each.write(scratch / _BACKENDS / backends_of(repository).name / each.name)
-        backends = compare_files(scratch / _BACKENDS, repository.parent)
-        for beside in (files, backends):
-            if beside.changed and not overwrite:
-                raise ExportConflict(beside)
-        built = {scratch / BESIDE: files, scratch / _BACKENDS: backends}
-        backups = put_in_place(repository, scratch, plans, built)
-        image = find_target(DEFAULT_TARGET).release.image
-        reports = [
-            ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
-        ]
-        return RepositoryReport(tuple(reports), files, backends)
+    repository = repository_path(directory)
+    with removed_at_error(repository, f"{root} was not exported to {repository}"):
+        make_repository(repository)
+        with scratch_directory(scratch_place(repository)) as made:
+            return _export_whole(models, root, repository, scratch=Path(made), overwrite=overwrite, wanted=wanted)
+
+
+def _export_whole(
+    models: Mapping[str, ExportedModel],
+    root: Path,
+    repository: Path,
+    *,
+    scratch: Path,
+    overwrite: bool,
+    wanted: Sequence[str],
+) -> RepositoryReport:
+    plans = []
+    for name, model in models.items():
+        tree = read_tree(model.directory, include=wanted, inside=(root,))
+        new = scratch / MODELS / name
+        new.mkdir(parents=True)
+        tree.copy(new)
+        secrets = secrets_in(tree.files)
+        warned = [": ".join(secrets_sentence(secrets))] if secrets else []
+        warned += model.backend.warnings(repository) if model.backend is not None else []
+        found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *warned)))
+        plan = replace(compare_trees(new, repository / name), warnings=found)
+        if plan.differs and plan.path.exists() and not overwrite:
+            raise ExportConflict(plan)
+        plans.append(plan)
+    files = _plan_beside(root, models, new=scratch / BESIDE, repository=repository, include=wanted)
+    (scratch / _BACKENDS).mkdir()
+    for each in {model.backend.name: model.backend for model in models.values() if model.backend}.values():
+        each.write(scratch / _BACKENDS / backends_of(repository).name / each.name)
+    backends = compare_files(scratch / _BACKENDS, repository.parent)
+    for beside in (files, backends):
+        if beside.changed and not overwrite:
+            raise ExportConflict(beside)
+    built = {scratch / BESIDE: files, scratch / _BACKENDS: backends}
+    backups = put_in_place(repository, scratch, plans, built)
+    image = find_target(DEFAULT_TARGET).release.image
+    reports = [
+        ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
+    ]
+    return RepositoryReport(tuple(reports), files, backends)
 
 
 def _plan_beside(

@@ -17,6 +17,7 @@ from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from ..core.svg_picture import BLUE, ORANGE, Key
+from ..core.whole_file import write_file
 from .latency_chart import LatencyChart
 from .load_plan import CONCURRENCY
 from .load_row import LoadRow
@@ -68,7 +69,7 @@ class LoadResult:
         """Write the columns of perf_analyzer's `-f`: inferences per second, times in microseconds. Columns that the
         server does not report are empty. Raises OSError.
         """
-        Path(path).write_text(_csv_text(self.mode, self.rows), encoding="utf-8")
+        write_file(path, _csv_text(self.mode, self.rows))
         return Path(path)
 
     def text(self) -> str:

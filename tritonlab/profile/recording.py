@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 import zipfile
@@ -14,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.explained import Explained
+from ..core.foreign_file import open_file, read_arrays
 from ..core.process_bound import ProcessBound
 from ..core.status import Code
+from ..core.whole_file import whole_file, write_file
+from ..ipc.processes.out_of_memory import memory_left
 from .lone_executions import LoneKey, LoneKind
 from .metric_record import MetricRecord
 from .model_record import EVENTS, Mark, ModelRecord, OpenStream
@@ -118,32 +120,23 @@ class Recording(ProcessBound):
         about["refused"] = self.metrics.refused
         about["families"] = {name: list(described) for name, described in self.metrics.families.items()}
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-        path = Path(path)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
-        try:
-            with unfinished.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **arrays)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        return path
+        with whole_file(path) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        return Path(path)
 
     @staticmethod
     def load(path: str | Path) -> Recording:
         """Read a file of `save`. Raises OSError, and RecordingError for any other file."""
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             if not zipfile.is_zipfile(file):
-                # numpy would take it for a pickle, and suggest how to run what is in it
                 raise RecordingError(f"{path} is not a recording of tritonlab: recording.save(path) did not write it")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                about = json.loads(arrays["about"].tobytes())
-                if about["format"] != FORMAT:
-                    raise RecordingError(f"{path} has format {about['format']}, this version reads {FORMAT}")
-                return _restored(about, arrays)
-        except RecordingError:
-            raise
-        except OSError:
+            arrays = read_arrays(path, memory_left() // 2)
+            about = json.loads(arrays["about"].tobytes())
+            if about["format"] != FORMAT:
+                raise RecordingError(f"{path} has format {about['format']}, this version reads {FORMAT}")
+            return _restored(about, arrays)
+        except (RecordingError, OSError):
             raise
         except Exception as error:
             raise RecordingError(f"{path} is not a recording of tritonlab: {error}") from error
@@ -151,7 +144,7 @@ class Recording(ProcessBound):
     def perfetto(self, path: str | Path) -> Path:
         """Write a `trace.json` that https://ui.perfetto.dev and chrome://tracing show. Raises OSError."""
         events = trace_events(list(self.records.values()))
-        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+        write_file(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
         return Path(path)
 
     def to_dict(self) -> dict[str, Any]:

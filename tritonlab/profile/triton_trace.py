@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.foreign_file import open_file
 from .model_record import ModelRecord
 from .recording import Recording, RecordingError
 
@@ -35,37 +36,45 @@ def read_trace(*paths: str | Path) -> Recording:
     """Return the recording of a trace file, or of several of one server (with log-frequency it writes many). Raises
     OSError, and RecordingError for a file that is not a trace.
     """
-    entries: list[dict[str, Any]] = []
+    found: dict[int, _Traced] = {}
     for path in paths:
-        try:
-            entries += _entries(Path(path))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise RecordingError(f"{path} is not a trace file of Triton: {error}") from error
-    try:
-        return _recording(_traces(entries))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise RecordingError(f"this is not a trace of Triton: {error!r}") from error
+        with open_file(path) as file:
+            text = file.read().decode(errors="replace")  # the text of a BYTES tensor need not be UTF-8
+        entries, faults = _entries(text)
+        count = len(entries) + len(faults)
+        for entry in entries:
+            try:
+                _add(found, entry)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                faults.append(error)
+        if not text or (faults and len(faults) == count):
+            why = f": {_described(faults[0])}" if faults else ", but empty"
+            raise RecordingError(f"{path} is not a trace file of Triton{why}")
+        if faults:
+            text = f"{len(faults)} of {count} entries cannot be read and were left out ({_described(faults[0])})"
+            warnings.warn(f"{path}: {text}", stacklevel=2)
+    return _recording(traced for traced in found.values() if traced.model)
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of a trace file, with a warning of those that are not JSON: Triton writes the text of a BYTES
-    tensor as it is, quotes too. Raises ValueError."""
-    # such a text need not be UTF-8 either
-    text = path.read_text(encoding="utf-8", errors="replace")
+def _entries(text: str) -> tuple[list[Any], list[Exception]]:
+    """Return the entries of a trace file, and the faults of those that are not JSON: Triton writes the text of a BYTES
+    tensor as it is, quotes too."""
     try:
-        return list(json.loads(text))
-    except json.JSONDecodeError as error:
-        found, skipped = [], 0
+        found = json.loads(text)
+        return (found, []) if type(found) is list else ([], [ValueError("it has no list of entries")])
+    except (ValueError, RecursionError) as error:
+        entries: list[Any] = []
+        faults: list[Exception] = []
         for part in text.split('{"id":')[1:]:
             try:
-                found.append(json.loads('{"id":' + part.rstrip(",] \n")))
-            except ValueError:
-                skipped += 1
-        if not found:
-            raise
-        text = f"{path}: {skipped} of {len(found) + skipped} entries are not JSON and were left out ({error})"
-        warnings.warn(text, stacklevel=3)
-        return found
+                entries.append(json.loads('{"id":' + part.rstrip(",] \n")))
+            except (ValueError, RecursionError) as fault:
+                faults.append(fault)
+        return entries, [error, *faults[1:]] if faults or not entries else []
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def _recording(traces: Iterable[_Traced]) -> Recording:
@@ -80,30 +89,31 @@ def _recording(traces: Iterable[_Traced]) -> Recording:
     return recording
 
 
-def _traces(entries: Iterable[dict[str, Any]]) -> list[_Traced]:
-    found: dict[int, _Traced] = {}
-    for entry in entries:
-        ident = _integer(entry["id"])
-        traced = found.setdefault(ident, _Traced(ident))
-        if "model_name" in entry:
-            traced.model = str(entry["model_name"])
-            traced.version = _integer(entry.get("model_version", -1))
-            traced.request_id = str(entry.get("request_id", ""))
-            traced.parent = _integer(entry.get("parent_id", 0)) or -1
-        for stamp in entry.get("timestamps", ()):
-            # the first execution of a rescheduled request
-            traced.stamps.setdefault(stamp["name"], _integer(stamp["ns"]))
-        if entry.get("activity") == "TENSOR_QUEUE_INPUT":
-            tensor = entry["tensor"]
-            traced.shapes[tensor["name"]] = tuple(_integer(n) for n in str(tensor["shape"]).split(",") if n)
-    return [traced for traced in found.values() if traced.model]
+def _add(found: dict[int, _Traced], entry: Any) -> None:
+    """Add an entry to the traces; nothing of one with a value that cannot be read."""
+    ident = _integer(entry["id"])
+    traced = found.get(ident) or _Traced(ident)
+    # the first execution of a rescheduled request
+    stamps = {stamp["name"]: _integer(stamp["ns"]) for stamp in reversed(entry.get("timestamps", ()))}
+    shapes = {}
+    if entry.get("activity") == "TENSOR_QUEUE_INPUT":
+        tensor = entry["tensor"]
+        shapes[str(tensor["name"])] = tuple(_integer(n) for n in str(tensor["shape"]).split(",") if n)
+    if "model_name" in entry:
+        version, parent = _integer(entry.get("model_version", -1)), _integer(entry.get("parent_id", 0)) or -1
+        traced.model, traced.version, traced.parent = str(entry["model_name"]), version, parent
+        traced.request_id = str(entry.get("request_id", ""))
+    traced.stamps = {**stamps, **traced.stamps}
+    traced.shapes.update(shapes)
+    found[ident] = traced
 
 
 def _integer(value: Any) -> int:
-    """Return a number that a column of a recording can hold. Raises ValueError, TypeError, OverflowError."""
+    """Return a number that a column of a recording can hold, and its difference from another one, too. Raises
+    ValueError, TypeError, OverflowError."""
     number = int(value)
-    if abs(number) >= 1 << 63:
-        raise OverflowError(f"{value} has more than 64 bits")
+    if abs(number) >= 1 << 62:
+        raise OverflowError(f"{value} has more than 62 bits")
     return number
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core.config.model_config import ConfigError
+from ..core.foreign_file import open_file
 
 CONFIG_FILE = "config.pbtxt"
 #: The directory for configurations of other names (rule 5.1.7).
@@ -71,9 +71,8 @@ def names_in(directory: Path) -> list[str]:
 def read_file(path: Path) -> bytes:
     """Return the bytes of a file that a configuration names. Raises OSError; also for a pipe or a device, which may
     have no end, and for a name that no file can have."""
-    if "\0" in str(path) or not (path.is_file() or path.is_dir() or not path.exists()):
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
-    return path.read_bytes()
+    with open_file(path) as file:
+        return file.read()
 
 
 def fingerprint(directory: Path) -> Fingerprint:

@@ -26,11 +26,12 @@ class Omission(Enum):
     LARGE = "large"
     DANGLING = "dangling"
     OUTSIDE = "outside"
+    SPECIAL = "special"
 
 
 @dataclass(frozen=True)
 class Omitted:
-    """A path that is left out. `detail`: where a link leads, or the bytes of a large file."""
+    """A path that is left out. `detail`: where a link leads, the bytes of a large file, or which special file it is."""
 
     path: str
     reason: Omission
@@ -171,6 +172,8 @@ class _Reader:
                     self._leave_out(path, Omission.LARGE, str(size))
                 else:
                     self._tree.files.append(path)
+            elif entry.exists():
+                self._leave_out(path, Omission.SPECIAL, _kind(entry))
 
     def finish(self) -> ModelTree:
         """Leave out the links to what is left out."""
@@ -201,6 +204,10 @@ class _Reader:
 def _keeps_directory(path: Path) -> bool:
     """Return whether a hidden file is there only so that git keeps its directory: it is empty, and holds no secret."""
     return path.name == KEEPS or (path.is_file() and path.stat().st_size == 0)
+
+
+def _kind(path: Path) -> str:
+    return "a pipe" if path.is_fifo() else "a socket" if path.is_socket() else "a device"
 
 
 def _is_left_behind(name: str) -> bool:

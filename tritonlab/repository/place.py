@@ -6,10 +6,12 @@ import contextlib
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
 from ..core.explained import Explained
+from ..core.os_limits import explained
 from ..core.status import Code
 
 #: How the directories begin in which models are built.
@@ -58,6 +60,22 @@ def make_repository(directory: str | PathLike[str]) -> Path:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise NoRepository(path, f"{path} cannot be made: {why.lower()}") from error
     return path
+
+
+@contextlib.contextmanager
+def removed_at_error(path: Path, refusal: str) -> Iterator[None]:
+    """At an error, remove the directory `path` and those around it, as far as they were made in this context and are
+    empty. Raises NoRepository, with `refusal` and the limit, where the operating system had no more to give."""
+    made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
+    try:
+        yield
+    except BaseException as error:
+        for folder in made:
+            with contextlib.suppress(OSError):  # others have written there, or it was not made yet
+                folder.rmdir()
+        if not isinstance(error, OSError) or isinstance(error, Explained) or (limit := explained(error, path)) is None:
+            raise
+        raise NoRepository(path, f"{refusal}: {limit}") from error
 
 
 def scratch_place(repository: Path) -> Path:

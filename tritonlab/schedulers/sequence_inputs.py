@@ -16,6 +16,7 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, NullRequest
 from ..core.inference.tensor import Tensor
 from ..core.status import InternalError, InvalidArgumentError
+from ..repository.layout import read_file
 
 _Control = messages.ModelSequenceBatching.Control
 
@@ -148,7 +149,7 @@ def _initial_state(state: Any, directory: Path, *, batching: bool) -> Tensor:
 def _read_state(initial: Any, datatype: DataType, shape: tuple[int, ...], directory: Path) -> NDArray[Any]:
     path = directory / "initial_state" / initial.data_file
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise InternalError(f"failed to open text file for read {path}: {reason}") from error

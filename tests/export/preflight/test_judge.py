@@ -405,7 +405,9 @@ def test_secrets_and_clutter(directory: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("name", "problem"), [("a b", "has a space"), ("modèle", "is not ASCII"), ("a.b-c_1", None)])
+@pytest.mark.parametrize(
+    ("name", "problem"), [("a b", "has a space"), ("modèle", "is not ASCII"), ("a&b", "has '&'"), ("a.b-c_1", None)]
+)
 def test_a_name_that_the_stub_cannot_bear(directory: Path, name: str, problem: str | None) -> None:
     named = directory.rename(directory.with_name(name))
     found = judge(subject(named), "2.51")
@@ -546,9 +548,7 @@ def trials(server: Server) -> dict[str, ModelTrial]:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_model_draws_none(
-    server: Server, trials: dict[str, ModelTrial], tmp_path: Path, name: str
-) -> None:
+def test_a_sound_model_draws_none(server: Server, trials: dict[str, ModelTrial], tmp_path: Path, name: str) -> None:
     assert export(server.model(name), tmp_path / "models").plan.warnings == ()
     assert preflight(server.model(name), "2.51", trial=trials[name]).passed
 

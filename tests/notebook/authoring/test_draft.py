@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tritonlab.notebook.authoring.base_directory import BaseDirectory
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigText
 from tritonlab.notebook.authoring.draft import Draft, model_path, read_model
@@ -207,3 +208,25 @@ def test_a_package_is_brought_with_all_that_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match="there is no file in the directory"):
         Draft("m").with_files([tmp_path / "empty"])
+
+
+@pytest.mark.parametrize("end", ["v-1", "../elsewhere"])
+def test_a_version_that_is_a_link_is_read_as_a_directory(tmp_path: Path, end: str) -> None:
+    model = tmp_path / "m"
+    for directory in (model / "v-1", tmp_path / "elsewhere"):
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_text("pass\n")
+        (directory / "helper.py").write_text("x = 1\n")
+    (model / "1").symlink_to(end)
+    draft = Draft("m").with_source(model)
+    assert {"1/model.py", "1/helper.py"} <= {*draft.tree} and "1" not in draft.tree
+
+
+def test_a_version_of_the_base_that_is_a_link_has_links_to_its_files(tmp_path: Path) -> None:
+    model = tmp_path / "m"
+    (model / "v-1").mkdir(parents=True)
+    (model / "v-1" / "model.py").write_text("pass\n")
+    (model / "1").symlink_to("v-1")
+    (model / "2").symlink_to("nowhere")
+    files = BaseDirectory.read(model).files()
+    assert sorted(files) == ["1/model.py", "v-1/model.py"] and files["1/model.py"].link == str(model / "1" / "model.py")

@@ -18,6 +18,7 @@ from tritonlab.core.status import AlreadyExistsError
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.authoring.imported_notebook import import_repository
 from tritonlab.repository.layout import is_model_directory
+from tritonlab.repository.model_names import name_fault
 
 
 @pytest.fixture
@@ -113,9 +114,9 @@ def test_names_stay_names_in_a_notebook(shell: InteractiveShell, tmp_path: Path)
             return
         assert opened == [("models", [*written.left])]
         if written.left:
-            assert [*written.left] == [model] and not cells and "whose first line cannot hold" in written.left[model]
-            assert set(model) & set("{}$\n") or model[0] == "-" or not model.isprintable()
+            assert [*written.left] == [model] and not cells and name_fault(model) in written.left[model]
         else:
+            assert not name_fault(model)
             assert cells.pop(("%%triton_model", model, "--base", f"models/{model}")) == source.strip()
             assert list(cells) in ([], [("%%triton_file", model, f"{file}.py")])
 
@@ -132,3 +133,16 @@ def test_no_cell_has_the_text_of_a_file_outside(root: Path, tmp_path: Path) -> N
     (root / "template" / "config.pbtxt").symlink_to(tmp_path / "key")
     written = import_repository(root)
     assert "secret" not in written.path.read_text() and "1/model.py of 'post' is a link" in written.left["post"]
+
+
+@pytest.mark.parametrize(("end", "text"), [("v-1", "v-1"), ("../../elsewhere", "{}/elsewhere")])
+def test_a_version_that_is_a_link_stays_in_the_repository(tmp_path: Path, end: str, text: str) -> None:
+    model = tmp_path / "models" / "m"
+    for directory in (model / "v-1", tmp_path / "elsewhere"):
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_text("pass\n")
+    (model / "config.pbtxt").write_text('backend: "python"\n')
+    (model / "1").symlink_to(end)
+    written = import_repository(tmp_path / "models")
+    leads_to = text.format(tmp_path)
+    assert f"1 of 'm' is a link to {leads_to!r}: edit the file to which it leads" in written.left["m"]

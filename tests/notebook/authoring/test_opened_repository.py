@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import signal
 import threading
@@ -22,6 +24,7 @@ from tritonlab.export.repository import export
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.authoring.opened_repository import OpenedRepository
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.repository.place import NoRepository
 
 ROW = np.array([1, 2], np.float32)
 POST_MODEL = POST.decode().replace("x + 1", "x + 100")
@@ -466,3 +469,19 @@ def test_damaged_models_fail_alone(workspace: Workspace, tmp_path: Path) -> None
     report = opened.export(tmp_path / "exported")
     assert len(report.models) == 1 + len(CORPUS)
     assert (tmp_path / "exported" / "binary" / "config.pbtxt").read_bytes() == CORPUS["binary"].files["config.pbtxt"]
+
+
+def test_an_export_that_fails_leaves_no_directory(
+    opened: OpenedRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(NoRepository, match=f"was not exported to {tmp_path}/a/out: no space left in "):
+        opened.export(tmp_path / "a" / "out")
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").mkdir()
+    with pytest.raises(NoRepository):
+        opened.export(tmp_path / "a" / "out")
+    assert list((tmp_path / "a").iterdir()) == []

@@ -16,6 +16,7 @@ from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigText, ConfigTextError
 from tritonlab.notebook.authoring.errors import FileError, OptionError
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.repository.model_names import ADVICE
 from tritonlab.tuning.settings import Settings
 
 IDENTITY = """\
@@ -292,10 +293,29 @@ def test_a_config_of_another_model_leaves_no_empty_field_in_an_export(workspace:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("x\ny", r"'\n' may not be in one"), ("a\x1bb", r"'\x1b' may not"), ("a\u202eb", "may not"), ("-rf", "an option")],
+    [
+        ("x\ny", r"has '\n'"),
+        ("a\x1bb", r"has '\x1b'"),
+        ("a\u202eb", r"has '\u202e'"),
+        ("-rf", "an option"),
+        (".hid", "hidden"),
+        ("..", "a directory"),
+        ("a/b", "a directory"),
+        ("a b", "has a space"),
+        ("\u00e9", "is not ASCII"),
+        ("a&b", "has '&'"),
+    ],
 )
-def test_names_that_commands_take_for_something_else_are_refused(workspace: Workspace, name: str, why: str) -> None:
+def test_names_that_commands_or_the_stub_of_triton_cannot_have(workspace: Workspace, name: str, why: str) -> None:
     with pytest.raises(OptionError) as raised:
         workspace.load(name, IDENTITY, options=OPTIONS)
-    assert why in str(raised.value) and "use letters, digits" in str(raised.value)
+    assert why in str(raised.value) and raised.value.fix == ADVICE and ADVICE in str(raised.value)
     assert not list(workspace.repository.glob("*"))
+
+
+def test_an_ensemble_has_no_stub(workspace: Workspace) -> None:
+    workspace.write_config("\u00e9 1", "max_batch_size: 1")
+    with pytest.raises(OptionError, match="has a space"):
+        workspace.load("\u00e9 1", IDENTITY, options=OPTIONS)
+    with pytest.raises(OptionError, match="an option"):
+        workspace.write_config("-1", "max_batch_size: 1")

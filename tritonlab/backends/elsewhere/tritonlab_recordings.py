@@ -95,10 +95,10 @@ class Recordings:
         """Return the responses recorded for a key; None if there are none. Raises ValueError for a broken file."""
         path = self.directory / f"{key}.json"
         try:
-            return [Response.from_json(entry) for entry in json.loads(path.read_text("utf-8"))["responses"]]
+            return [Response.from_json(entry) for entry in _document(path)["responses"]]
         except FileNotFoundError:
             return None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{path} is not a recording: {type(error).__name__}: {error}") from None
 
     def write(self, key: str, inputs: Iterable[RawTensor], responses: Iterable[Response], **more: Any) -> None:
@@ -113,28 +113,33 @@ class Recordings:
 
     def config(self) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads((self.directory / _CONFIG).read_text("utf-8"))
-            return found
-        except (FileNotFoundError, ValueError):
+            found = _document(self.directory / _CONFIG)
+        except (OSError, ValueError):
             return None
+        return found if isinstance(found, dict) else None
 
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a file as a whole: who reads it meanwhile finds the former one."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
+        file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - it is moved once it is closed
             "w", dir=self.directory, suffix=".tmp", delete=False, encoding="utf-8"
-        ) as file:
-            json.dump(document, file, indent=1)
-        os.replace(file.name, self.directory / name)
+        )
+        try:
+            with file:
+                json.dump(document, file, indent=1)
+            os.replace(file.name, self.directory / name)
+        except OSError as error:  # a full disk
+            os.unlink(file.name)
+            raise OSError(error.errno, error.strerror, str(self.directory / name)) from None
 
     def nearest(self, inputs: Sequence[RawTensor]) -> str:
         """Return a sentence about the recorded input that differs least from these."""
         best: tuple[float, str] | None = None
         for path in self._files():
             try:
-                entries = json.loads(path.read_text("utf-8"))["inputs"]
+                entries = _document(path)["inputs"]
                 distance, words = _difference(inputs, [RawTensor.from_json(entry) for entry in entries])
-            except (KeyError, TypeError, ValueError, OSError):
+            except (KeyError, TypeError, AttributeError, ValueError, OSError):
                 continue
             if best is None or distance < best[0]:
                 best = distance, f"the nearest recorded input, {path.name}, {words}"
@@ -143,6 +148,16 @@ class Recordings:
     def _files(self) -> Iterator[Path]:
         found = sorted(self.directory.glob("*.json")) if self.directory.is_dir() else []
         return iter([path for path in found if path.name != _CONFIG][:_MOST_COMPARED])
+
+
+def _document(path: Path) -> Any:
+    """Return the value of a JSON file. Raises FileNotFoundError, OSError and ValueError."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is not a file")  # to read a pipe would wait
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _difference(inputs: Sequence[RawTensor], recorded: Sequence[RawTensor]) -> tuple[float, str]:

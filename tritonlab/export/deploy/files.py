@@ -8,6 +8,7 @@ from pathlib import Path
 from ...clients.literal import TooLarge
 from ...clients.snippets import Address, NotSendable, copy_as, recorded_tests
 from ...core.quoting import file_stem, one_line
+from ...core.whole_file import write_file
 from . import docker, kubernetes, monitoring, ray
 from .facts import DeployedModel, Deployment
 from .readme import readme
@@ -72,7 +73,7 @@ def write_deploy_files(
         raise FileExistsError(f"{there[0]} exists and differs")
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents[path])
+        write_file(path, contents[path])
         if path.suffix == ".sh":
             path.chmod(0o755)
     return changed

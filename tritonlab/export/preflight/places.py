@@ -12,6 +12,7 @@ from ...core.config.model_config import ConfigError
 from ...ipc.processes.interpreter import STUB
 from ...ipc.processes.own_stub import NAME
 from ...repository.layout import read_version
+from ...repository.model_names import stub_fault
 from ...repository.model_repository_manager import select_versions
 from .. import left_out
 from ..releases import Target
@@ -98,15 +99,8 @@ def mode_bits(subject: Subject) -> Iterator[Finding]:
 
 def name_of_the_model(subject: Subject) -> Iterator[Finding]:
     """P13: a model of the Python backend whose path its stub cannot start on, or import from."""
-    name = subject.name
-    if subject.config.backend not in ("python", ""):
-        return
-    if any(letter.isspace() for letter in name):
-        text = f"its name '{name}' has a space, and Triton's stub does not start on such a path"
-        yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)
-    elif not name.isascii():
-        text = f"its name '{name}' is not ASCII, and Triton's stub imports nothing from such a path"
-        yield Finding("P13", text, "rename it", outcome=Prediction.LOAD)
+    if subject.config.backend in ("python", "") and (fault := stub_fault(subject.name)):
+        yield Finding("P13", f"its name '{subject.name}' {fault}", "rename it", outcome=Prediction.LOAD)
 
 
 #: The module that Triton's stub imports by its name, and the names that it takes from it (rule 2.1.9).

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...core.foreign_file import read_json
 from ...repository.layout import model_names
 from ..own_backends import backends_in, backends_of
 from .differences import DIFFERS
@@ -45,8 +46,7 @@ class History:
         self.files |= dict(_files(backends, [each.name for each in backends_in(backends)], f"{backends.name}/"))
         self._document: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
-            document = json.loads(self.record.read_text(encoding="utf-8"))
-            self._document = document if isinstance(document, dict) else {}
+            self._document = _sound_record(read_json(self.record))
 
     @property
     def is_current(self) -> bool:
@@ -56,8 +56,8 @@ class History:
     @property
     def open_findings(self) -> Mapping[str, Sequence[str]]:
         """What pre-flight found when these files were exported."""
-        found: Mapping[str, Sequence[str]] = self._document.get("preflight", {}) if self.is_current else {}
-        return found
+        found = self._document.get("preflight", {}) if self.is_current else {}
+        return found if isinstance(found, dict) else {}
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Return the verdicts until now, the oldest first, each with the date and the files that it is about."""
@@ -82,6 +82,32 @@ class History:
                                 about = f"{name} differed on {entry['when'][:10]} for {each['name']}"
                                 opened[name, each["key"]] = f"{about}, which was not sent again"
         yield from (text for key, text in opened.items() if key not in sent)
+
+
+def _sound_record(document: Any) -> dict[str, Any]:
+    """Return the record of an export without verdicts that cannot be read."""
+    if not isinstance(document, dict):
+        return {}
+    earlier = document.get("earlier")
+    sound = [each for each in earlier if _is_verdict(each)] if isinstance(earlier, list) else []
+    found = {**document, "earlier": sound}
+    if not _is_verdict(document):
+        found.pop("verified", None)
+    return found
+
+
+def _is_verdict(entry: Any) -> bool:
+    try:
+        requests = [
+            request
+            for release in entry["verified"]
+            for model in release["models"].values()
+            if release["triton"] and isinstance(model["requests"], list)
+            for request in model["requests"]
+        ]
+        return all(each.keys() >= {"key", "symbol", "name"} for each in requests) and isinstance(entry["when"], str)
+    except (AttributeError, KeyError, TypeError):
+        return False
 
 
 def _digest(files: Mapping[str, Any]) -> str:

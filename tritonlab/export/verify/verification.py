@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import shutil
@@ -20,6 +19,7 @@ from ...clients.golden import GoldenCase, read_case
 from ...core.config.model_config import ConfigError, read_config
 from ...core.scratch_directory import ScratchDirectory
 from ...core.version import VERSION
+from ...core.whole_file import write_file
 from ...ipc.processes.execution_env import PARAMETER
 from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
@@ -91,7 +91,7 @@ def verify(
     cases = _cases(requests, root)
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
     hidden = author_paths({**given, **dict.fromkeys((models, backends_of(models)), "the export itself")}, reads)
-    lock, wanted = _lock(root, models), _releases(triton)
+    lock, wanted = _lock(root, models), releases(triton)
     history = History(root, models, names)
     found = history.open_findings if open_findings is None else open_findings
     options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
@@ -116,7 +116,8 @@ def _lock(root: Path, models: Path) -> str:
     return next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
 
 
-def _releases(triton: str | Sequence[str]) -> list[str]:
+def releases(triton: str | Sequence[str]) -> list[str]:
+    """Return the versions of the releases that are named. Raises UnknownTarget, and ValueError if none is."""
     wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
     if not wanted:
         raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
@@ -388,9 +389,7 @@ def _written(
     html = page_of(verdicts, missing, verification.earlier, document)
     texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", history.page: html}
     for path, text in texts.items():
-        unfinished = path.with_name(f".{path.name}.part")
-        unfinished.write_text(without_paths(text, map(str, hidden)), encoding="utf-8")
-        os.replace(unfinished, path)
+        write_file(path, without_paths(text, map(str, hidden)))
     return verification
 
 

@@ -232,8 +232,11 @@ def _convert(
             request.inputs[key] = _tensor(key, wanted[key], value)
         else:
             parameters[key] = model_parameter(key, value)
-    if isinstance(values, RepeatingObject) and (twice := [key for key in values.again if key in wanted]):
-        raise _exists(request, twice[0])
+    if isinstance(values, RepeatingObject):
+        if twice := [key for key in values.again if key in wanted]:
+            raise _exists(request, twice[0])
+        if _NESTED in values.again and not nested:
+            _unpack(request, values[_NESTED], wanted, parameters)  # the first once more, as Triton (measured)
 
 
 def _exists(request: InferenceRequest, name: str) -> InvalidArgumentError:

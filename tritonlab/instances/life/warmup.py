@@ -26,6 +26,7 @@ from ...core.inference.tensor import Tensor
 from ...core.metrics.infer_stats import InferStats
 from ...core.status import Code, InternalError, InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from ...ipc.processes.out_of_memory import memory_limit
+from ...repository.layout import read_file
 from ..execution.payload import Payload
 
 #: Seconds between checks whether a stub has died without an answer.
@@ -116,7 +117,7 @@ class Warmup:
     def _read(self, file: str) -> bytes:
         path = self._directory / "warmup" / file
         try:
-            return path.read_bytes()
+            return read_file(path)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise InternalError(f"failed to open text file for read {path}: {reason}") from error

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from pathlib import Path
 
+from ...core.whole_file import write_file
 from ...stub._pb_stub.wire.fork_bodies import ImportStep
 from .zygote_family import Steps
 
@@ -25,7 +24,7 @@ class RememberedImports:
         """Return the sets of imports, the last used last; none if the file is missing or has another form."""
         try:
             return [tuple(_step(row) for row in rows) for rows in json.loads(self._path.read_bytes())]
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return []
 
     def add(self, steps: Steps) -> None:
@@ -33,9 +32,7 @@ class RememberedImports:
         sets = [*(known for known in self.read() if known != steps), steps][-_KEPT:]
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False) as file:
-                file.write(json.dumps(sets) + "\n")
-            os.replace(file.name, self._path)
+            write_file(self._path, json.dumps(sets) + "\n")
 
 
 def _step(row: list[object]) -> ImportStep:

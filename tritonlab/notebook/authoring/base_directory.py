@@ -111,8 +111,12 @@ class BaseDirectory:
 
     def files(self) -> Mapping[str, ModelFile]:
         """Return its files but config.pbtxt, as links to where they are: some have gigabytes."""
+        files = [file for file in self.tree.files if file != CONFIG_FILE]
         linked = {link: ModelFile(os.fsencode(end), link=end) for link, end in self.tree.links.items()}
-        return {**{file: self._linked(file) for file in self.tree.files if file != CONFIG_FILE}, **linked}
+        for link in [link for link in linked if link.isdecimal() and (self.path / link).is_dir()]:
+            del linked[link]  # a source is written into this version
+            files += [f"{link}/{file}" for file in read_tree(self.path / link).files]
+        return {**{file: self._linked(file) for file in files}, **linked}
 
     def _linked(self, file: str) -> ModelFile:
         path = self.path / file

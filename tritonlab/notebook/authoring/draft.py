@@ -21,6 +21,7 @@ from ...core.config.model_config import (
     read_config_text,
 )
 from ...core.config.model_config_rules import is_ensemble
+from ...core.foreign_file import read_text
 from ...core.quoting import magic_line
 from ...kernel_modules import BASE, BASE_FILE
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
@@ -230,7 +231,7 @@ class Draft:
             with refused_files():  # also of a text without a line break, which is taken for a path
                 if Path(source).is_dir():
                     return read_model(self.name, Path(source))
-                text = Path(source).read_text(encoding="utf-8")
+                text = _read_text(Path(source))
             segments = whole(text, str(Path(source).resolve()), 0)
         file = ModelFile(text.encode(), segments)
         fresh = replace(self, source=file, given_config=_NO_CONFIG, given_files={}, options=_NO_OPTIONS)
@@ -278,7 +279,7 @@ class Draft:
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
             text_config = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():
-            text = Path(config).read_bytes().decode("utf-8")
+            text = _read_text(Path(config))
             text_config = ConfigText(text, os.fspath(config), model=self.name)
         else:
             raise FileError(f"there is no config file {os.fspath(config)!r}")
@@ -334,6 +335,11 @@ def read_model(name: str, path: Path) -> Draft:
             inside = f"; load its file: {path / MODEL_FILE}" + (f" --config {config}" if text else "")
         raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{draft.model_file}{inside}")
     draft = replace(draft, version=(sources or versions)[-1])
+    number = str(draft.version)
+    if number in tree.links:  # the source is written into this directory, so it cannot stay a link to another one
+        version = {file: ModelFile((path / number / file).resolve()) for file in read_tree(path / number).files}
+        others = {file: each for file, each in draft.files.items() if file != number}
+        draft = replace(draft, files={**others, **{f"{number}/{file}": each for file, each in version.items()}})
     return draft if ensemble else draft.with_source(path / str(draft.version) / draft.model_file)
 
 
@@ -358,6 +364,15 @@ def _is_left(name: str) -> bool:
     return name.startswith(".") or name == "__pycache__"
 
 
+def _read_text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except UnicodeDecodeError as error:
+        fix = "save it in UTF-8"
+        text = f"{path} is not a text in UTF-8 ({error.reason} in byte {error.start})"
+        raise FileError(f"{text}: {fix}", field=str(path), fix=fix) from None
+
+
 def _model_file(name: str, value: bytes | str | PathLike[str]) -> ModelFile:
     if isinstance(value, bytes):
         return ModelFile(value)
@@ -366,5 +381,5 @@ def _model_file(name: str, value: bytes | str | PathLike[str]) -> ModelFile:
         where = "" if path.is_absolute() else f" in {Path.cwd()}"
         content = f"; the content of {name!r} is given as bytes" if name != path.name else ""
         raise FileError(f"there is no file {os.fspath(value)!r}{where}{content}")
-    segments = whole(path.read_text("utf-8"), str(path.resolve()), 0) if path.suffix == ".py" else ()
+    segments = whole(_read_text(path), str(path.resolve()), 0) if path.suffix == ".py" else ()
     return ModelFile(path.resolve(), segments)

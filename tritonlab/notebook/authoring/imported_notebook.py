@@ -13,6 +13,7 @@ from typing import Any
 from ...core.plain_facts import few_lines
 from ...core.quoting import markdown_code
 from ...core.status import AlreadyExistsError
+from ...core.whole_file import write_file
 from ...repository.model_repository_manager import ModelRepositoryManager
 from .base_directory import BaseDirectory, models_in_order
 from .errors import FileError
@@ -76,7 +77,7 @@ def import_repository(
         *_exporting(where),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_document(sources), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(_document(sources), ensure_ascii=False, indent=1) + "\n")
     return ImportedNotebook(path, tuple(in_cells), left)
 
 

@@ -10,6 +10,8 @@ from google.protobuf import text_format
 
 from ...core.quoting import magic_line
 from ...repository.layout import CONFIG_FILE
+from ...repository.model_names import name_fault
+from ...repository.model_tree import Omission
 from .base_directory import MOST_BYTES, BaseDirectory
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -17,6 +19,9 @@ from .draft import Draft
 from .errors import FileError
 from .source_map import ModelFile
 
+_LINKS = (Omission.OUTSIDE, Omission.DANGLING)
+#: What to do about a model that no cell can hold.
+_ELSEWHERE = "rename it, or leave the model in the repository, from where it is served"
 #: How many directories up a relative path may lead.
 _FAR = 2
 
@@ -88,8 +93,11 @@ def imported_cells(
     from which paths are seen. Raises FileError for a model that no cell can hold.
     """
     where = ["--base", shown_path(base.path, start)]
-    for word in (name, where[1]):
-        _check_word(name, word)
+    if fault := name_fault(name, has_stub=base.is_python):
+        raise FileError(f"{name!r} cannot be the name of a model in a cell: it {fault}; {_ELSEWHERE}", fix=_ELSEWHERE)
+    if refused := [word for word in (name, where[1]) if not _fits_a_line(word)]:
+        text = f"{name!r} cannot be in a cell, whose first line cannot hold {refused[0]!r}: {_ELSEWHERE}"
+        raise FileError(text, fix=_ELSEWHERE)
     if not base.is_python:
         if not _says_something(base, name):
             fix = f"{magic_line('%triton', 'load', name)} serves it"
@@ -125,12 +133,6 @@ def _fits_a_line(word: str) -> bool:
     return word.isprintable() and not word.startswith("-") and not set("{}$") & set(word)
 
 
-def _check_word(name: str, word: str) -> None:
-    if not _fits_a_line(word):
-        fix = "rename it, or leave the model in the repository, from where it is served"
-        raise FileError(f"{name!r} cannot be in a cell, whose first line cannot hold {word!r}: {fix}", fix=fix)
-
-
 def _says_something(base: BaseDirectory, name: str) -> bool:
     return (
         base.has_config and base.can_be_cell(CONFIG_FILE) and ConfigText(base.config_text(), model=name).says_something
@@ -138,9 +140,10 @@ def _says_something(base: BaseDirectory, name: str) -> bool:
 
 
 def _check_source(name: str, base: BaseDirectory, source: str) -> None:
-    if end := base.tree.links.get(source):
+    ends = {**base.tree.links, **{each.path: each.detail for each in base.tree.left_out if each.reason in _LINKS}}
+    if linked := [path for path in (source, os.path.dirname(source)) if path in ends]:
         fix = "edit the file to which it leads: it is loaded again when it changes"
-        raise FileError(f"{source} of '{name}' is a link to {end!r}: {fix}", field=source, fix=fix)
+        raise FileError(f"{linked[0]} of '{name}' is a link to {ends[linked[0]]!r}: {fix}", field=source, fix=fix)
     if source not in base.tree.files:
         versions = ", ".join(_versions_with_source(base)) or "none"
         fix = f"versions with a {base.model_file}: {versions}"

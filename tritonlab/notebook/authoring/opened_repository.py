@@ -25,7 +25,7 @@ from ...export.whole_repository import ExportedModel, RepositoryReport, export_w
 from ...repository.layout import CONFIG_FILE, fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
-from ...repository.place import make_repository
+from ...repository.place import make_repository, removed_at_error, repository_path
 from ...schedulers.timer import Timer
 from ...server.models.backend_choice import choice_words
 from ...server.models.backends import answer_words
@@ -453,6 +453,7 @@ def _arranged(directory: str | PathLike[str], into: str | PathLike[str]) -> Path
         fix = "open it without a place to copy its models to"
         text = f"{os.fspath(directory)!r} has no models without version directories: {fix}"
         raise FileError(text, field=os.fspath(directory), fix=fix)
-    path = make_repository(into)
-    arrange(loose, path)
+    path = repository_path(into)
+    with removed_at_error(path, f"the models were not copied to {path}"):
+        arrange(loose, make_repository(path))
     return path

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -21,8 +21,8 @@ from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
 from ...core.scratch_directory import ScratchDirectory
 from ...repository.model_directory import ModelDirectory
+from ...repository.model_names import ADVICE, name_fault
 from ...server.api.server import UNLOAD_SECONDS, Server
-from ...server.models.backend_config import REFUSED
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import Draft, Files, Source, model_path
@@ -129,9 +129,7 @@ class Workspace:
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
                 fix = f"run a {magic_line('%%triton_model', name)} cell first"
                 raise FileError(f"there is no {draft.model_file} for {name!r} yet: {fix}", fix=fix)
-            if draft.source is not None and (refused := sorted(REFUSED.intersection(name))):  # an ensemble has no stub
-                raise _bad_name(name, refused)
-            written = self._written(name)
+            written = self._written(name, has_stub=draft.source is not None)
             written.draft = draft
             self.server.core.repository.write_over(name, draft.base.path if draft.base is not None else None)
             if if_changed and written.serves_draft():
@@ -308,22 +306,12 @@ class Workspace:
             self.tracing.stop()
         self._spare.remove()
 
-    def _written(self, name: str) -> WrittenModel:
-        """Return the model, a new one if nothing was written of it yet."""
+    def _written(self, name: str, has_stub: bool = False) -> WrittenModel:
+        """Return the model, a new one if nothing was written of it yet. Raises OptionError for a name that no model can
+        have, or no model of the Python backend."""
+        if fault := name_fault(name, has_stub):
+            raise OptionError(f"{name!r} cannot be the name of a model: it {fault}; {ADVICE}", fix=ADVICE, field=name)
         if name not in self._models:
-            marks = [each for each in dict.fromkeys(name) if each == "/" or not each.isprintable()]
-            if name in ("", ".", "..") or marks or name.startswith("-"):
-                raise _bad_name(name, marks)
             directory = ModelDirectory(self.repository / name, self._spare.path)
             self._models[name] = WrittenModel(name, self.server, directory, self.sources)
         return self._models[name]
-
-
-def _bad_name(name: str, refused: Sequence[str]) -> OptionError:
-    """Return the error for a name that no directory can have, or that commands take for something else."""
-    fix = "use letters, digits, '_', '.' and, within it, '-'"
-    marks = " and ".join(map(repr, refused))
-    why = f"{marks} may not be in one" if refused else "it would not be a directory of the repository"
-    if name.startswith("-"):
-        why = "commands would take it for an option"
-    return OptionError(f"{name!r} cannot be the name of a model: {why}; {fix}", fix=fix, field=name)

@@ -244,7 +244,7 @@ def _planned(
 def _left_out(left: Sequence[Omitted], include: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the files that are left out unless they are requested, including those that are."""
     for entry in left:
-        if entry.reason is not Omission.DANGLING:
+        if entry.reason not in (Omission.DANGLING, Omission.SPECIAL):
             large = int(entry.detail) if entry.reason is Omission.LARGE else None
             yield {"path": entry.path, "why": entry.reason.value, "bytes": large, "included": entry.path in include}
 

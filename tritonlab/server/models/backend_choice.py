@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...core.config.model_config import ModelConfig
+from ...core.foreign_file import read_text
 from ...core.status import InvalidArgumentError
 
 #: The file beside a repository, or in the working directory, that chooses for models in its table `[backends]`.
@@ -165,10 +166,10 @@ def _working_directory() -> Path:
 def read_choices(path: Path) -> dict[str, Written]:
     """Return the table `[backends]` of a file; empty if there is no such file. Raises InvalidArgumentError."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{path} cannot be read: {error}") from None
     table = document.get("backends", {})
     if not isinstance(table, dict):

@@ -10,12 +10,10 @@ from typing import TypeAlias
 
 from ...core.status import InvalidArgumentError
 from ...ipc.processes.stub_launcher import ShmSettings
+from ...repository.model_names import REFUSED
 
 #: The settings of a server: those of one backend by its name, and beside them those of all backends, by their keys.
 WrittenConfig: TypeAlias = "Mapping[str, str | Mapping[str, str]]"
-
-#: Characters refused in model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
-REFUSED = frozenset(";|&$`<>()[]{}\\\"'*?~#!")
 
 #: key -> (field of ShmSettings or None, smallest value, text for a smaller one). What has no field governs Triton's
 #: queues, threads and timeouts, and nothing here; it is checked, so that a command line that works here works there.

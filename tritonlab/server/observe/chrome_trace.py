@@ -24,6 +24,7 @@ from ...core.inference.tensor import Tensor
 from ...core.metrics.infer_stats import ExecuteTimes
 from ...core.observe.instrument import Instrument, Instruments
 from ...core.process_bound import ProcessBound
+from ...core.whole_file import write_file
 from ...ipc.processes.stub_log import LogRecord
 
 #: The oldest go first when there are more.
@@ -82,7 +83,7 @@ class ChromeTrace(ProcessBound, Instrument):
     def save(self, path: str | Path) -> None:
         """Write what was collected so far."""
         text = json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}, ensure_ascii=False)
-        Path(path).write_text(text, encoding="utf-8")
+        write_file(path, text)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the file, and how many events there are, as JSON values."""

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from ....core.config.ensemble_graph import EnsembleGraph
+from ....core.foreign_file import open_file
 from ....core.plain_facts import by_number
 from ....core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ....core.unknown_option import did_you_mean
@@ -61,7 +62,7 @@ def open_view(
 
 def _read(path: Path) -> Recording:
     """Read a file by its first bytes: numpy's begin with PK, Triton's with a bracket."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         first = file.read(1)
     if first == b"{":
         what = "https://ui.perfetto.dev shows it, if recording.perfetto has written it"

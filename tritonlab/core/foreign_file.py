@@ -1,0 +1,65 @@
+"""Files that something else has written: opened without waiting, and read with each fault as one error."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def open_file(path: str | Path) -> BinaryIO:
+    """Open a file to read its bytes. Raises OSError; also for a pipe or a device, which may have no end."""
+    name = os.fspath(path)
+    try:
+        number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe that nothing writes does not wait
+    except ValueError as error:  # a NUL
+        raise OSError(errno.EINVAL, str(error), name) from None
+    file = os.fdopen(os.dup(number), "rb") if stat.S_ISREG(kind := os.fstat(number).st_mode) else None
+    os.close(number)
+    if file is not None:
+        return file
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    raise OSError(errno.EINVAL, "A pipe or a device, not a file", name)
+
+
+def read_text(path: str | Path) -> str:
+    """Return the text of a file in UTF-8. Raises OSError and ValueError."""
+    with open_file(path) as file:
+        return file.read().decode()
+
+
+def read_json(path: str | Path) -> Any:
+    """Return the value of a JSON file. Raises OSError, and ValueError for what is not one, however it is wrong."""
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def read_arrays(path: str | Path, most: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an npz file of numpy, without running a pickle. Raises OSError, and ValueError for what is
+    not one, or is larger than `most` bytes when it is unpacked."""
+    with open_file(path) as file:
+        try:
+            with zipfile.ZipFile(file) as members:
+                size = sum(member.file_size for member in members.infolist())
+            if size > most:
+                raise ValueError(f"it has {size:,} bytes when it is unpacked, more than there is memory for")
+            with np.load(file, allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
+        except (OSError, ValueError):
+            raise
+        except Exception as error:  # numpy and zipfile raise what their parts do: zlib.error, EOFError, SyntaxError ...
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+    if others := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+        raise ValueError(f"{others[0]} is not an array")
+    return arrays

@@ -1,0 +1,42 @@
+"""Files that are there as a whole or not at all, also where the disk becomes full."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file to write its bytes, which takes the place of an earlier one, and gets its mode, once it is complete.
+
+    Raises OSError that names `path`; an earlier file stays then. A pipe or a device is written as it is.
+    """
+    target = Path(os.path.realpath(path))
+    unfinished = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
+    try:
+        if target.exists() and not target.is_file():
+            with target.open("wb") as file:
+                yield file
+            return
+        with unfinished.open("wb") as file:
+            yield file
+        if target.exists():
+            shutil.copymode(target, unfinished)
+        os.replace(unfinished, target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(unfinished)):
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a file, a text in UTF-8, as `whole_file` does."""
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
