@@ -31,7 +31,7 @@ def last_cases(models: Iterable[Model]) -> Iterator[GoldenCase]:
             continue
         last = recorder.last_requests
         loaded = max(last.loaded.get(each.name, 0) for each in together)
-        for number, kept in enumerate(last.of_models().get(model.name, ()), 1):
+        for number, kept in enumerate(last.of_model(recorder.recording.model(model.name)), 1):
             try:
                 request = request_again(model, kept.request)
             except TritonError:  # it was for a version with other inputs
