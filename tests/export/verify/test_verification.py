@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -46,6 +47,18 @@ def test_a_target_is_verified_on_its_release(tmp_path: Path, monkeypatch: pytest
     (verdict,) = verify(tmp_path, triton="kserve").releases
     assert verdict.release == "2.34" and "no wheel has Triton 2.34" in verdict.verdict
     assert "no container 23.05" in verdict.verdict
+
+
+def test_a_model_that_does_not_load_does_not_lack_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"bad": ModelAnswers("bad", "ValueError"), "idle": ModelAnswers("idle")}
+    for name in answers:
+        write_model(tmp_path / "models", name, SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: answers)
+    judge_of = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
+    found = verify(tmp_path)
+    assert [text.partition(":")[0] for text in found.not_verified] == ["no request was sent to idle"]
+    assert "1 of 2 models differ: bad" in found.releases[0].verdict
 
 
 def test_what_lies_beside_the_models_is_copied_with_them(tmp_path: Path) -> None:

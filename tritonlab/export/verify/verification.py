@@ -32,7 +32,7 @@ from ..environment.placed import LOCK
 from ..preflight import judge as preflight
 from ..preflight.judge import DEFAULT_TARGET, subject_in
 from ..releases import find, find_target
-from .differences import DIFFERS
+from .differences import DIFFERS, NOT_SENT
 from .hiding import Hiding, author_paths
 from .judge_server import JudgeServer
 from .judgement import AGAIN, NO_REQUEST, judge, kept_outcome
@@ -402,7 +402,7 @@ def _written(
 ) -> Verification:
     page = root / "verify.html" if history.is_whole else root.with_name(f"{root.name}.verify.html")
     silent = dict.fromkeys(
-        model.name for each in verdicts for model in each.models if not (model.requests or model.through)
+        model.name for each in verdicts for model in each.models for found in model.findings if found.symbol == NOT_SENT
     )
     missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
