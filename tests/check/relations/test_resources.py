@@ -85,6 +85,16 @@ def test_growth_that_was_seen_twice_is_not_refuted_by_want_of_time(
     assert judge(bench_of(monkeypatch, EVEN, LEAK, EVEN), CASE, True) is None
 
 
+def test_growth_is_reported_without_its_line_where_there_is_no_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def has_no_time() -> None:
+        raise OutOfTime
+
+    bench = bench_of(monkeypatch, EVEN, LEAK, LEAK)
+    bench.scratch.probe, bench.renew, bench.renew_after_time = SimpleNamespace(), has_no_time, lambda: None
+    found = judge(bench, CASE, True)
+    assert found is not None and found.place is None and "64 kB of memory" in found.sentence
+
+
 def test_a_measurement_that_was_cut_short_is_not_one_without_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*search(bench_of(monkeypatch, EVEN, EVEN, EVEN, EVEN))] == []
     for cut in ([EVEN, measured(7, 64_000)], [measured(3, 0), measured(7, 0), EVEN, EVEN], [EVEN, EVEN, EVEN]):

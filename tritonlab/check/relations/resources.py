@@ -355,7 +355,7 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     except (Broken, OutOfTime):
         return None
     finally:
-        bench.renew()
+        bench.renew_after_time()  # `renew` would raise OutOfTime, and with it what was found would be lost
 
 
 RESOURCES = Relation(
