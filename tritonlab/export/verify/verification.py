@@ -88,7 +88,7 @@ def verify(
 
     Raises NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
     """
-    root, cancel = Path(directory).expanduser().resolve(), cancel or threading.Event()
+    root, cancel = _root_of(Path(directory).expanduser().resolve()), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
     names = _names(models)
     cases = _cases(requests, root)
@@ -112,6 +112,16 @@ def verify(
     if not isinstance(requests, str | PathLike):
         ship_requests(root, cases)
     return _written(root, models, verdicts=verdicts, names=names, history=history, open_findings=found, hidden=hidden)
+
+
+def _root_of(directory: Path) -> Path:
+    """Return the directory that the record of an export is of: the one with `models/`, or that itself, whichever of
+    them the export was verified as."""
+    inside, above = directory / "models", directory.parent
+    if inside.is_dir():
+        return inside if record_of(inside).is_file() and not record_of(directory).is_file() else directory
+    is_part = directory.name == "models" and record_of(above).is_file() and not record_of(directory).is_file()
+    return above if is_part else directory
 
 
 def _lock(root: Path, models: Path) -> str:
@@ -342,12 +352,17 @@ def static_findings(models: Path, names: Sequence[str], release: str) -> list[st
     return found
 
 
+def record_of(root: Path) -> Path:
+    """Return where the record of an export is: in `root` if it has `models/`, else beside it."""
+    return root / "export.json" if (root / "models").is_dir() else root.with_name(f"{root.name}.export.json")
+
+
 class _History:
     """What the record of an export says of earlier verdicts on it."""
 
     def __init__(self, root: Path, models: Path, names: Sequence[str]) -> None:
         self.is_whole = models != root
-        self.record = root / "export.json" if self.is_whole else root.with_name(f"{root.name}.export.json")
+        self.record = record_of(root)
         self.files = dict(_files(models, names))
         self._document: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
