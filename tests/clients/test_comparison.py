@@ -64,7 +64,9 @@ def test_not_a_number_equals_itself_and_infinity_is_far_from_all() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-@pytest.mark.parametrize(("one", "other"), [(1, np.inf), (np.inf, 1), (-np.inf, np.inf), (np.inf, -np.inf), (0, np.inf)])
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, np.inf), (np.inf, 1), (-np.inf, np.inf), (np.inf, -np.inf), (0, np.inf)]
+)
 def test_infinity_is_not_within_tolerance_of_another_value(one: float, other: float, dtype: str) -> None:
     (diff,) = compare(outcome({"A": np.array([one], dtype)}), outcome({"A": np.array([other], dtype)})).tensors
     assert not diff.same and diff.first == (0,) and diff.largest_absolute == float("inf")

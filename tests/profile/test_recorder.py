@@ -112,7 +112,8 @@ def test_of_a_sequence_the_last_requests_have_no_gap() -> None:
     last = hooks.recorder.last_requests
     # by serial: the sequence, its flags, when, and whether another sequence is before it in the batch
     for serial, sequence, flags, at, is_second in [
-        (1, 7, 1, 200, False), (2, 7, 0, 400, False), (3, "a", 1, 450, False), (4, 7, 0, 600, True), (6, 7, 2, 800, False),
+        (1, 7, 1, 200, False), (2, 7, 0, 400, False), (3, "a", 1, 450, False), (4, 7, 0, 600, True),
+        (6, 7, 2, 800, False),
     ]:  # fmt: skip
         request = make_request(serial, at, correlation_id=sequence, flags=flags)
         beside = [make_request(serial + 100, at, correlation_id=9)] if is_second else []

@@ -10,8 +10,8 @@ import pytest
 
 from tritonlab.check.bench import Known, OutOfTime
 from tritonlab.check.case import Case
-from tritonlab.check.relations import resources
 from tritonlab.check.growth import KINDS
+from tritonlab.check.relations import resources
 from tritonlab.check.relations.resources import Broken, Measured, RepeatedLoad, _bytes, _failing, judge, search
 from tritonlab.check.sample import ModelAnswer, Sample
 from tritonlab.core.inference.tensor import Tensor
@@ -68,8 +68,8 @@ def bench_of(monkeypatch: pytest.MonkeyPatch, *measurements: Measured) -> Any:
     known = Known(SAMPLE, ModelAnswer())
     nothing: Any = lambda *arguments: None  # noqa: E731
     return SimpleNamespace(
-        scratch=scratch, sequences=False, pool=[known], refused=[], deadline=10.0, left=10.0, say=nothing, limit=nothing,
-        need=nothing,
+        scratch=scratch, sequences=False, pool=[known], refused=[], deadline=10.0, left=10.0, say=nothing,
+        limit=nothing, need=nothing,
     )  # fmt: skip
 
 
