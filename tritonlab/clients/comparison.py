@@ -167,7 +167,8 @@ def _compare_numbers(
 def _distance(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     """Return how far elements are apart, as FP64; whole numbers are subtracted as such, which FP64 rounds."""
     if one.dtype.kind in "iu":
-        return (np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)).astype(np.float64)
+        whole: NDArray[Any] = np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
+        return whole.astype(np.float64)
     return np.abs(one.astype(np.float64) - other.astype(np.float64))
 
 

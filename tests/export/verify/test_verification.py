@@ -74,8 +74,13 @@ def test_an_export_has_one_record_by_whichever_directory_it_is_named(
     monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
     case = GoldenCase("m", "one", {}, {}, error="no")
     place = verify(tmp_path / first, requests=[case]).record
-    sent = []
-    monkeypatch.setattr(verification, "_ask_here", lambda work, cases, say: (sent.extend(cases), {}, "")[1:])
+    sent: list[GoldenCase] = []
+
+    def ask_here(work: object, cases: list[GoldenCase], say: object) -> tuple[dict[str, ModelAnswers], str]:
+        sent.extend(cases)
+        return {}, ""
+
+    monkeypatch.setattr(verification, "_ask_here", ask_here)
     monkeypatch.setattr(verification._Work, "verdict", lambda self, who, ours, place: ReleaseVerdict("2.51", "wheel"))
     again = verify(tmp_path / then)
     assert [each.name for each in sent] == ["one"]
