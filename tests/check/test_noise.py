@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tritonlab.check.noise import AnswerNoise
 from tritonlab.check.sample import ModelAnswer
@@ -25,6 +26,21 @@ def test_floats_differ_beyond_what_another_order_of_a_sum_does() -> None:
 
 def test_nan_and_nan_are_the_same() -> None:
     assert AnswerNoise().differ(answered(np.float32([np.nan])), answered(np.float32([np.nan]))) is None
+
+
+@pytest.mark.parametrize(("one", "other"), [(np.inf, 1), (1, np.inf), (np.inf, -np.inf)])
+def test_infinity_differs_from_all_else(one: float, other: float) -> None:
+    both = [answered(np.float32([value, 2])) for value in (one, other)]
+    found = AnswerNoise().differ(*both)
+    assert found is not None and found.place == "Y[0]"
+    assert AnswerNoise().differ(both[0], both[0]) is None
+
+
+def test_infinities_that_are_equal_do_not_hide_the_rest() -> None:
+    noise = AnswerNoise()
+    noise.learn([answered(np.float32([-np.inf, 100.0])), answered(np.float32([-np.inf, 100.5]))])
+    assert not noise.free and noise.values == {"Y": 0.5}
+    assert noise.differ(answered(np.float32([-np.inf, 100])), answered(np.float32([-np.inf, 110]))) is not None
 
 
 def test_texts_and_whole_numbers_are_equal_or_not() -> None:

@@ -63,6 +63,22 @@ def test_not_a_number_equals_itself_and_infinity_is_far_from_all() -> None:
     assert not diff.same and diff.first == (0,)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, np.inf), (np.inf, 1), (-np.inf, np.inf), (np.inf, -np.inf), (0, np.inf)]
+)
+def test_infinity_is_not_within_tolerance_of_another_value(one: float, other: float, dtype: str) -> None:
+    (diff,) = compare(outcome({"A": np.array([one], dtype)}), outcome({"A": np.array([other], dtype)})).tensors
+    assert not diff.same and diff.first == (0,) and diff.largest_absolute == float("inf")
+
+
+@pytest.mark.parametrize(("one", "other", "apart"), [(2**53, 2**53 + 1, 1), (-(2**63), 2**63 - 1, 2**64 - 1)])
+def test_whole_numbers_beyond_the_floats_are_compared_exactly(one: int, other: int, apart: int) -> None:
+    (diff,) = compare(outcome({"A": np.array([one])}), outcome({"A": np.array([other])})).tensors
+    assert not diff.same and diff.largest_absolute == float(apart)
+    assert str(diff).startswith("A: differs, largest difference ")
+
+
 def test_unsigned_differences_do_not_wrap() -> None:
     (diff,) = compare(outcome({"A": np.array([1], np.uint8)}), outcome({"A": np.array([2], np.uint8)})).tensors
     assert diff.largest_absolute == 1

@@ -107,6 +107,24 @@ def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
     assert record.words.lists()["instance"][0] == "caller_0_0"
 
 
+def test_of_a_sequence_the_last_requests_have_no_gap() -> None:
+    hooks = RecorderHooks()
+    last = hooks.recorder.last_requests
+    # by serial: the sequence, its flags, when, and whether another sequence is before it in the batch
+    for serial, sequence, flags, at, is_second in [
+        (1, 7, 1, 200, False), (2, 7, 0, 400, False), (3, "a", 1, 450, False), (4, 7, 0, 600, True),
+        (6, 7, 2, 800, False),
+    ]:  # fmt: skip
+        request = make_request(serial, at, correlation_id=sequence, flags=flags)
+        beside = [make_request(serial + 100, at, correlation_id=9)] if is_second else []
+        hooks.execute(*beside, request, start=at, end=at + 1)
+    # 3 came too soon after 2; 4 was not the first of its batch, so 6 is not the next; 104 has no start
+    assert [each.request.serial for each in last.of_model(hooks.recording.model("add"))] == [1, 2]
+    hooks.execute(make_request(7, 1000, correlation_id=8, flags=1), start=1000, end=1001)
+    hooks.execute(make_request(8, 1200, correlation_id=8, flags=2), start=1200, end=1201)
+    assert [each.request.serial for each in last.of_model(hooks.recording.model("add"))] == [7, 8]
+
+
 def test_large_correlation_ids_stay_apart() -> None:
     hooks, large = RecorderHooks(), [2**53 - 1, 2**53, 2**53 + 1, 2**64 - 1]
     for serial, number in enumerate(large):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..clients.comparison import tolerance
 from ..clients.literal import floats
@@ -84,10 +85,11 @@ class AnswerNoise:
             if one.dtype.kind != "f":
                 self.free.add(found.output)
                 return
+            wide, others = one.astype(np.float64), two.astype(np.float64)
             with np.errstate(all="ignore"):
-                apart = np.abs(one.astype(np.float64) - two.astype(np.float64))
+                apart = np.where(_equal(one, two), 0.0, np.abs(wide - others))
             largest = float(np.max(apart)) if np.isfinite(apart).all() else np.inf
-            spread = float(np.max(np.abs(one.astype(np.float64))))
+            spread = float(np.max(np.abs(wide), where=np.isfinite(wide), initial=0.0))
             if not np.isfinite(largest) or largest > 0.05 * spread:
                 self.free.add(found.output)
             self.values[found.output] = max(self.values.get(found.output, 0.0), largest)
@@ -164,15 +166,21 @@ class AnswerNoise:
         first, second = floats(one), floats(two)
         wide, other = first.astype(np.float64), second.astype(np.float64)
         with np.errstate(all="ignore"):
-            equal = (first == second) | ((first != first) & (second != second))
+            equal = _equal(first, second)
             if relative:
-                finite = np.abs(wide[np.isfinite(wide)])
-                largest = float(finite.max()) if finite.size else 0.0
+                largest = float(np.max(np.abs(wide), where=np.isfinite(wide), initial=0.0))
                 allowed = absolute + _OF_LARGEST[one.datatype] * largest + _MARGIN * self.values.get(name, 0.0)
-                equal |= np.abs(wide - other) <= allowed + 10 * relative * np.abs(wide)
+                # each value is near infinity if a part of it is allowed
+                equal |= np.isfinite(wide) & (np.abs(wide - other) <= allowed + 10 * relative * np.abs(wide))
         if equal.all():
             return None
         return tuple(int(place) for place in np.argwhere(~equal)[0])
+
+
+def _equal(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which elements are equal, NaN and NaN included."""
+    equal: NDArray[np.bool_] = (one == other) | ((one != one) & (other != other))
+    return equal
 
 
 def is_reordered(one: ModelAnswer, other: ModelAnswer) -> bool:

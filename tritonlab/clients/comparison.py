@@ -51,10 +51,8 @@ class TensorDiff:
         if self.problem:
             return f"{where}: {self.problem}"
         largest = f"largest difference {self.largest_absolute:.3g} ({self.largest_relative:.2g} relative)"
-        if not self.largest_absolute:
-            return f"{where}: equal"
         if self.same:
-            return f"{where}: the same within tolerance, {largest}"
+            return f"{where}: the same within tolerance, {largest}" if self.largest_absolute else f"{where}: equal"
         return f"{where}: differs, {largest}, first at {list(self.first or ())}"
 
 
@@ -94,8 +92,8 @@ class Comparison:
 
 
 def compare(one: Outcome, other: Outcome) -> Comparison:
-    """Compare two outcomes. Empty final responses do not count, because not every protocol has them."""
-    responses = [[a.response for a in outcome.arrivals if a.response.outputs] for outcome in (one, other)]
+    """Compare the answers of two outcomes, and their errors."""
+    responses = one.answers(), other.answers()
     errors = _error_text(one), _error_text(other)
     counts = len(responses[0]), len(responses[1])
     return Comparison(
@@ -144,9 +142,10 @@ def _compare_numbers(
     number: int, name: str, one: NDArray[Any], other: NDArray[Any], relative: float, absolute: float
 ) -> TensorDiff:
     with np.errstate(all="ignore"):
-        difference = np.abs(one.astype(np.float64) - other.astype(np.float64))
+        difference = _distance(one, other)
         equal = (one == other) | ((one != one) & (other != other))  # NaN and NaN are the same answer
-        near = difference <= absolute + relative * np.abs(other.astype(np.float64))
+        # a part of infinity is infinity: without the first condition each value would be near it
+        near = np.isfinite(difference) & (difference <= absolute + relative * np.abs(other.astype(np.float64)))
         good = equal | near if relative else equal
         unequal = difference[~equal]
         bound = np.abs(other.astype(np.float64))[~equal]
@@ -163,6 +162,14 @@ def _compare_numbers(
         largest_relative=_largest(relatives),
         first=first,
     )
+
+
+def _distance(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Return how far elements are apart, as FP64; whole numbers are subtracted as such, which FP64 rounds."""
+    if one.dtype.kind in "iu":
+        whole: NDArray[Any] = np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
+        return whole.astype(np.float64)
+    return np.abs(one.astype(np.float64) - other.astype(np.float64))
 
 
 def _largest(values: NDArray[Any]) -> float:

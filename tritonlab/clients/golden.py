@@ -256,7 +256,7 @@ def _checked(cases: Sequence[GoldenCase], ask: Ask, seconds: float | None) -> Go
 
 def case_of(outcome: Outcome, name: str, source: str = "") -> GoldenCase:
     """Return a request and its answers as a case. Raises ValueError for a request without an answer."""
-    answers = [arrival.response.outputs for arrival in outcome.arrivals if arrival.response.outputs]
+    answers = [response.outputs for response in outcome.answers()]
     if not answers and outcome.error is None:
         raise ValueError("a request without an answer cannot be kept")
     request = outcome.request

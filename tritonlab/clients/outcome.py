@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,13 @@ class Outcome:
             "printed": [record.text for record in self.printed],
             "responses": [{"after_ns": one.after_ns, **one.response.to_dict()} for one in self.arrivals],
         }
+
+    def answers(self) -> list[InferenceResponse]:
+        """Return the responses with outputs before the first error. Empty final ones are left out, as not every
+        protocol has them, and so is what follows an error, as not every client waits for it.
+        """
+        responses = itertools.takewhile(lambda one: one.error is None, (each.response for each in self.arrivals))
+        return [response for response in responses if response.outputs]
 
     def __repr__(self) -> str:
         what = type(self.error).__name__ if self.error is not None else ", ".join(self.outputs)

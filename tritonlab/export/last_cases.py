@@ -34,7 +34,7 @@ def last_cases(models: Iterable[Model], most: int = MOST) -> Iterator[GoldenCase
         last = recorder.last_requests
         instead = stood_in_words(model)
         loaded = max(last.loaded.get(each.name, 0) for each in together)
-        for number, kept in enumerate(last.of_models(most).get(model.name, ()), 1):
+        for number, kept in enumerate(last.of_model(recorder.recording.model(model.name), most), 1):
             try:
                 request = request_again(model, kept.request)
             except TritonError:  # it was for a version with other inputs

@@ -283,9 +283,9 @@ class LastRequest:
                 return
             kept[name] = found
             self._room -= found.byte_size
-        if kept:
-            self.answers.append(kept)
         self.error = self.error or response.error
+        if kept and self.error is None:
+            self.answers.append(kept)
         is_cancelled = self.error is not None and self.error.code is Code.CANCELLED
         self.is_answered = response.final and not is_cancelled
 
@@ -322,19 +322,38 @@ class LastRequests:
         if is_first or not (request.responded or request.state is RequestState.RELEASED):
             last.follow(request)
 
-    def of_models(self, most: int = MOST) -> Mapping[str, list[LastRequest]]:
-        """Return the last requests by their models, `most` of each, the oldest first. Those of a sequence whose first
-        request is not among them are left out: alone they mean nothing."""
-        return {model: _whole([*records][max(len(records) - most, 0) :]) for model, records in [*self._records.items()]}
+    def of_model(self, record: ModelRecord, most: int = MOST) -> list[LastRequest]:
+        """Return the last requests of a model, the oldest first, at most so many. Of a sequence those are left out
+        before which one is not among them: they mean nothing without it."""
+        records = [*self._records.get(record.name, ())]
+        kept = records[max(len(records) - most, 0) :]
+        is_sequence = any(each.request.correlation_id for each in kept)
+        return _whole(kept, _predecessors(record)) if is_sequence else kept
 
 
-def _whole(records: Sequence[LastRequest]) -> list[LastRequest]:
+def _predecessors(record: ModelRecord) -> Mapping[int, int]:
+    """Return by serial the request that was executed before it in its sequence; -1 for the first that is recorded."""
+    with record.lock:
+        serials = record.requests.rows()[:, 0].astype(int).tolist()
+        dropped, extras = record.requests.dropped, record.extras.rows()[:, [0, 2]].astype(int).tolist()
+    before: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for row, sequence in extras:
+        serial = serials[row - dropped] if row >= dropped else -1
+        if sequence and last.get(sequence) != serial:  # else it was executed again
+            before[serial] = last.get(sequence, -1)
+            last[sequence] = serial
+    return before
+
+
+def _whole(records: Sequence[LastRequest], before: Mapping[int, int]) -> list[LastRequest]:
     found: list[LastRequest] = []
-    started: set[int | str] = set()
+    last: dict[int | str, int] = {}
     for each in records:
         request = each.request
-        if request.flags & SEQUENCE_START:
-            started.add(request.correlation_id)
-        if not request.correlation_id or request.correlation_id in started:
+        begins = request.flags & SEQUENCE_START
+        follows = before.get(request.serial, -1) == last.get(request.correlation_id, -2)
+        if not request.correlation_id or begins or follows:
             found.append(each)
+            last[request.correlation_id] = request.serial
     return found

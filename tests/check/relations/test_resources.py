@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.check.bench import Known
+from tritonlab.check.bench import Known, OutOfTime
 from tritonlab.check.case import Case
+from tritonlab.check.growth import KINDS
 from tritonlab.check.relations import resources
-from tritonlab.check.relations.resources import Broken, RepeatedLoad, _bytes, _failing
+from tritonlab.check.relations.resources import Broken, Measured, RepeatedLoad, _bytes, _failing, judge, search
 from tritonlab.check.sample import ModelAnswer, Sample
 from tritonlab.core.inference.tensor import Tensor
 
@@ -46,3 +47,56 @@ def test_a_model_that_refuses_for_a_while_is_no_finding(monkeypatch: pytest.Monk
 )
 def test_bytes_have_two_digits(amount: float, text: str) -> None:
     assert _bytes(amount) == text
+
+
+SAMPLE = Sample({})
+CASE = Case("resources", "answered", (SAMPLE,), facts={"seconds": 1.0})
+
+
+def measured(points: int, per_request: float) -> Measured:
+    requests = [16.0 * number for number in range(points)]
+    return Measured(requests, [dict.fromkeys(KINDS, 0.0) | {"memory": 1e6 + per_request * sent} for sent in requests])
+
+
+def bench_of(monkeypatch: pytest.MonkeyPatch, *measurements: Measured) -> Any:
+    """Return a bench whose measurements have these results, one after the other, and then have no more time."""
+    left = iter(measurements)
+    monkeypatch.setattr(resources, "_measured", lambda *arguments, **options: next(left, measured(3, 0)))
+    scratch = SimpleNamespace(
+        config=SimpleNamespace(HasField=lambda name: True), is_ensemble=False, start=lambda **options: None, probe=None
+    )
+    known = Known(SAMPLE, ModelAnswer())
+    nothing: Any = lambda *arguments: None  # noqa: E731
+    return SimpleNamespace(
+        scratch=scratch, sequences=False, pool=[known], refused=[], deadline=10.0, left=10.0, say=nothing,
+        limit=nothing, need=nothing,
+    )  # fmt: skip
+
+
+LEAK, EVEN = measured(16, 64_000), measured(16, 0)
+
+
+@pytest.mark.parametrize("last", [LEAK, measured(4, 64_000)], ids=["whole", "out of time"])
+def test_growth_that_was_seen_twice_is_not_refuted_by_want_of_time(
+    monkeypatch: pytest.MonkeyPatch, last: Measured
+) -> None:
+    found = judge(bench_of(monkeypatch, EVEN, LEAK, last), CASE, True)
+    assert found is not None and found.sentence.startswith("Each request leaves 64 kB of memory behind")
+    assert judge(bench_of(monkeypatch, EVEN, LEAK, EVEN), CASE, True) is None
+
+
+def test_growth_is_reported_without_its_line_where_there_is_no_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def has_no_time() -> None:
+        raise OutOfTime
+
+    bench = bench_of(monkeypatch, EVEN, LEAK, LEAK)
+    bench.scratch.probe, bench.renew, bench.renew_after_time = SimpleNamespace(), has_no_time, lambda: None
+    found = judge(bench, CASE, True)
+    assert found is not None and found.place is None and "64 kB of memory" in found.sentence
+
+
+def test_a_measurement_that_was_cut_short_is_not_one_without_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [*search(bench_of(monkeypatch, EVEN, EVEN, EVEN, EVEN))] == []
+    for cut in ([EVEN, measured(7, 64_000)], [measured(3, 0), measured(7, 0), EVEN, EVEN], [EVEN, EVEN, EVEN]):
+        with pytest.raises(OutOfTime):
+            list(search(bench_of(monkeypatch, *cut)))

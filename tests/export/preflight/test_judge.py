@@ -126,6 +126,14 @@ NAMES = {
     "def execute():\n    try:\n        return K\n    except Exception as error:\n        return str(error)": ["K"],
     "def execute():\n    try:\n        return RATE\n    except NameError:\n        return 1": [],
     "def execute():\n    try:\n        return RATE\n    except NameError:\n        raise": ["RATE"],
+    "def initialize():\n    global json\n    import json\ndef execute(): return json.dumps(1)": [],
+    "def initialize():\n    global os\n    import os.path\ndef execute(): return os.path": [],
+    "def initialize():\n    global dumps\n    from json import dumps\ndef execute(): return dumps(1)": [],
+    "def initialize():\n    import json\ndef execute(): return json.dumps(1)": ["json"],
+    "class A:\n    where = __module__, __qualname__": [],
+    "import sys\nsys.modules[__name__].K = 1\ndef f(): return K": [],
+    "import builtins\nbuiltins.K = 1\ndef f(): return K": [],
+    "names = globals()\nnames['K'] = 1\ndef f(): return K": [],
 }
 
 

@@ -6,12 +6,14 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.serving import write_model
 from tritonlab.export.preflight.finding import Prediction
 from tritonlab.export.preflight.judge import judge, subject_in
 from tritonlab.export.preflight.pickles import names_in_main
@@ -110,3 +112,18 @@ def test_the_finding_says_what_to_do(tmp_path: Path) -> None:
         "1/scaler.pkl is a pickle that needs Scaler of __main__, the notebook in which it was made: define Scaler in a "
         "helper file beside model.py, import it from there, and pickle it again"
     )
+
+
+@pytest.mark.parametrize("dump", ["pickle.dump(thing, open(path, 'wb'))", "joblib.dump(thing, path, compress=3)"])
+def test_what_a_pickle_imports_is_missing_in_an_image(tmp_path: Path, dump: str) -> None:
+    write_model(tmp_path, "m", "import pickle\n", "")
+    code = "import joblib\nfrom sklearn.preprocessing import StandardScaler\n"
+    code += f"thing = StandardScaler().fit(np.ones((3, 1)))\n{dump}"
+    made(tmp_path / "m" / "1" / "s.pkl", code)
+    site = tmp_path / "site-packages"
+    modules = {name: str(site / name / "__init__.py") for name in ("sklearn", "scipy", "numpy")}
+    (found,) = judge(replace(subject_in(tmp_path / "m"), modules=modules), "2.51").findings
+    assert (found.row, found.outcome) == ("P2", Prediction.LOAD) and found.source_line.endswith("1/s.pkl")
+    assert found.sentence.startswith("it imports sklearn, which")
+    # what was not loaded is not known to be needed
+    assert not judge(replace(subject_in(tmp_path / "m"), modules={}), "2.51").findings

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,8 +22,14 @@ def answer(*values: float, times: int = 1) -> Outcome:
     return Outcome(InferenceRequest("m", {}), tuple(arrivals))
 
 
-def error(code: Code, text: str) -> Outcome:
-    return Outcome(InferenceRequest("m", {}), (), TritonError.from_code(code, text))
+def error(code: Code, text: str, after: Outcome | None = None) -> Outcome:
+    """Return an error, as the end of the stream `after`."""
+    failed = TritonError.from_code(code, text)
+    before = (*after.arrivals, Arrival(InferenceResponse(error=failed), 0)) if after else ()
+    return Outcome(InferenceRequest("m", {}), before, failed)
+
+
+CUT = error(Code.INTERNAL, "no", after=answer(1, times=2))
 
 
 def symbols(ours: Outcome, theirs: Outcome, release: str = "2.51") -> list[tuple[str, bool]]:
@@ -44,6 +52,18 @@ def symbols(ours: Outcome, theirs: Outcome, release: str = "2.51") -> list[tuple
         (error(Code.INTERNAL, "no\n\nour advice"), error(Code.INTERNAL, "no"), []),
         (error(Code.INTERNAL, "no"), error(Code.INTERNAL, "never"), [("t", False)]),
         (error(Code.NOT_FOUND, "no"), error(Code.INVALID_ARG, "no"), [("D", False)]),
+        # infinity is near itself only
+        (answer(1), answer(float("inf")), [("D", False)]),
+        (answer(float("inf")), answer(float("inf")), []),
+        # equal as numbers
+        (answer(0.0), answer(-0.0), [("~", False)]),
+        (answer(float("nan")), answer(-float("nan")), [("~", False)]),
+        # streams that end in the same error
+        (CUT, CUT, []),
+        (CUT, error(Code.INTERNAL, "no", after=answer(5, times=2)), [("D", False)] * 2),
+        (CUT, error(Code.INTERNAL, "no", after=answer(1)), [("D", False)]),
+        # what follows the error is left out
+        (CUT, replace(CUT, arrivals=(*CUT.arrivals, *answer(3).arrivals)), []),
     ],
 )
 def test_outcomes(ours: Outcome, theirs: Outcome, expected: list[tuple[str, bool]]) -> None:

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 
 from tests.serving import write_model
+from tritonlab.clients.golden import GoldenCase
 from tritonlab.export.releases import UnknownTarget
 from tritonlab.export.verify import verification
 from tritonlab.export.verify.judgement import judge
 from tritonlab.export.verify.judges import WheelJudge
+from tritonlab.export.verify.release_verdict import ReleaseVerdict
 from tritonlab.export.verify.replayed_requests import ModelAnswers
 from tritonlab.export.verify.verification import static_findings, verify
 
@@ -46,6 +49,42 @@ def test_a_target_is_verified_on_its_release(tmp_path: Path, monkeypatch: pytest
     (verdict,) = verify(tmp_path, triton="kserve").releases
     assert verdict.release == "2.34" and "no wheel has Triton 2.34" in verdict.verdict
     assert "no container 23.05" in verdict.verdict
+
+
+def test_a_model_that_does_not_load_does_not_lack_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"bad": ModelAnswers("bad", "ValueError"), "idle": ModelAnswers("idle")}
+    for name in answers:
+        write_model(tmp_path / "models", name, SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: answers)
+    judge_of = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
+    found = verify(tmp_path)
+    assert [text.partition(":")[0] for text in found.not_verified] == ["no request was sent to idle"]
+    assert "1 of 2 models differ: bad" in found.releases[0].verdict
+
+
+@pytest.mark.parametrize("first", ["", "models"])
+@pytest.mark.parametrize("then", ["", "models"])
+def test_an_export_has_one_record_by_whichever_directory_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
+) -> None:
+    write_model(tmp_path / "models", "m", SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: {"m": ModelAnswers("m")})
+    judge_of = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
+    case = GoldenCase("m", "one", {}, {}, error="no")
+    place = verify(tmp_path / first, requests=[case]).record
+    sent: list[GoldenCase] = []
+
+    def ask_here(work: object, cases: list[GoldenCase], say: object) -> tuple[dict[str, ModelAnswers], str]:
+        sent.extend(cases)
+        return {}, ""
+
+    monkeypatch.setattr(verification, "_ask_here", ask_here)
+    monkeypatch.setattr(verification._Work, "verdict", lambda self, who, ours, place: ReleaseVerdict("2.51", "wheel"))
+    again = verify(tmp_path / then)
+    assert [each.name for each in sent] == ["one"]
+    assert again.record == place and len(again.earlier) == 1
 
 
 def test_what_lies_beside_the_models_is_copied_with_them(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from ..sample import ModelAnswer, Sample
 NAME = "resources"
 #: Points of a measurement; the slope is that of the second half.
 _POINTS = 16
+#: Points without which a measurement that was cut short says nothing.
+_LEAST_POINTS = 8
 #: Requests between two points, at most.
 _MOST = 400
 #: Requests in flight together.
@@ -39,30 +41,36 @@ _IDLE = 0.3
 
 
 def search(bench: Bench) -> Iterator[Case]:
-    """Yield what grows with requests, with errors, and with cancellations."""
+    """Yield what grows with requests, with errors, and with cancellations. Raises OutOfTime if that was not measured
+    for want of time."""
     plans = [("answered", bench.pool[0].sample)]
     if bench.refused:
         plans.append(("refused", bench.refused[0].sample))
     plans.append(("cancelled", max(bench.pool, key=lambda one: len(one.answer.responses)).sample))
     until, total = bench.deadline, max(bench.left, 0.0)
     shares = {"answered": 0.5, "refused": 0.25, "cancelled": 0.25}
-    grown = False
+    grown = cut = False
     for kind, sample in plans:
         if grown:
             break
         bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
         bench.limit(total * shares[kind])  # whatever those before it took
         case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * _ONCE, 1.0), 12.0)})
-        if judge(bench, case, False) is not None:
-            grown = True
+        try:
+            grown = judge(bench, case, False) is not None
+        except OutOfTime:
+            cut = True
+        if grown:
             bench.deadline = until
             yield case
     bench.deadline = until
+    if cut:
+        raise OutOfTime
 
 
 def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge whether anything grows with these requests. What grows once is measured again, for longer, if this is
-    careful."""
+    careful; else OutOfTime is raised if the time was not enough to know."""
     scratch = bench.scratch
     is_given = scratch.config.HasField("dynamic_batching") or scratch.is_ensemble or bench.sequences
     # what an execution leaves is what a request leaves, where the author joins none
@@ -81,16 +89,24 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         # what has a small limit is full before a cache would be
         first = _grown(early, _SCARCE)
         if not first:
-            first = _grown(_measured(load, seconds), tuple(KINDS))
+            whole = _measured(load, seconds)
+            first = _grown(whole, tuple(KINDS))
+            if not first and _is_short(whole):
+                raise OutOfTime
         if not first:
             return None
         if not careful:
             return Judgement("Something grows.")  # how much is measured when it is judged
         bench.need(3 * seconds + _TRACING)
-        again = _grown(_measured(load, 1.5 * seconds), tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
+        last = _measured(load, 1.5 * seconds)
+        again = _grown(last, tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
+        if _is_short(last):  # that refutes nothing, and the search has seen it as well
+            again = first
     except Broken as broken:
         return _failing(bench, case, load, broken)
     except OutOfTime:
+        if not careful:
+            raise
         return None
     for kind in KINDS:
         if kind in again:
@@ -298,16 +314,21 @@ def _held(load: RepeatedLoad) -> dict[str, float]:
 
 def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict[str, GrownUse]:
     """Return what has grown in both halves alike, by the slope of the second. `share`: of what it must at least."""
+    if _is_short(measured):
+        return {}
     found = {}
     half = len(measured.requests) // 2
-    if half < 4:
-        return {}
     for kind in kinds:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
         if is_steady(values) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
             found[kind] = GrownUse(line, measured.requests, values)
     return found
+
+
+def _is_short(measured: Measured) -> bool:
+    """Return whether a measurement ended before it could show growth."""
+    return len(measured.requests) < _LEAST_POINTS
 
 
 def _grows_alone() -> bool:
@@ -334,7 +355,7 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     except (Broken, OutOfTime):
         return None
     finally:
-        bench.renew()
+        bench.renew_after_time()  # `renew` would raise OutOfTime, and with it what was found would be lost
 
 
 RESOURCES = Relation(

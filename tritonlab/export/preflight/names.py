@@ -15,6 +15,8 @@ from .subject import SourceFile, Subject
 #: What a module has without defining it.
 _MODULE_NAMES = {"__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__", "__path__", "__builtins__"}
 _MODULE_NAMES |= {"__annotations__", "__cached__", "__dict__", "__debug__", "__class__"}
+#: What the body of a class has, too.
+_MODULE_NAMES |= {"__module__", "__qualname__"}
 
 
 def names_of_other_cells(subject: Subject) -> Iterator[Finding]:
@@ -45,7 +47,11 @@ def undefined_names(source: SourceFile) -> dict[str, int]:
     top = symtable.symtable(source.text, source.path, "exec")
     read = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
     for table in _below(top):
-        read |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+        for symbol in table.get_symbols():
+            if symbol.is_declared_global() and (symbol.is_assigned() or symbol.is_imported()):
+                defined.add(symbol.get_name())
+            if symbol.is_global() and symbol.is_referenced():
+                read.add(symbol.get_name())
     missing = {name for name in read - defined - _MODULE_NAMES if not hasattr(builtins, name)}
     not_run = guarded(source.tree, "NameError") | _annotations_of_locals(source.tree)
     lines: dict[str, int] = {}
@@ -77,14 +83,17 @@ def _defines_unseen(tree: ast.Module) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             return True
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _UNSEEN.match(ast.unparse(node)):
+        is_target = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store)
+        if (is_target or isinstance(node, ast.Call)) and _UNSEEN.match(ast.unparse(node)):
             return True
-        if isinstance(node, ast.Call) and _UNSEEN.match(ast.unparse(node)):
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) in ("globals()", "vars()"):
             return True
     return False
 
 
-_UNSEEN = re.compile(r"(globals|vars)\(\)(\[|\.(update|setdefault)\()|exec\(|setattr\(sys\.modules\[")
+_UNSEEN = re.compile(
+    r"(globals|vars)\(\)(\[|\.(update|setdefault)\()|exec\(|setattr\(sys\.modules\[|sys\.modules\[.*\]\.|builtins\."
+)
 
 
 def _annotations_of_locals(tree: ast.Module) -> set[ast.AST]:

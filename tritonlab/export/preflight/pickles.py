@@ -31,14 +31,13 @@ _COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
 }
 #: A class of the notebook in a pickle that cannot be read to its end: joblib puts arrays between its opcodes.
 _NAMED = re.compile(rb"c__main__\n([\w.]+)\n|\x8c\x08__main__(?:\x94|q.)?\x8c.([\w.]+)(?:\x94|q.)?\x93", re.DOTALL)
+#: A class of any module there.
+_OF_MODULE = re.compile(rb"c([\w.]+)\n[\w.]+\n|\x8c.([\w.]+)(?:\x94|q.)?\x8c.[\w.]+(?:\x94|q.)?\x93", re.DOTALL)
 
 
 def pickles_of_the_notebook(subject: Subject) -> Iterator[Finding]:
     """P14: files of which the model can load nothing, because their classes are those of a notebook."""
-    environment = subject.environment
-    for file in subject.tree.files:
-        if Path(file).suffix.lower() not in _SUFFIXES or (environment and file.startswith(f"{environment}/")):
-            continue
+    for file in _pickle_files(subject):
         if names := names_in_main(subject.directory / file):
             named = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             yield Finding(
@@ -51,11 +50,33 @@ def pickles_of_the_notebook(subject: Subject) -> Iterator[Finding]:
             )
 
 
+def modules_of_pickles(subject: Subject) -> dict[str, str]:
+    """Return the top-level modules that the pickles of a model name, each with a file that needs it."""
+    found: dict[str, str] = {}
+    for file in _pickle_files(subject):
+        path = subject.directory / file
+        for module, _ in _names_in(path):
+            found.setdefault(module.partition(".")[0], str(path))
+    return found
+
+
+def _pickle_files(subject: Subject) -> Iterator[str]:
+    environment = subject.environment
+    for file in subject.tree.files:
+        if Path(file).suffix.lower() in _SUFFIXES and not (environment and file.startswith(f"{environment}/")):
+            yield file
+
+
 def names_in_main(path: Path) -> list[str]:
     """Return the classes and functions of `__main__` that a file needs to be unpickled: a pickle, one of joblib, also
     compressed, or a zip file of torch. A file that is none of these needs none.
     """
-    found: dict[str, None] = {}
+    return [name for module, name in _names_in(path) if module == "__main__"]
+
+
+def _names_in(path: Path) -> list[tuple[str, str]]:
+    """Return (module, name) of what a file needs to be unpickled, each once."""
+    found: dict[tuple[str, str], None] = {}
     try:
         with path.open("rb") as file:
             for opened in _pickles(file):
@@ -79,18 +100,21 @@ def _pickles(file: IO[bytes]) -> Iterator[IO[bytes]]:
     yield opener(file) if opener is not None else file
 
 
-def _names(data: bytes) -> Iterator[str]:
+def _names(data: bytes) -> Iterator[tuple[str, str]]:
     stream = io.BytesIO(data)
     try:
         while stream.tell() < len(data):  # a file may have several, one after the other
             yield from _names_of_one(stream)
     except Exception:  # not a pickle to its end; pickletools has no error of its own
         for found in _NAMED.finditer(data):
-            yield (found[1] or found[2]).decode("ascii", "replace")
+            yield "__main__", (found[1] or found[2]).decode("ascii", "replace")
+        for found in _OF_MODULE.finditer(data):
+            if (module := (found[1] or found[2]).decode("ascii", "replace")) != "__main__":
+                yield module, ""
 
 
-def _names_of_one(stream: IO[bytes]) -> Iterator[str]:
-    """Yield the names of a pickle in their order. Raises what pickletools does."""
+def _names_of_one(stream: IO[bytes]) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of what a pickle needs, in its order. Raises what pickletools does."""
     memo: dict[int, object] = {}
     pushed: list[object] = []  # texts, which are the last before an opcode that needs two of them
     for opcode, argument, _ in pickletools.genops(stream):
@@ -109,5 +133,4 @@ def _names_of_one(stream: IO[bytes]) -> Iterator[str]:
             elif opcode.stack_after:
                 pushed.append(argument if isinstance(argument, str) else None)
             continue
-        if module == "__main__":
-            yield name
+        yield module, name

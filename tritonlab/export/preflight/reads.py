@@ -21,6 +21,7 @@ from ..releases import Target
 from .finding import Finding, Prediction, worst
 from .guards import guarded, never_run
 from .moments import outcome_at
+from .pickles import modules_of_pickles
 from .subject import SourceFile, Subject, line_of, python_there, version_of
 
 #: Modules that the image brings, and ours.
@@ -59,6 +60,10 @@ def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
     if subject.environment_value:
         return
     direct = direct_imports(subject, python_there(subject, target))
+    loaded = {module.top for module in subject.third_party if module.is_packaged} - _BROUGHT
+    for top, file in modules_of_pickles(subject).items():
+        if top in loaded and top not in direct:  # no source names it: the pickle imports it
+            direct[top] = _Import([file])
     found: dict[str, Distribution | None] = {name: None for name, each in direct.items() if each.is_only_there}
     for module in subject.third_party:
         if module.top in direct and module.is_packaged and not found.get(module.top):

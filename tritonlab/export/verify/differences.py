@@ -16,7 +16,6 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...core.status import Code, TritonError
 from ..releases import find
-from .replayed_requests import responses
 
 #: Symbols of a model's verdict, best first.
 EQUAL, NEAR, TEXT, NOT_SENT, NOT_VERIFIED, DIFFERS, NOT_LOADED = "=", "~", "t", "0", "?", "D", "X"
@@ -90,7 +89,8 @@ def compare_outcomes(
     places: tuple[str, str] = ("", ""),
     names: tuple[str, str] = ("here", "there"),
 ) -> Iterator[Difference]:
-    """Yield the differences of two outcomes of one request: status, error, and tensors byte by byte.
+    """Yield the differences of two outcomes of one request: status, error, and byte by byte the tensors of a stream
+    before its error, too.
 
     Args:
         one: what the second is compared with.
@@ -102,8 +102,9 @@ def compare_outcomes(
     """
     if one.error is not None or other.error is not None:
         yield from _errors((one.error, other.error), where, release, places=places, names=names)
+    if (one.error is None) is not (other.error is None):
         return
-    ones, others = list(responses(one)), list(responses(other))
+    ones, others = one.answers(), other.answers()
     if len(ones) != len(others):
         yield Difference(DIFFERS, where, f"{len(ones)} responses {names[0]}, {len(others)} {names[1]}")
         return
@@ -115,6 +116,9 @@ def compare_outcomes(
             yield Difference(DIFFERS, where, text, is_value=True)
         elif diff.largest_absolute:
             yield Difference(NEAR, where, str(diff), is_value=True)
+        elif len({_bytes(each[diff.response].outputs[diff.name]) for each in (ones, others)}) > 1:
+            text = f"{diff}, but not byte for byte: a zero or NaN has another sign or payload"
+            yield Difference(NEAR, where, text, is_value=True)
 
 
 def _with_values(diff: TensorDiff, both: Sequence[InferenceResponse], names: tuple[str, str]) -> str:
@@ -135,7 +139,7 @@ def _same_bytes(ones: Sequence[InferenceResponse], others: Sequence[InferenceRes
 
 def _bytes(tensor: Tensor) -> tuple[Any, ...]:
     array = tensor.numpy() if tensor.datatype is DataType.BYTES else tensor.data
-    data = array.reshape(-1).tolist() if tensor.datatype is DataType.BYTES else array.tobytes()
+    data = tuple(array.reshape(-1).tolist()) if tensor.datatype is DataType.BYTES else array.tobytes()
     return tensor.datatype, tensor.shape, data
 
 

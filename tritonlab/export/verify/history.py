@@ -34,12 +34,17 @@ def evidence_of(repository: Path, models: Sequence[str]) -> Iterator[Path]:
                 yield from sorted(path for path in (requests_of(root) / model).rglob("*") if path.is_file())
 
 
+def record_of(root: Path) -> Path:
+    """Return where the record of an export is: in `root` if it has `models/`, else beside it."""
+    return root / "export.json" if (root / "models").is_dir() else root.with_name(f"{root.name}.export.json")
+
+
 class History:
     """What the record of an export says of earlier verdicts on it."""
 
     def __init__(self, root: Path, models: Path, names: Sequence[str]) -> None:
         self.is_whole = models != root
-        self.record = root / "export.json" if self.is_whole else root.with_name(f"{root.name}.export.json")
+        self.record = record_of(root)
         self.page = root / "verify.html" if self.is_whole else root.with_name(f"{root.name}.verify.html")
         backends = backends_of(models)
         self.files = dict(_files(models, names))

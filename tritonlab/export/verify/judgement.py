@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...clients.comparison import compare
 from ...clients.golden import GoldenCase
 from ...clients.outcome import Arrival, Outcome
 from ...core.inference.infer_response import InferenceResponse
@@ -246,11 +245,11 @@ def _of_case(
 def _varying(case: GoldenCase, answers: ModelAnswers) -> str:
     """Return how the answers of one server to one request differ from each other; empty if they do not, or fail."""
     sent = [one for way in (ALONE, TOGETHER, STREAM, AGAIN) for one in answers.answers.get((way, case.name), ())]
-    answered = [one for one in sent if one.error is None]
+    answered = [one for one in sent if one.error is None] or [one for one in sent if one.answers()]
     for other in answered[1:]:
-        if not compare(answered[0], other).same:
-            found = compare_outcomes(answered[0], other, "", "", names=("once", "another time"))
-            return next(each.text for each in found if each.symbol == DIFFERS)
+        found = compare_outcomes(answered[0], other, "", "", names=("once", "another time"))
+        if text := next((each.text for each in found if each.symbol == DIFFERS), ""):
+            return text
     return ""
 
 

@@ -133,6 +133,7 @@ def _list_unproved(releases: Sequence[ReleaseVerdict], not_verified: Sequence[st
         if release.verified and not release.is_hidden:
             yield f"Triton {release.release}: {release.hidden_words or release.hidden}"
     yield "Inputs that are not below, more than four requests at once, and how fast it is under load"
+    yield "What a model reaches over the network, services of this machine included, and what the host's name does"
 
 
 def _differences(release: ReleaseVerdict) -> str:

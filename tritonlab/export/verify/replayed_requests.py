@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -141,8 +141,3 @@ def _latencies(
 
 def _is_good(model: ModelAnswers, case: GoldenCase) -> bool:
     return all(outcome.error is None for outcome in model.answers.get((ALONE, case.name), ()))
-
-
-def responses(outcome: Outcome) -> Iterator[Any]:
-    """Yield the responses that have outputs; empty final ones do not count, as not every protocol has them."""
-    return (arrival.response for arrival in outcome.arrivals if arrival.response.outputs)

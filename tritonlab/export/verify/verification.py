@@ -32,7 +32,7 @@ from ..preflight.judge import subject_in
 from ..releases import DEFAULT_TARGET, find, find_target
 from .differences import NOT_SENT
 from .hiding import Hiding, author_paths
-from .history import History
+from .history import History, record_of
 from .judge_server import JudgeServer
 from .judgement import AGAIN, NO_REQUEST, judge, kept_outcome
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
@@ -85,7 +85,7 @@ def verify(
 
     Raises NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
     """
-    root, cancel = Path(directory).expanduser().resolve(), cancel or threading.Event()
+    root, cancel = _root_of(Path(directory).expanduser().resolve()), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
     names = _names(models)
     cases = _cases(requests, root)
@@ -109,6 +109,16 @@ def verify(
     if not isinstance(requests, str | PathLike):
         ship_requests(root, cases)
     return _written(root, models, verdicts=verdicts, names=names, history=history, open_findings=found, hidden=hidden)
+
+
+def _root_of(directory: Path) -> Path:
+    """Return the directory that the record of an export is of: the one with `models/`, or that itself, whichever of
+    them the export was verified as."""
+    inside, above = directory / "models", directory.parent
+    if inside.is_dir():
+        return inside if record_of(inside).is_file() and not record_of(directory).is_file() else directory
+    is_part = directory.name == "models" and record_of(above).is_file() and not record_of(directory).is_file()
+    return above if is_part else directory
 
 
 def _lock(root: Path, models: Path) -> str:
@@ -359,10 +369,7 @@ def _written(
     hidden: Iterable[Path],
 ) -> Verification:
     silent = dict.fromkeys(
-        model.name
-        for each in verdicts
-        for model in each.models
-        if any(finding.symbol == NOT_SENT for finding in model.findings)
+        model.name for each in verdicts for model in each.models for found in model.findings if found.symbol == NOT_SENT
     )
     missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
     missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
