@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import psutil
 import pytest
@@ -51,6 +53,21 @@ def test_whole_numbers_are_read_as_doubles() -> None:
 def test_rows_of_another_table_are_refused() -> None:
     with pytest.raises(ValueError, match="not rows of a, b"):
         Ring(("a", "b"), 4).restore(1, np.zeros((1, 3)))
+
+
+def test_memory_is_not_of_malloc() -> None:
+    """malloc would give a ring the memory of one before it, write all of its zeros, and keep it."""
+    Mallinfo = type("Mallinfo", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_size_t) for name in "abcdefghij"]})
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Mallinfo
+
+    def reserved() -> int:
+        return int(mallinfo().e + mallinfo().h)  # hblkhd and uordblks: blocks of their own, and in the heap
+
+    ring, before = Ring(["a"] * 16, 1_000_000), reserved()
+    assert len(ring.reserve()) == 128_000_000 and reserved() - before < 1 << 20
+    array = np.zeros(128_000_000, np.uint8)
+    assert reserved() - before >= array.nbytes
 
 
 def test_memory_is_used_as_rows_come() -> None:

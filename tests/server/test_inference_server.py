@@ -42,6 +42,7 @@ from tritonlab.core.status import (
 from tritonlab.ipc.link.stub_link import StubLink
 from tritonlab.ipc.processes.stub_launcher import StubProcess
 from tritonlab.server.api.server import Server
+from tritonlab.server.observe import idle_memory
 from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument
 
@@ -549,6 +550,14 @@ def test_stop_is_final_and_leaves_nothing(tmp_path: Path, strangers: set[psutil.
     with pytest.raises(UnavailableError):
         server.core._control.load_model("m", None, None)
     eventually(lambda: strangers.issuperset(stub_processes()) and threading.active_count() <= threads)
+
+
+def test_stop_gives_memory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    monkeypatch.setattr(idle_memory, "trim_heap", lambda: freed.append(1))
+    monkeypatch.setattr(idle_memory, "private", lambda pid: 1 << 30)  # more than it began with
+    Server(tmp_path).stop()
+    assert freed == [1]
 
 
 def test_stop_does_not_wait_for_ever(tmp_path: Path) -> None:

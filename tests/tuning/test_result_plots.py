@@ -90,4 +90,4 @@ def test_the_lanes_of_what_if_have_recorded_and_replayed_batches(what_if: WhatIf
     }
     assert [text.get_text() for text in ax.get_yticklabels()] == ["m_0_0", "instance 2"]
     drawn_batches = sum(len(found.get_paths()) for found in ax.collections)
-    assert drawn_batches == len(what_if.recorded.batch_column("size")) + len(what_if.replayed.start)
+    assert drawn_batches == len(what_if.recorded_batches.size) + len(what_if.replayed_batches.start)

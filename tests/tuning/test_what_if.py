@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,7 @@ from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.tuning.recorded_executions import RecordedExecutions
-from tritonlab.tuning.replay import Numbers
+from tritonlab.tuning.replay import Numbers, ReplayedRequest
 from tritonlab.tuning.settings import Settings
 from tritonlab.tuning.tuned_model import TunedModel
 from tritonlab.tuning.what_if import WhatIf
@@ -81,9 +82,26 @@ def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, Record
     lanes = [text.text for text in svg.iter("text") if text.get("x") == "0.0"]
     assert lanes == ["m_0_0", "what if", "instance 2", "what if"]
     blocks = [rect.get("fill") for rect in svg.iter("rect")]
-    assert blocks.count("#1976d2") == len(found.recorded.batch_column("size"))
-    assert blocks.count("#8e5bd0") == len(found.replayed.start)
+    assert blocks.count("#1976d2") == len(served[1].batch_column("size"))
+    assert blocks.count("#8e5bd0") == len(found.replayed_batches.start)
     assert "count: 2" in found.html() and "p99 8 → " in found.html()
+
+
+def test_a_result_keeps_no_requests(served: tuple[ModelConfig, RecordedExecutions]) -> None:
+    """A notebook keeps what its cells return, and 30,000 requests were 18 MB."""
+
+    def count() -> int:
+        gc.collect()
+        return sum(isinstance(one, ReplayedRequest) for one in gc.get_objects())
+
+    bench, before = Bench(served[0], 1, lambda size: 4_000_000), count()
+    bench.run([Sent(1_000_000) for _ in range(40)])
+    past = RecordedExecutions(bench.record)
+    found = what_if((served[0], past), [], instances=2)
+    assert count() == before + 40
+    del past
+    assert count() == before
+    assert found.after.requests == 40 and found.figure() and "p99" in found.text()
 
 
 def test_the_picture_says_what_its_lanes_colours_and_numbers_are(

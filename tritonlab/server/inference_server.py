@@ -374,6 +374,7 @@ class InferenceServer:
         self._parts.services.backends.close()
         if not sys.is_finalizing():
             self._parts.link_reader.close()
+        self.idle_memory.give_back([])  # nothing looks later
 
 
 _servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()

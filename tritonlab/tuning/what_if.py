@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,36 @@ if TYPE_CHECKING:
 _LANE, _BLOCK = 46, 18
 #: How many of the last executions a figure has.
 _BATCHES = 60
+#: The share of its time that a figure has before the first of them.
+_MARGIN = 0.02
+
+
+class Lanes(NamedTuple):
+    """Batches of one run, an array for each fact. Times are nanoseconds."""
+
+    start: Floats
+    end: Floats
+    size: Floats
+    lane: Floats
+
+    @staticmethod
+    def of_record(recorded: RecordedExecutions) -> Lanes:
+        """Return the last recorded executions."""
+        start, end, size = (recorded.batch_column(name)[-_BATCHES:].copy() for name in ("start", "end", "size"))
+        return Lanes(start, end, size, np.array(recorded.lanes[-_BATCHES:], np.float64))
+
+    def those_of(self, replayed: ReplayedBatches) -> Lanes:
+        """Return the batches of a replay in the time of these."""
+        begin, stop = self.start.min(), self.end.max()
+        began = np.array(replayed.start, float)
+        in_span = (began >= begin - (stop - begin) * _MARGIN) & (began <= stop)
+        facts = (replayed.start, replayed.end, replayed.size, replayed.lane)
+        return Lanes(*(np.array(fact, np.float64)[in_span] for fact in facts))
 
 
 class WhatIf:
-    """The record, and its replay with `settings`. `before` and `after` are their numbers.
+    """The record, and its replay with `settings`. `before` and `after` are their numbers. Of their requests only the
+    latencies are kept, nanoseconds, and of their batches those of a figure: a notebook keeps what its cells return.
 
     `config`: that of the model, normalised; `authored`: the same with the instance groups as their author wrote them.
     `ensembles`: the max_batch_size that those around the model need.
@@ -50,14 +76,19 @@ class WhatIf:
         self._when = time.time()
         #: add it to a time of the record to get nanoseconds since the epoch
         self._wall = time.time_ns() - time.monotonic_ns()
-        self.recorded = recorded
         self.settings = settings
         self.present = Settings.from_config(config)
         self._authored = authored
-        self._ensembles = ensembles or {}
         self._application = AppliedSettings(name, reload)
-        self.replayed: ReplayedBatches = recorded.replay(config, settings)
-        self.before, self.after = recorded.numbers, self.replayed.numbers()
+        replayed = recorded.replay(config, settings)
+        self.before, self.after = recorded.numbers, replayed.numbers()
+        self._times = recorded.times
+        self._refused = len(recorded.rejected), replayed.refused
+        self._notes = notes(recorded, self.present, settings, replayed, ensembles=ensembles or {})
+        self._latencies = recorded.answered - recorded.request_column("arrived"), replayed.latency
+        self._names = _lane_names(recorded, replayed)
+        self.recorded_batches = Lanes.of_record(recorded)
+        self.replayed_batches = self.recorded_batches.those_of(replayed)
 
     @property
     def config(self) -> str:
@@ -80,16 +111,14 @@ class WhatIf:
             f"What if {self.name} had {self.settings} (now {self.present})?",
             f"  {numbers_text(self.before, self.after)}",
         ]
-        lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self.recorded.times}")
-        lines += [
-            f"  {note}"
-            for note in notes(self.recorded, self.present, self.settings, self.replayed, ensembles=self._ensembles)
-        ]
-        return "\n".join(lines)
+        lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self._times}")
+        return "\n".join([*lines, *(f"  {note}" for note in self._notes)])
 
     def figure(self) -> str:
         """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
-        return _what_if_figure(self.name, self.recorded, self.replayed, self._wall)
+        return _what_if_figure(
+            self.name, self._names, recorded=self.recorded_batches, replayed=self.replayed_batches, wall=self._wall
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the latencies, milliseconds, before and after with matplotlib and return the Axes: the share of requests
@@ -97,8 +126,8 @@ class WhatIf:
         figure. Raises ImportError without matplotlib.
         """
         ax = axes_of(ax)
-        latency = self.recorded.answered - self.recorded.request_column("arrived")
-        runs = [("recorded", latency, self.before), ("what if", self.replayed.latency, self.after)]
+        recorded, replayed = self._latencies
+        runs = [("recorded", recorded, self.before), ("what if", replayed, self.after)]
         _plot_latency(ax, f"What if {self.name} had\n{self.settings}?", runs)
         return ax
 
@@ -108,22 +137,24 @@ class WhatIf:
         matplotlib.
         """
         ax = axes_of(ax)
-        _plot_lanes(ax, self.name, recorded=self.recorded, replayed=self.replayed, wall=self._wall)
+        _plot_lanes(
+            ax, self.name, self._names, recorded=self.recorded_batches, replayed=self.replayed_batches, wall=self._wall
+        )
         return ax
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
-        error = self.recorded.times.error
+        error = self._times.error
         return {
             "model": self.name,
             "now": self.present.to_dict(),
             "settings": self.settings.to_dict(),
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
-            "refused_before": len(self.recorded.rejected),
-            "refused": self.replayed.refused,
+            "refused_before": self._refused[0],
+            "refused": self._refused[1],
             "execution_error_percent": error if math.isfinite(error) else None,
-            "notes": notes(self.recorded, self.present, self.settings, self.replayed, ensembles=self._ensembles),
+            "notes": self._notes,
             "config": self.config,
         }
 
@@ -194,14 +225,12 @@ def _lane_names(recorded: RecordedExecutions, replayed: ReplayedBatches) -> list
     return [*recorded.instances, *(f"instance {n + 1}" for n in more)]
 
 
-def _what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedBatches, wall: int) -> str:
-    """Return the time of the last recorded executions as SVG text, for each instance the recorded ones above the
-    replay's. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+def _what_if_figure(name: str, names: list[str], recorded: Lanes, replayed: Lanes, wall: int) -> str:
+    """Return the time of the last recorded executions as SVG text, for each instance, of these names, the recorded ones
+    above the replay's. `wall`: add it to a time of the record to get nanoseconds since the epoch.
     """
-    start, end = recorded.batch_column("start")[-_BATCHES:], recorded.batch_column("end")[-_BATCHES:]
-    begin, stop = float(start.min()), float(end.max())
-    begin -= (stop - begin) * 0.02
-    names = _lane_names(recorded, replayed)
+    begin, stop = float(recorded.start.min()), float(recorded.end.max())
+    begin -= (stop - begin) * _MARGIN
     picture = SvgPicture(f"batches of {name}: recorded, and below what would have been")
     picture.legend([Key("block", BLUE, "recorded, with the batch size"), Key("block", PURPLE, "what if")])
     left, top = column_width([*names, "what if"]), picture.height
@@ -209,16 +238,10 @@ def _what_if_figure(name: str, recorded: RecordedExecutions, replayed: ReplayedB
     for number, instance in enumerate(names):
         picture.name(top + number * _LANE + 13, instance, left)
         picture.text(0, top + number * _LANE + _BLOCK + 15, "what if", dim=True)
-    lanes, sizes = recorded.lanes[-_BATCHES:], recorded.batch_column("size")[-_BATCHES:]
-    for lane, from_, to, size in zip(lanes, start.tolist(), end.tolist(), sizes.tolist(), strict=True):
-        _draw_batch(picture, scale, span=(from_, to), y=top + lane * _LANE, size=int(size), tone=BLUE)
-    first = int(np.searchsorted(replayed.start, begin))
-    for n in range(first, len(replayed.start)):
-        if replayed.start[n] > stop:
-            break
-        y = top + replayed.lane[n] * _LANE + _BLOCK + 2
-        span = float(replayed.start[n]), min(float(replayed.end[n]), stop)
-        _draw_batch(picture, scale, span, y, size=replayed.size[n], tone=PURPLE)
+    for batches, below, tone in ((recorded, 0, BLUE), (replayed, _BLOCK + 2, PURPLE)):
+        for from_, to, size, lane in zip(*(fact.tolist() for fact in batches), strict=True):
+            y = top + int(lane) * _LANE + below
+            _draw_batch(picture, scale, span=(from_, min(to, stop)), y=y, size=int(size), tone=tone)
     picture.height = top + _LANE * len(names)
     picture.time_axis(scale, wall)
     return picture.svg()
@@ -247,25 +270,17 @@ def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Number
     ax.legend(fontsize="small", loc="upper left")
 
 
-def _plot_lanes(ax: Axes, name: str, recorded: RecordedExecutions, replayed: ReplayedBatches, wall: int) -> None:
+def _plot_lanes(ax: Axes, name: str, names: list[str], recorded: Lanes, replayed: Lanes, wall: int) -> None:
     """Draw the last recorded executions of each instance, and below them those of the replay, over the time of day.
     `wall`: add it to a time of the record to get nanoseconds since the epoch.
     """
-    start, end = recorded.batch_column("start")[-_BATCHES:], recorded.batch_column("end")[-_BATCHES:]
-    began, ended = np.array(replayed.start, float), np.array(replayed.end, float)
-    in_span = (began >= start.min()) & (began <= end.max())
-    lanes = np.array(replayed.lane, int)[in_span]
-    runs = [
-        ("recorded", BLUE, np.array(recorded.lanes[-_BATCHES:], int), start, end),
-        ("what if", PURPLE, lanes, began[in_span], ended[in_span]),
-    ]
-    names = _lane_names(recorded, replayed)
-    for row, (label, tone, numbers, left, right) in enumerate(runs):
+    runs = [("recorded", BLUE, recorded), ("what if", PURPLE, replayed)]
+    for row, (label, tone, batches) in enumerate(runs):
         for lane in range(len(names)):
-            of_lane = numbers == lane
-            begin = days(left[of_lane], wall)
-            spans = list(zip(begin, days(right[of_lane], wall) - begin, strict=True))
-            known = label if lane == int(numbers.min(initial=0)) else None
+            of_lane = batches.lane == lane
+            begin = days(batches.start[of_lane], wall)
+            spans = list(zip(begin, days(batches.end[of_lane], wall) - begin, strict=True))
+            known = label if lane == int(batches.lane.min(initial=0)) else None
             ax.broken_barh(
                 spans, (lane + row * 0.4 - 0.38, 0.36), facecolors=tone, edgecolors="white", linewidth=0.4, label=known
             )

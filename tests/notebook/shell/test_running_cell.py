@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import json
 import threading
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from IPython.core.events import EventManager, available_events
 
 import tritonlab
 from tests.models import cell, executes
+from tests.serving import eventually
 from tritonlab import runtime
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.ipc.processes.interpreter import STUB
@@ -198,6 +201,9 @@ def test_a_model_that_python_alone_loads_after_a_reset_is_followed(notebook: Any
     try:
         for cell in (f"import tritonlab\n{call}", f"tritonlab.reset()\n{call}"):
             assert notebook.run(cell).text == "talks | line 0\n"
+        core = weakref.ref(tritonlab.default_server().core)
+        notebook.run("tritonlab.reset()\ndel talks")
+        eventually(lambda: gc.collect() >= 0 and core() is None)  # with all that it has recorded
     finally:
         runtime.follow_workspaces(None)
         tritonlab.reset()

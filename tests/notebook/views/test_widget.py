@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from ipywidgets.widgets.widget import _instances
 
 from tritonlab.notebook.views import widget as module
 from tritonlab.notebook.views.widget import LiveView
+
+
+def shown() -> set[str]:
+    """Return the ids of the views whose widgets ipywidgets keeps."""
+    return {widget.view for widget in list(_instances.values()) if hasattr(widget, "view")}
 
 
 class Counter(LiveView):
@@ -99,6 +107,25 @@ def test_the_next_view_of_a_subject_fixes_the_stored_form_of_the_one_before(disp
         view.freeze()
     assert [how["display_id"] for _, how in displayed] == [other.id, apart.id]
     assert one.widget.state == {"count": 7}  # the live form goes on
+
+
+def test_old_views_end_but_not_those_of_other_subjects(displayed: list[Any]) -> None:
+    """ipywidgets keeps every widget, and with it its view, that nobody closes; a cell that runs again shows another."""
+    apart, other = Counter(), Follower()
+    other.subject = "another model"
+    for view in (apart, other):
+        view.show()
+    views = [Follower() for _ in range(10)]
+    for view in [*views, views[2], views[2]]:
+        view.show()  # one is shown again, and is the youngest then
+    living = shown()
+    assert living >= {view.id for view in (apart, other, views[2], *views[3:])}
+    assert not living & {view.id for view in views[:2]}
+    first = weakref.ref(views[0])
+    views[9].close()
+    del views, view, displayed[:]
+    gc.collect()
+    assert first() is None
 
 
 def test_a_view_that_is_displayed_again_leaves_its_first_output_as_it_was(displayed: list[Any]) -> None:

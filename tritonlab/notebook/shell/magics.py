@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -288,7 +289,8 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         found.running_cell = partial(running_label, shell)
         found.explain = tracebacks.explain
         found.server.instruments.replace(notice)
-        found.cite_for = partial(_places_of, found, places)
+        # weak, so that the shell does not keep the server, with all that it has recorded, once it has ended
+        found.cite_for = partial(_places_of, weakref.ref(found), places)
         printed.listen_to(found.server.instruments, found.cite_for)
         found.server.debugger.desk = desk
         windows.follow(found)
@@ -322,9 +324,12 @@ def _is_raised_in(body: CellBody, error: Exception) -> bool:
     return any(frame.file == body.origin for frame in exception.frames) or f'"{body.origin}"' in exception.place
 
 
-def _places_of(workspace: Workspace, places: CellPlaces, record: LogRecord) -> Places:
+def _places_of(known: weakref.ref[Workspace], places: CellPlaces, record: LogRecord) -> Places:
     """Return what cites cells for the version that wrote the line: an older one has other lines. It does not wait for
     a load."""
+    workspace = known()
+    if workspace is None:
+        return places
     locate = workspace.sources.of_process(record.pid)
     if locate is not None:
         return places.reading(locate)

@@ -41,10 +41,17 @@ _LINK = f"<link rel='stylesheet' href='data:text/css,{quote(_HIDES, safe='.:()*,
 #: Seconds after which what a cell waits for is shown. Most loads take 30 to 100 ms.
 _PATIENCE = 0.3
 
+#: The most views of one subject, or else of one class, whose live form stays open. ipywidgets keeps each until it
+#: is closed, and nothing reports that its cell ran again.
+_LIVING = 8
+
 #: The views that the browser may send requests to, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
 #: The view of each subject that was shown last.
 _latest: weakref.WeakValueDictionary[Hashable, LiveView] = weakref.WeakValueDictionary()
+#: The views with an open live form, the oldest first.
+_living: list[LiveView] = []
+_living_lock = threading.Lock()  # guards the list
 
 
 class LiveView(ProcessBound):
@@ -130,6 +137,8 @@ class LiveView(ProcessBound):
         """End the live form; the static one is seen from then on."""
         with self._lock:
             widget, self._widget = self._widget, None
+        with _living_lock:
+            _living[:] = [view for view in _living if view is not self]
         self.freeze()
         if widget is not None:
             close_widget(widget)
@@ -159,6 +168,7 @@ class LiveView(ProcessBound):
         widget = around or (self.widget if self._is_shown else None)
         if widget is not None:
             show_widget(widget)
+            _close_old(self)
 
     def _bundle(self) -> dict[str, Any]:
         return static_form(self.id, repr(self), self.html())
@@ -171,6 +181,19 @@ class LiveView(ProcessBound):
 
     def __repr__(self) -> str:
         return few_lines(self.text())
+
+
+def _close_old(latest: LiveView) -> None:
+    """Close the oldest views of the subject of this one, which was just shown, where there are too many."""
+
+    def kind(view: LiveView) -> Hashable:
+        return view.subject or type(view).__qualname__
+
+    with _living_lock:
+        _living[:] = [*(view for view in _living if view is not latest), latest]
+        old = [view for view in _living if kind(view) == kind(latest)][:-_LIVING]
+    for view in old:
+        view.close()
 
 
 class SlowDisplay:

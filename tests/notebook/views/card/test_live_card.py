@@ -288,9 +288,12 @@ def test_a_card_that_has_ended_leaves_no_widget(card: LiveCard, workspace: Works
     before = kept()
     ended = LiveCard(workspace, "m")
     ended.show()
+    for panel in ("export", "check", "view"):
+        ended.press(panel)
     assert kept() > before
     ended.close()
     assert kept() == before
+    assert ended not in ModelStates.for_server(workspace.server).cards["m"]
 
 
 def test_the_export_form_comes_and_goes(card: LiveCard) -> None:

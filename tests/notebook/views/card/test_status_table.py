@@ -26,7 +26,14 @@ class Workspace:
 
 
 class States:
-    def follow(self, look: Any, model: str = "") -> None: ...
+    def __init__(self) -> None:
+        self.followers: list[Any] = []
+
+    def follow(self, look: Any, model: str = "") -> None:
+        self.followers.append(look)
+
+    def leave(self, look: Any) -> None:
+        self.followers.remove(look)
 
 
 @pytest.fixture
@@ -51,6 +58,16 @@ def test_the_stored_status_is_that_of_its_cell(displayed: list[str]) -> None:
     assert not view.refresh()
     assert len(displayed) == 1 and "READY" in displayed[0]
     assert "UNLOADED" in view.state["html"]  # the live table goes on
+
+
+def test_a_status_that_has_ended_follows_no_models(displayed: list[str]) -> None:
+    workspace: Any = Workspace("READY")
+    view = StatusView(workspace)
+    view.show()
+    states: Any = view._states
+    assert states.followers == [view.refresh]
+    view.close()
+    assert states.followers == []
 
 
 def test_a_status_while_a_model_loads_is_stored_once_it_has_settled(displayed: list[str]) -> None:

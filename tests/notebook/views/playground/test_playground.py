@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import subprocess
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +248,25 @@ def test_old_forms_end_but_not_that_of_the_cards(workspace: Workspace) -> None:
     assert [field for field in fields if field.comm is not None] == []
     assert of_cards.widget.comm is not None and all(form.widget.comm is not None for form in forms[1:])
     states.playgrounds.clear()
+
+
+def test_a_form_that_was_closed_leaves_nothing(workspace: Workspace) -> None:
+    model = workspace.load("m", SOURCE, options=ConfigOptions.from_keywords(inputs="IN:FP32[2]", outputs="OUT:FP32[2]"))
+    before = set(comm.get_comm_manager().comms)
+    form = open_playground(workspace, model)
+    form.send()
+    assert set(comm.get_comm_manager().comms) - before
+    form.close()
+    # also the layouts and styles that ipywidgets makes by itself
+    assert set(comm.get_comm_manager().comms) - before == set()
+    known = weakref.ref(form)
+    del form
+
+    def is_gone() -> bool:
+        gc.collect()
+        return known() is None
+
+    eventually(is_gone)  # once the thread that follows the models has looked
 
 
 def test_an_open_form_has_the_inputs_of_the_config_now(workspace: Workspace) -> None:

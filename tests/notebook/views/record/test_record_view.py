@@ -78,6 +78,16 @@ def test_nothing_is_sent_while_no_view_is_open(hooks: RecorderHooks, monkeypatch
     assert browser.frozen == 1
 
 
+def test_a_view_that_was_closed_ticks_no_more(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = Browser(hooks, monkeypatch)
+    watched: list[bool] = []
+    browser.view.watched = watched.append
+    browser.view.on_message({"do": "open", "known": {}})
+    assert browser.view in browser.ticker
+    browser.view.close()
+    assert browser.view not in browser.ticker and watched == [True, False]
+
+
 def test_a_browser_that_lost_something_gets_it_again(hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = Browser(hooks, monkeypatch)
     for serial in range(4):

@@ -36,10 +36,16 @@ class ExportPanel:
             style={"description_width": "initial"},
         )
         self.write_button = widgets.Button(description="Write", button_style="primary")
-        self.replace_button = widgets.Button(description="Replace, keep a backup", button_style="warning")
-        self.replace_button.layout = layout(width="190px", display="none")
-        self.zip_button = widgets.Button(description="Zip", tooltip="pack what was written, beside the repository")
-        self.zip_button.layout = layout(width="80px", display="none")
+        self.replace_button = widgets.Button(
+            description="Replace, keep a backup",
+            button_style="warning",
+            layout=layout(width="190px", display="none"),
+        )
+        self.zip_button = widgets.Button(
+            description="Zip",
+            tooltip="pack what was written, beside the repository",
+            layout=layout(width="80px", display="none"),
+        )
         self.others = widgets.Checkbox(value=True, indent=False, layout=layout(display="none", width="auto"))
         # an output, not an HTML widget: JupyterLab makes links to files work only there
         self.result = widgets.Output()

@@ -60,8 +60,6 @@ _BUTTONS = {
 
 #: Seconds between two looks at what an old process executes.
 _STACKS_EVERY = 2.0
-#: The most cards of one model that follow it; older ones, mostly of cells that ran again, stop.
-_LIVING = 8
 
 
 class LiveCard(LiveView):
@@ -212,12 +210,7 @@ class LiveCard(LiveView):
         super().show(around=self._whole)
         self._states.follow(self.refresh, self.name)
         with self._states.forming:
-            cards = self._states.cards.setdefault(self.name, [])
-            cards.append(self)
-            old = cards[:-_LIVING]
-            del cards[:-_LIVING]
-        for card in old:
-            card.close()
+            self._states.cards.setdefault(self.name, []).append(self)
 
     # -- buttons
 
@@ -305,11 +298,19 @@ class LiveCard(LiveView):
     def close(self) -> None:
         """End the live form, its buttons included."""
         self._states.leave(self.refresh)
+        with self._states.forming:
+            self._states.cards[self.name] = [each for each in self._states.cards.get(self.name, []) if each is not self]
         super().close()
         if self._panel is not None:
             self._panel.children = ()  # the playground in it belongs to other cards, too
             for box in (self._whole, self._panel):
                 close_widget(box)
+        # those that were opened, which is what a cached property has made
+        made = vars(self)
+        if "_viewing" in made:
+            self._viewing.close()
+        for panel in [made[name] for name in ("_exporting", "_checking") if name in made]:
+            close_widget(panel.widget)
 
 
 def _words(error: Exception) -> str:

@@ -77,6 +77,7 @@ class ModelStates(Instrument):
         that one is no longer seen. The form of the model's cards stays.
         """
         self.follow(form.renew, model)
+        form.closed = lambda: self._leave_form(form, model)
         with self._changed:
             forms = self._forms[model] = [*self._forms.get(model, ()), form]
             old, self._forms[model] = forms[:-_FORMS], forms[-_FORMS:]
@@ -84,6 +85,11 @@ class ModelStates(Instrument):
             self.leave(each.renew)
             if each is not self.playgrounds.get(model):
                 each.close()
+
+    def _leave_form(self, form: Playground, model: str) -> None:
+        self.leave(form.renew)
+        with self._changed:
+            self._forms[model] = [each for each in self._forms.get(model, ()) if each is not form]
 
     def leave(self, look: Look) -> None:
         with self._changed:

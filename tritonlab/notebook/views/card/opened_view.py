@@ -102,6 +102,10 @@ class OpenedView(LiveView):
             self._repository.workspace.changed = self._states.poke
             self._states.follow(self.refresh)
 
+    def close(self) -> None:
+        self._states.leave(self.refresh)
+        super().close()
+
     def refresh(self) -> bool:
         """Look at the models; return whether one is changing. Called by the store."""
         before, self._rows = self._rows, self._repository.facts()

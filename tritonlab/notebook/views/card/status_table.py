@@ -157,6 +157,10 @@ class StatusView(LiveView):
         if in_kernel():
             self._states.follow(self.refresh)
 
+    def close(self) -> None:
+        self._states.leave(self.refresh)
+        super().close()
+
     def _is_moving(self) -> bool:
         return any(row.state in MOVING for row in self.table.rows)
 

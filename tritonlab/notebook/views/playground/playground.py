@@ -66,6 +66,8 @@ class Playground(ProcessBound):
         self._output = ""  # the display id of the output that shows it last
         #: called when there is another answer
         self.answered: Callable[[], object] = lambda: None
+        #: called when its live form has ended
+        self.closed: Callable[[], object] = lambda: None
         try:
             widgets: Any = importlib.import_module("ipywidgets")
         except ModuleNotFoundError:
@@ -102,6 +104,7 @@ class Playground(ProcessBound):
         """End the live form; the static form stays in its output."""
         self.form.close()
         close_widget(self.widget)
+        self.closed()
 
     def _build(self, widgets: Any) -> None:
         layout = widgets.Layout

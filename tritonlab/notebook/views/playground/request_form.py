@@ -65,8 +65,9 @@ class RequestForm:
             most=(1 << 31) - 1,
             tip="Of the random values; one seed makes the same ones each time",
         )
-        self.new_button = widgets.Button(description="New values", tooltip="Random values of the next seed")
-        self.new_button.layout = widgets.Layout(width="100px")
+        self.new_button = widgets.Button(
+            description="New values", tooltip="Random values of the next seed", layout=widgets.Layout(width="100px")
+        )
 
     def _build_options(self, widgets: Any, outputs: list[str]) -> None:
         most = 1 << 53  # what a browser can count to
@@ -85,8 +86,9 @@ class RequestForm:
         self._names = outputs
         self.outputs = {name: _check(widgets, name, True) for name in outputs[:_MOST_BOXES]}
         #: of many outputs those that are wanted; none chosen: all
-        self.chosen = widgets.SelectMultiple(options=outputs, rows=6, description="requested outputs")
-        self.chosen.style = {"description_width": "initial"}
+        self.chosen = widgets.SelectMultiple(
+            options=outputs, rows=6, description="requested outputs", style={"description_width": "initial"}
+        )
 
     def _arrange(self, widgets: Any) -> None:
         def row(*fields: Any) -> Any:
@@ -243,22 +245,26 @@ def _config_facts(config: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _number(widgets: Any, name: str, value: int, least: int, most: int, tip: str) -> Any:
-    return _labelled(widgets.BoundedIntText(value=value, min=least, max=most, description=name, tooltip=tip), widgets)
+    return widgets.BoundedIntText(
+        value=value, min=least, max=most, description=name, tooltip=tip, **_label_looks(widgets)
+    )
 
 
 def _text(widgets: Any, name: str, placeholder: str) -> Any:
-    return _labelled(widgets.Text(description=name, placeholder=placeholder), widgets)
+    return widgets.Text(description=name, placeholder=placeholder, **_label_looks(widgets))
 
 
 def _check(widgets: Any, name: str, value: bool) -> Any:
     return widgets.Checkbox(value=value, description=name, indent=False, layout=widgets.Layout(width="auto"))
 
 
-def _labelled(field: Any, widgets: Any) -> Any:
-    """Make the field's label as wide as its text; the style sheet sets the width of the field."""
-    field.style = {"description_width": "initial"}
-    field.layout = widgets.Layout(width="auto", margin="2px 12px 2px 0")
-    return field
+def _label_looks(widgets: Any) -> dict[str, Any]:
+    """Return what makes a field's label as wide as its text; the style sheet sets the width of the field. These are for
+    its constructor: a style or layout that is replaced later is a widget that nobody closes."""
+    return {
+        "style": {"description_width": "initial"},
+        "layout": widgets.Layout(width="auto", margin="2px 12px 2px 0"),
+    }
 
 
 def form_text(facts: Mapping[str, Any], last: Outcome | None) -> str:

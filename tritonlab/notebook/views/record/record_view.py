@@ -189,6 +189,11 @@ class RecordView(LiveView):
             shell.events.register("post_run_cell", _renew_all)  # registers once, however often it is called
             _shown.append(weakref.ref(self))
 
+    def close(self) -> None:
+        self._ticker.remove(self)
+        self._watch(False)
+        super().close()
+
     def page(self, words: str, text: str, *figures: str, has_captions: bool = True) -> str:
         """Return the static form: words, pictures (SVG text) with their captions and alternatives, and the time of the
         last event, unless the recording has none of the wall clock.

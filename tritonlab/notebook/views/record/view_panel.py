@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....server.api.model import Model
 from ..opener import open_view
+from ..widget import close_widget
 from .record_view import KINDS, RecordView
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ class ViewPanel:
             view = self._views[kind] = open_view(self._model, kind, written=self._written)
             view.frozen = self._renewed
         return self._views[kind]
+
+    def close(self) -> None:
+        """End the live forms of all views that were chosen."""
+        close_widget(self.widget)
+        for view in self._views.values():
+            view.close()
 
     def _show(self) -> None:
         self.widget.children = (self.choice, self.view.widget)
