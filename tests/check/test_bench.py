@@ -12,7 +12,7 @@ import pytest
 from tritonlab.check.bench import Bench, Known
 from tritonlab.check.generated import Generator, RequestShape
 from tritonlab.check.noise import AnswerNoise
-from tritonlab.check.relations.company import _are_mixed_up
+from tritonlab.check.relations.company import _are_mixed_up, _batches
 from tritonlab.check.sample import ModelAnswer, Sample
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.tensor import Tensor
@@ -25,6 +25,8 @@ CONFIG = parse_pbtxt(
     """,
     "config.pbtxt",
 )
+
+RAGGED = 'max_batch_size: 4 input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]'
 
 
 def bench_at(clock: list[float], answer: ModelAnswer | None = None) -> Bench:
@@ -72,6 +74,21 @@ def test_a_model_that_refuses_some_sizes_may_refuse_long_ones() -> None:
     bench.refused = [known([1, 2, 3], error="cannot reshape")]
     bench._sweep_sizes()
     assert bench.edges == []
+
+
+@pytest.mark.parametrize("is_ragged", [True, False])
+def test_ragged_inputs_of_all_lengths_are_in_one_batch(is_ragged: bool) -> None:
+    text = "allow_ragged_batch: true dims" if is_ragged else "dims"
+    bench: Any = SimpleNamespace(
+        pool=[known([1] * size) for size in (4, 4, 8, 2)],
+        long=[known([1] * 17)],
+        shape=RequestShape(parse_pbtxt(RAGGED.replace("dims", text), "config.pbtxt")),
+        mixed_company=list,
+        random=np.random.default_rng(0),
+    )
+    lengths = [[one.sample.size[0] for one in batch] for batch in _batches(bench)]
+    mixed = [[2, 4, 8, 17], [17, 8, 4, 2], [8, 17, 8]]
+    assert all((batch in lengths) == is_ragged for batch in mixed)
 
 
 @pytest.mark.parametrize(("values", "mixed_up"), [([[0], [1]], False), ([[0, 1, 2, 3], [4, 5, 6, 7]], True)])

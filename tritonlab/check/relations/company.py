@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -22,7 +22,9 @@ _BATCHES = 60
 #: Requests that are sent at once, in no batch.
 AT_ONCE = 8
 #: Requests that are much like the first one, at most, and how often two instances are asked at once.
-_SIMILAR, _ROUNDS = 12, 40
+_SIMILAR, _ROUNDS = 16, 40
+#: Errors of edge values of which it is tried whether a new instance has them.
+_REFUSED = 6
 #: Values that are another request's before it is said that answers are mixed up: fewer may be equal by chance.
 _MIXED_UP = 3
 
@@ -34,6 +36,9 @@ def search(bench: Bench) -> Iterator[Case]:
     if state is None and not bench.over():
         bench.say("requests that are easily mistaken")
         state = _find_mistaken(bench)
+    if state is None and not bench.over():
+        bench.say("edge values alone")
+        state = _find_refused_after(bench)
     if state is not None:
         yield state
     if not bench.sequences and bench.scratch.batches:
@@ -96,6 +101,24 @@ def _find_mistaken(bench: Bench) -> Case | None:
                     return None
                 if judge_state(bench, case, True) is not None:
                     return case
+    return None
+
+
+def _find_refused_after(bench: Bench) -> Case | None:
+    """Return an edge value that was refused and that a new instance answers, and the request after which it is
+    refused; one edge value of each error is tried."""
+    by_error = {one.answer.summary: one for one in reversed(bench.edges) if one.answer.ended and not one.answer.good}
+    for known in [*by_error.values()][:_REFUSED]:
+        if bench.over():
+            return None
+        if known.answer.died or not bench.fresh_answer(known.sample).good:
+            continue
+        for other in [*bench.pool, *(one for one in bench.edges if one is not known)]:
+            case = Case(NAME, "state", (known.sample, other.sample), (1, 0))
+            if bench.over():
+                return None
+            if judge_state(bench, case, True) is not None:
+                return case
     return None
 
 
@@ -208,7 +231,7 @@ def _find_batch(bench: Bench, is_stateful: bool) -> Case | None:
 
 
 def _batches(bench: Bench) -> Iterator[list[Known]]:
-    """Yield batches of requests: two, the same one twice, full ones, and random ones."""
+    """Yield batches of requests: two, the same one twice, of mixed lengths, full ones, and random ones."""
     pool, most = bench.pool, bench.shape.most_rows
     singles = [one for one in pool if bench.shape.rows(one.sample) == 1] or pool[:1]
     first = pool[0]
@@ -217,6 +240,8 @@ def _batches(bench: Bench) -> Iterator[list[Known]]:
         if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
             yield [first, other]
             yield [other, first]
+    if bench.shape.ragged:
+        yield from _ragged_batches([*singles, *bench.long], most)
     yield [singles[number % len(singles)] for number in range(min(most, 64))]
     for other in bench.mixed_company():
         if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
@@ -226,6 +251,17 @@ def _batches(bench: Bench) -> Iterator[list[Known]]:
     for _ in range(_BATCHES):
         if len(chosen := _random_batch(bench, pool)) > 1:
             yield chosen
+
+
+def _ragged_batches(singles: Sequence[Known], most: int) -> Iterator[list[Known]]:
+    """Yield batches of requests of one row, no two of one length: the longest last, first, and between others."""
+    by_length = {one.sample.size[0]: one for one in singles}
+    mixed = [by_length[length] for length in sorted(by_length)][-most:]
+    if len(mixed) > 1:
+        yield mixed
+        yield mixed[::-1]
+        for shorter, longer in pairwise(mixed):
+            yield [shorter, longer, shorter][:most]
 
 
 def _reduce(bench: Bench, order: Sequence[Known], place: int) -> Case | None:
@@ -347,13 +383,15 @@ def _find_crowd(bench: Bench, is_stateful: bool) -> Iterator[Case]:
         return
     bench.renew()
     for case in cases_at_once(bench, NAME, "crowd", bench.pool, rounds=6):
-        if judge_crowd(bench, case, True) is not None:
-            yield case
+        yield case
+        if (NAME, "crowd") in bench.found:
             return
 
 
 def judge_crowd(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    return judge_at_once(bench, case, f"while {len(case.order) - 1} other requests are under way")
+    others = len(case.order) - 1
+    are = "another request is" if others == 1 else f"{others} other requests are"
+    return judge_at_once(bench, case, f"while {are} under way")
 
 
 def cases_at_once(bench: Bench, relation: str, kind: str, known: Sequence[Known], rounds: int) -> Iterator[Case]:
