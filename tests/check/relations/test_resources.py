@@ -10,8 +10,9 @@ import pytest
 
 from tritonlab.check.bench import Known
 from tritonlab.check.case import Case
+from tritonlab.check.growth import KINDS
 from tritonlab.check.relations import resources
-from tritonlab.check.relations.resources import Broken, RepeatedLoad, _bytes, _failing
+from tritonlab.check.relations.resources import Broken, Measured, RepeatedLoad, _bytes, _failing, _judged
 from tritonlab.check.sample import ModelAnswer, Sample
 from tritonlab.core.inference.tensor import Tensor
 
@@ -46,3 +47,34 @@ def test_a_model_that_refuses_for_a_while_is_no_finding(monkeypatch: pytest.Monk
 )
 def test_bytes_have_two_digits(amount: float, text: str) -> None:
     assert _bytes(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("grows_by", "is_full", "found"),
+    [("any", False, "Each request leaves"), ("new", False, "Each request of new values leaves"), ("new", True, None)],
+)
+def test_a_cache_is_full_or_leaves_something_for_new_values_only(
+    monkeypatch: pytest.MonkeyPatch, grows_by: str, is_full: bool, found: str | None
+) -> None:
+    def measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
+        requests = np.arange(16) * 100.0
+        grows = (load.values != "known" or grows_by == "any") and not (is_full and load.values == "new")
+        held = [dict.fromkeys(KINDS, 0.0) | {"memory": each * 500 * grows} for each in requests]
+        return Measured(list(requests), held)
+
+    monkeypatch.setattr(resources, "_measured", measured)
+    sample = Sample({"X": Tensor.from_numpy(np.float32([1]))})
+    bench: Any = SimpleNamespace(
+        pool=[Known(sample, ModelAnswer())],
+        refused=[],
+        need=lambda seconds: None,
+        left=60.0,
+        scratch=SimpleNamespace(probe=None),
+    )
+    case = Case("resources", "answered", (sample,), facts={"seconds": 1})
+    judgement = _judged(bench, case, True)
+    assert (judgement.sentence[: len(found)] if judgement and found else judgement) == found
+    assert judgement is None or ("as in a cache" in judgement.sentence) == (grows_by == "new")
+    bench.left = 5.0
+    judgement = _judged(bench, case, True)
+    assert judgement is not None and judgement.sentence.startswith("Each request leaves"), "no time to try it"

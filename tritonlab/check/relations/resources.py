@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
 
 from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ..bench import Bench, OutOfTime
@@ -16,16 +17,22 @@ from ..sample import ModelAnswer, Sample
 NAME = "resources"
 #: Points of a measurement; the slope is that of the second half.
 _POINTS = 16
+#: Points without which nothing is said.
+_LEAST_POINTS = 8
 #: Requests between two points, at most.
 _MOST = 400
 #: Requests in flight together.
 TOGETHER = 16
 #: Requests after which a bounded cache is full, mostly.
 _WARM = 1_600
+#: Requests of new values after which a cache that goes on growing is said to have no bound.
+_NEW = 20_000
 #: What has small limits, so that it need not be many thousands.
 _SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
+#: The seconds that are left for tracing by the measurements that are not needed for a finding.
+_LINE_SECONDS = 4.0
 #: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
 _AGAIN = 0.5
 #: The share of a plan's time that one measurement has: two are made to see if something grows, and four to be sure.
@@ -87,15 +94,39 @@ def _judged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not careful:
             return Judgement("Something grows.")  # how much is measured when it is judged
         bench.need(3 * seconds + _TRACING)
-        again = _grown(_measured(load, 1.5 * seconds), tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
+        longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds / 2)
+        again = _grown(_measured(load, longer), tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
     except Broken as broken:
         return _failing(bench, case, load, broken)
     except OutOfTime:
         return None
-    for kind in KINDS:
-        if kind in again:
-            found = again[kind] if isinstance(again, dict) else first[kind]
-            return _judgement(bench, case, kind=kind, found=found, load=load)
+    kind = next((one for one in KINDS if one in again), None)
+    if kind is None:
+        return None
+    found = again[kind] if isinstance(again, dict) else first[kind]
+    new = _measured_of_cache(bench, load, kind=kind, seconds=seconds) if kind in ("memory", "objects") else None
+    if new is not None:
+        if kind not in (grown := _grown(new, (kind,), _AGAIN)):
+            return None  # it is full
+        found = grown[kind]
+    return _judgement(bench, case, kind=kind, found=found, load=load)
+
+
+def _measured_of_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: float) -> Measured | None:
+    """Return a measurement with new values only, which the load has from then on, if the same requests sent again
+    leave nothing: then it is a cache that grows. None if they do, or if there is no time to see it."""
+    bench.need(3 * seconds + _TRACING)
+    if not load.varies or bench.left < 2 * seconds + _LINE_SECONDS:
+        return None
+    with suppress(Broken):
+        load.values = "known"
+        known = _measured(load, seconds)
+        if len(known.requests) >= _LEAST_POINTS and not _grown(known, (kind,), _AGAIN):
+            load.values = "new"
+            new = _measured(load, min(2 * seconds, bench.left - _LINE_SECONDS), until=_NEW)
+            if len(new.requests) >= _LEAST_POINTS and load.varies:
+                return new
+    load.values = "both"
     return None
 
 
@@ -142,6 +173,7 @@ def _failing_together(bench: Bench, broken: Broken) -> Judgement | None:
 def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
     line = _line(bench, load) if kind in ("memory", "objects") else None
     what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
+    what += " of new values" * (load.values == "new")
     each = _amount(kind, found.slope, what)
     place = (line.file, line.line) if line is not None else None
     by = ""
@@ -155,6 +187,9 @@ def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: Repea
     if kind in ("memory", "shared memory") and low != high:
         sure = f"between {low} and {high}, {sure}"
     series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
+    if load.values == "new":
+        least = f"more than {found.requests[-1]:,.0f}"
+        by = f" The same requests sent again leave nothing, as in a cache without a bound, or of {least} entries.{by}"
     return Judgement(f"{each} ({sure}).{by}", None, expected=None, got=None, place=place, series=series)
 
 
@@ -204,7 +239,9 @@ class RepeatedLoad:
         known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
         self._samples = [one.sample for one in known] or [sample]
         self._pool = {id(one) for one in self._samples}
-        self._varies = kind == "answered"
+        #: whether requests of new values are sent, which the model has to take
+        self.varies = kind == "answered"
+        self.values: Literal["both", "known", "new"] = "both"
         self._others = shared_blocks()
         self._settled = False
 
@@ -218,7 +255,7 @@ class RepeatedLoad:
 
     def _next(self) -> Sample:
         self.sent += 1
-        if self._varies and self.sent % 2:
+        if self.varies and (self.values == "new" or (self.values == "both" and self.sent % 2)):
             return self.bench.varied()
         return self._samples[self.sent % len(self._samples)]
 
@@ -240,7 +277,7 @@ class RepeatedLoad:
             for sample, answer in zip(samples, answers, strict=True):
                 if not answer.ended or answer.died or (self.kind == "answered" and not answer.good):
                     if self.is_varied(sample) and answer.ended and not answer.died:
-                        self._varies = False  # the model does not take all values
+                        self.varies = False  # the model does not take all values
                         continue
                     bench.recover(answer)
                     raise Broken(sample, answer, samples)
@@ -300,7 +337,7 @@ def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict
     """Return what has grown in both halves alike, by the slope of the second. `share`: of what it must at least."""
     found = {}
     half = len(measured.requests) // 2
-    if half < 4:
+    if len(measured.requests) < _LEAST_POINTS:
         return {}
     for kind in kinds:
         values = [one[kind] for one in measured.held]
