@@ -80,6 +80,7 @@ class Bench:
         *,
         is_random: bool = False,
         is_clocked: bool = False,
+        is_hashed: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -106,6 +107,8 @@ class Bench:
         self.poll: Callable[[], None] = lambda: None
         self.sent = 0
         self.examples = examples
+        #: whether its sources make sets or call hash()
+        self.is_hashed = is_hashed
         self._is_random = is_random
         self._is_clocked = is_clocked
         self._clock = clock

@@ -240,3 +240,15 @@ def uses_clock(directory: Path) -> bool:
             if isinstance(node, ast.ImportFrom) and any(alias.name in _CLOCKS for alias in node.names):
                 return True
     return False
+
+
+def uses_hashes(directory: Path) -> bool:
+    """Return whether the sources of a model make sets or call hash(), which differ from process to process for texts.
+    """
+    for tree in _trees(directory):
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Set, ast.SetComp)):
+                return True
+            if isinstance(node, ast.Name) and node.id in ("set", "frozenset", "hash"):
+                return True
+    return False

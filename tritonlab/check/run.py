@@ -26,7 +26,7 @@ from .bench import Bench, OutOfTime, Stopped
 from .case import Case, Judgement, Relation
 from .check_finding import CheckFinding, group_findings, read_from
 from .check_result import CheckResult, Tried
-from .contacts import Contacts, uses_clock, uses_random
+from .contacts import Contacts, uses_clock, uses_hashes, uses_random
 from .generated import Generator, RequestShape
 from .probe import Probe
 from .relations.answers import ANSWERS
@@ -340,6 +340,7 @@ def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, examp
         random,
         is_random=uses_random(model.directory),
         is_clocked=uses_clock(model.directory),
+        is_hashed=uses_hashes(model.directory),
     )
 
 

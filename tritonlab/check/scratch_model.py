@@ -5,11 +5,13 @@ on serving, and neither its files nor its processes are touched.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +26,8 @@ from ..core.observe.instrument import Instrument
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.life.model_instance import ModelInstance
+from ..ipc.processes import own_stub
+from ..ipc.processes.execution_env import PARAMETER
 from ..repository.model_tree import leads_out
 from ..server.api.server import Server
 from ..server.models.model_lifecycle import ModelVersion
@@ -38,6 +42,8 @@ _SLOW_END = 0.05
 _END = 3.0
 #: The list of files that the copy has made in the temporary directory of all.
 _MADE = "made"
+#: The program in a copy's directory that starts this Python with another seed of hashes.
+_PYTHON = "python-of-the-check"
 #: Appended to the model.py of all models that are copied.
 _KEEP_FILES = """
 
@@ -247,6 +253,33 @@ class ScratchModel:
     def fresh(self) -> None:
         """Load the copy again as it is now, in new processes."""
         self.start(**self.override)
+
+    @property
+    def is_hashable(self) -> bool:
+        """Return whether its processes can be started with another seed of hashes: they are of this Python."""
+        own = self.path / self.name / own_stub.NAME
+        return self.probe is not None and PARAMETER not in self.config.parameters and not own.exists()
+
+    @contextmanager
+    def hashed(self) -> Iterator[Callable[[int], None]]:
+        """Return a function that starts new processes with that PYTHONHASHSEED, which a process has for all of its
+        life."""
+        directory = self.path / self.name
+        python = directory / _PYTHON
+
+        def start(seed: int) -> None:
+            python.unlink(missing_ok=True)
+            python.write_text(f'#!/bin/sh\nPYTHONHASHSEED={seed} exec {shlex.quote(sys.executable)} "$@"\n')
+            python.chmod(0o755)
+            own_stub.write_own_stub(directory, str(python))
+            self.start(**self.override)
+
+        try:
+            yield start
+        finally:
+            python.unlink(missing_ok=True)
+            (directory / own_stub.NAME).unlink(missing_ok=True)
+            self.start(**self.override)
 
     def stop(self, timeout: float | None = None) -> float:
         """Unload the copy and return how many seconds that took. `timeout`: after which it is killed."""
