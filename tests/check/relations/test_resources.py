@@ -10,9 +10,19 @@ import pytest
 
 from tritonlab.check.bench import Known
 from tritonlab.check.case import Case
-from tritonlab.check.growth import KINDS
+from tritonlab.check.growth import KINDS, Slope
 from tritonlab.check.relations import resources
-from tritonlab.check.relations.resources import Broken, Measured, RepeatedLoad, _bytes, _failing, _judged
+from tritonlab.check.relations.resources import (
+    Broken,
+    GrownUse,
+    Measured,
+    RepeatedLoad,
+    _bytes,
+    _failing,
+    _grown,
+    _judged,
+    _still_grown,
+)
 from tritonlab.check.sample import ModelAnswer, Sample
 from tritonlab.core.inference.tensor import Tensor
 
@@ -78,3 +88,16 @@ def test_a_cache_is_full_or_leaves_something_for_new_values_only(
     bench.left = 5.0
     judgement = _judged(bench, case, True)
     assert judgement is not None and judgement.sentence.startswith("Each request leaves"), "no time to try it"
+
+
+@pytest.mark.parametrize(("kind", "slopes", "is_kept"), [("objects", (0.5, 0.24), False), ("memory", (500, 240), True)])
+def test_objects_that_become_fewer_are_no_leak(kind: str, slopes: tuple[float, float], is_kept: bool) -> None:
+    first, again = (GrownUse(Slope(one, one, one), [], []) for one in slopes)
+    assert (kind in _still_grown({kind: first}, {kind: again})) == is_kept
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(855, False), (3000, True)])
+def test_a_few_objects_may_be_a_small_cache(count: int, is_found: bool) -> None:
+    requests = list(np.linspace(0, count, 16))
+    held = [dict.fromkeys(KINDS, 0.0) | {"objects": 0.68 * each} for each in requests]
+    assert ("objects" in _grown(Measured(requests, held), tuple(KINDS))) == is_found

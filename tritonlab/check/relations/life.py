@@ -21,6 +21,8 @@ _FINALIZE = 3.0
 _CONTROLS = 64
 #: Seeds of hashes, and the requests that are sent with each.
 _SEEDS, _HASHED = (1, 2, 3), 4
+#: The seconds that four starts of a process may take, which is not forked.
+_HASHED_SECONDS = 8.0
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -32,15 +34,16 @@ def search(bench: Bench) -> Iterator[Case]:
         ("reload", "a reload under load"),
     ):
         if bench.over():
-            return
+            break
         if kind == "starts" and bench.scratch.is_ensemble:
             continue  # it has no instances of its own
         bench.say(words)
         case = Case(NAME, kind, (bench.pool[0].sample,))
         if JUDGES[kind](bench, case, True) is not None:
             yield case
-    if bench.is_hashed and bench.scratch.is_hashable and not bench.over():
+    if bench.is_hashed and bench.scratch.is_hashable:
         bench.say("another order of sets")
+        bench.need(_HASHED_SECONDS)
         yield from _find_hashed(bench)
 
 

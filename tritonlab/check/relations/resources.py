@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ..bench import Bench, OutOfTime
 from ..case import Case, Judgement, Relation
-from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope
+from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope, steady_share
 from ..probe import TracedLine
 from ..sample import ModelAnswer, Sample
 
@@ -35,6 +35,8 @@ _TRACED, _TRACING = 100, 10.0
 _LINE_SECONDS = 4.0
 #: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
 _AGAIN = 0.5
+#: The objects that are gained at least: a small cache, or an interpreter that is warming up, has as many.
+_OBJECTS = 1000
 #: The share of a plan's time that one measurement has: two are made to see if something grows, and four to be sure.
 _ONCE = 0.22
 #: Seconds after which a model that refuses because there is too much to do answers again.
@@ -95,7 +97,8 @@ def _judged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             return Judgement("Something grows.")  # how much is measured when it is judged
         bench.need(3 * seconds + _TRACING)
         longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds / 2)
-        again = _grown(_measured(load, longer), tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
+        again = _still_grown(first, _grown(_measured(load, longer), tuple(first), _AGAIN))
+        again = again or {kind: grown for kind, grown in first.items() if kind in _SCARCE}
     except Broken as broken:
         return _failing(bench, case, load, broken)
     except OutOfTime:
@@ -103,7 +106,7 @@ def _judged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     kind = next((one for one in KINDS if one in again), None)
     if kind is None:
         return None
-    found = again[kind] if isinstance(again, dict) else first[kind]
+    found = again[kind]
     new = _measured_of_cache(bench, load, kind=kind, seconds=seconds) if kind in ("memory", "objects") else None
     if new is not None:
         if kind not in (grown := _grown(new, (kind,), _AGAIN)):
@@ -342,9 +345,20 @@ def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict
     for kind in kinds:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
-        if is_steady(values) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
+        if kind == "objects" and values[-1] - values[0] < _OBJECTS:
+            continue
+        if is_steady(values, kind) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
             found[kind] = GrownUse(line, measured.requests, values)
     return found
+
+
+def _still_grown(first: Mapping[str, GrownUse], again: Mapping[str, GrownUse]) -> dict[str, GrownUse]:
+    """Return what has grown again, and not much less than at first."""
+    return {
+        kind: found
+        for kind, found in again.items()
+        if kind in _SCARCE or found.slope.per_request >= steady_share(kind) * first[kind].slope.per_request
+    }
 
 
 def _grows_alone() -> bool:
