@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tritonlab.check.bench import Known
 from tritonlab.check.case import Case
 from tritonlab.check.growth import KINDS, Slope
+from tritonlab.check.probe import TracedLine
 from tritonlab.check.relations import resources
 from tritonlab.check.relations.resources import (
     Broken,
@@ -21,6 +23,7 @@ from tritonlab.check.relations.resources import (
     _failing,
     _grown,
     _judged,
+    _line,
     _still_grown,
 )
 from tritonlab.check.sample import ModelAnswer, Sample
@@ -85,7 +88,7 @@ def test_a_cache_is_full_or_leaves_something_for_new_values_only(
     judgement = _judged(bench, case, True)
     assert (judgement.sentence[: len(found)] if judgement and found else judgement) == found
     assert judgement is None or ("as in a cache" in judgement.sentence) == (grows_by == "new")
-    bench.left = 5.0
+    bench.left = 7.0
     judgement = _judged(bench, case, True)
     assert judgement is not None and judgement.sentence.startswith("Each request leaves"), "no time to try it"
 
@@ -101,3 +104,22 @@ def test_a_few_objects_may_be_a_small_cache(count: int, is_found: bool) -> None:
     requests = list(np.linspace(0, count, 16))
     held = [dict.fromkeys(KINDS, 0.0) | {"objects": 0.68 * each} for each in requests]
     assert ("objects" in _grown(Measured(requests, held), tuple(KINDS))) == is_found
+
+
+def test_the_line_is_waited_for_while_traces_are_compared() -> None:
+    """It is in the answer to a request which takes longer than any other."""
+    timeouts: list[float] = []
+    line = TracedLine("model.py", 3, "", 100.0)
+
+    def grown(ask: Callable[[], object], requests: int) -> TracedLine:
+        timeouts.append(scratch.timeout)
+        return line
+
+    probe = SimpleNamespace(trace=lambda ask: None, mark=lambda ask: None, grown=grown)
+    scratch = SimpleNamespace(probe=probe, timeout=2.0)
+    bench: Any = SimpleNamespace(
+        scratch=scratch, say=lambda text: None, need=lambda seconds: None, renew=lambda: None, alone=lambda one: None
+    )
+    load: Any = SimpleNamespace(send=lambda count: None, plain=Sample({}))
+    assert _line(bench, load) is line
+    assert (timeouts, scratch.timeout) == ([10.0], 2.0)

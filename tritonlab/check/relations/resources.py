@@ -32,7 +32,7 @@ _SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
 #: The seconds that are left for tracing by the measurements that are not needed for a finding.
-_LINE_SECONDS = 4.0
+_LINE_SECONDS = 6.0
 #: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
 _AGAIN = 0.5
 #: The objects that are gained at least: a small cache, or an interpreter that is warming up, has as many.
@@ -375,8 +375,10 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
         return None
     bench.say("looking for the line")
     bench.need(_TRACING)
+    timeout = bench.scratch.timeout
     try:
         bench.renew()
+        bench.scratch.timeout = max(timeout, _TRACING)  # the request at which traces are compared takes seconds
         probe.trace(lambda: bench.alone(load.plain))
         load.send(_TRACED)
         probe.mark(lambda: bench.alone(load.plain))
@@ -385,6 +387,7 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     except (Broken, OutOfTime):
         return None
     finally:
+        bench.scratch.timeout = timeout
         bench.renew()
 
 
