@@ -147,7 +147,7 @@ class CheckFinding:
 _EXPLAINS = {
     ("company", "state"): {"after", "poison", "crowd", "busy", "instances", "reload", "rows", "beside", "many"},
     ("company", "batch"): {"beside", "cancelled", "crowd", "rows"},
-    ("company", "crowd"): {"busy"},
+    ("company", "crowd"): {"busy", "beside"},
     ("neighbours", "after"): {"poison", "refused"},
 }
 #: The same of findings at one line: an exception that ends `execute` leaves undone what comes after it.
