@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,8 @@ AT_ONCE = 8
 _SIMILAR, _ROUNDS = 16, 40
 #: Errors of edge values of which it is tried whether a new instance has them.
 _REFUSED = 6
+#: The most requests that are sent before one, to see if their number is what counts.
+_MANY = 1_000
 #: Values that are another request's before it is said that answers are mixed up: fewer may be equal by chance.
 _MIXED_UP = 3
 
@@ -144,10 +147,11 @@ def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     count = len(case.order) - 1
     again = len(case.samples) == 1 or case.samples[0].key == case.samples[1].key
-    before = "the same request" if again else "another request" if count == 1 else f"{count} other requests"
-    when = (
-        f"after {before}" if not again else "when it is sent a second time" if count == 1 else "when it is sent again"
-    )
+    before = "another request" if count == 1 else f"{count} other requests"
+    if again:
+        when = "when it is sent a second time" if count == 1 else f"after it was sent {count} times"
+    else:
+        when = f"after {before}"
     return Judgement(
         sentence_of(difference, when, "to a new instance") + " The model keeps something between requests.",
         difference,
@@ -174,8 +178,10 @@ def search_more(bench: Bench) -> Iterator[Case]:
     batches = bench.scratch.batches and bench.shape.most_rows > 1
     bench.renew()
     sent: list[Known] = []
+    count = 0
     while not bench.over():
         chosen = _random_batch(bench, known) if batches else []
+        count += len(chosen) or 1
         victim = known[int(bench.random.integers(len(known)))]
         others = chosen or sent[-4:]
         answers = bench.together([one.sample for one in chosen]) if chosen else [bench.alone(victim.sample)]
@@ -183,18 +189,29 @@ def search_more(bench: Bench) -> Iterator[Case]:
             if bench.noise.differ(one.answer, got) is None:
                 continue
             bench.recover(got)
-            case = _reduce(bench, chosen, place) if chosen else None
-            if case is not None:
+            for case in _reasons(bench, one, chosen, place=place, before=others, count=count):
                 yield case
-                return
-            for other in reversed(others):
-                case = Case(NAME, "state", (one.sample, other.sample), (1, 0))
-                if not bench.over() and judge_state(bench, case, True) is not None:
-                    yield case
+                if (NAME, case.kind) in bench.found:
                     return
-            bench.renew()  # what it was cannot be shown with few requests
+            bench.renew()  # what it was cannot be shown with these requests
+            count = 0
             break
         sent = [*sent, *(chosen or [victim])][-8:]
+
+
+def _reasons(
+    bench: Bench, victim: Known, batch: Sequence[Known], *, place: int, before: Sequence[Known], count: int
+) -> Iterator[Case]:
+    """Yield cases that may show why a request is answered otherwise: its batch, a request before it, or their number.
+    """
+    if batch and (case := _reduce(bench, batch, place)) is not None:
+        yield case
+    last = before[-1] if before else victim
+    pairs = [Case(NAME, "state", (victim.sample, other.sample), (1, 0)) for other in reversed(before)]
+    many = [Case(NAME, "state", (victim.sample, last.sample), (*[1] * count, 0))] if count <= _MANY else []
+    for case in (*pairs, *many):
+        if not bench.over() and judge_state(bench, case, True) is not None:
+            yield case
 
 
 def _random_batch(bench: Bench, pool: Sequence[Known]) -> list[Known]:
@@ -415,12 +432,12 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
     expected = bench.fresh_answer(case.samples[0])
     if not expected.good:
         return None
-    for _ in range(4):
+    for rounds in range(1, 5):
         answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
         for number, got in zip(case.order, answers, strict=True):
             difference = bench.noise.differ(expected, got) if number == 0 else None
             if difference is not None:
-                if _differ_in_turn(bench, case):
+                if _differ_in_turn(bench, case, rounds):
                     return None
                 return Judgement(
                     sentence_of(difference, where, "alone"), difference, expected=expected, got=got, place=got.place
@@ -428,14 +445,14 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
     return None
 
 
-def _differ_in_turn(bench: Bench, case: Case) -> bool:
-    """Return whether the request is answered otherwise also if these are sent one after the other."""
+def _differ_in_turn(bench: Bench, case: Case, rounds: int) -> bool:
+    """Return whether the request is answered otherwise also if as many are sent one after the other."""
     expected = bench.fresh_answer(case.samples[0])
     bench.renew()
-    answers = [bench.alone(one) for one in case.sent()]
+    answers = [bench.alone(one) for _ in range(rounds) for one in case.sent()]
     return any(
         number == 0 and bench.noise.differ(expected, got) is not None
-        for number, got in zip(case.order, answers, strict=True)
+        for number, got in zip(case.order * rounds, answers, strict=True)
     )
 
 
@@ -490,28 +507,34 @@ def judge_busy(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if found is None:
             return None
         bench.scratch.start(dynamic_batching=None)
-        if _first_among(bench, case, expected, 2) is not None:
-            return None  # one instance does the same
+        if _first_among(bench, case, expected, found.rounds + 1) is not None:
+            return None  # one instance does the same when it has as many requests
     except TritonError:
         return None  # that is for `life`
     finally:
         bench.scratch.start()
-    difference, got = found
+    difference, got = found.difference, found.got
     text = sentence_of(difference, "while another instance executes another request", "alone")
     return Judgement(
         f"{text} The two instances share something.", difference, expected=expected, got=got, place=got.place
     )
 
 
-def _first_among(
-    bench: Bench, case: Case, expected: ModelAnswer, rounds: int
-) -> tuple[AnswerDifference, ModelAnswer] | None:
+class _Among(NamedTuple):
+    """An answer that differs from that to the request alone, and in which round it came."""
+
+    difference: AnswerDifference
+    got: ModelAnswer
+    rounds: int
+
+
+def _first_among(bench: Bench, case: Case, expected: ModelAnswer, rounds: int) -> _Among | None:
     """Send the requests of a case at once, so many times at most, and return the first judged answer that differs."""
-    for _ in range(rounds):
+    for tried in range(1, rounds + 1):
         answers = bench.at_once(case.sent())
         for number, got in zip(case.order, answers, strict=True):
             if number == 0 and (difference := bench.noise.differ(expected, got)) is not None:
-                return difference, got
+                return _Among(difference, got, tried)
         if bench.over():
             break
     return None

@@ -7,9 +7,10 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from ...core.status import TritonError
-from ..bench import Bench
+from ..bench import Bench, OutOfTime, Stopped
 from ..case import Case, Judgement, Relation
 from ..sample import ModelAnswer, Sample
 from .company import is_stateful, sentence_of
@@ -18,7 +19,7 @@ NAME = "life"
 #: Seconds within which `finalize` has to end.
 _FINALIZE = 3.0
 #: Requests that are sent without a reload, at most, to see if they get the same answer.
-_CONTROLS = 64
+_CONTROLS = 1_000
 #: Seeds of hashes, and the requests that are sent with each.
 _SEEDS, _HASHED = (1, 2, 3), 4
 #: The seconds that four starts of a process may take, which is not forked.
@@ -131,9 +132,10 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     stop = threading.Event()
 
     def ask() -> None:
-        while not stop.is_set():
-            answers.append(bench.alone(case.samples[0]))
-            time.sleep(0.002)
+        with suppress(OutOfTime, Stopped):
+            while not stop.is_set():
+                answers.append(bench.alone(case.samples[0]))
+                time.sleep(0.002)
 
     thread = threading.Thread(target=ask, name="check load", daemon=True)
     thread.start()
