@@ -99,6 +99,8 @@ class Bench:
         self.found: set[tuple[str, str]] = set()
         #: requests of many elements, and their answers
         self.long: list[Known] = []
+        #: whether two instances of it were seen not to start
+        self.has_one_instance = False
         self.deadline = float("inf")
         #: when all of the check has to be over
         self.end = float("inf")

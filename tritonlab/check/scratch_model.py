@@ -24,7 +24,7 @@ from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.observe.instrument import Instrument
 from ..core.scratch_directory import ScratchDirectory
-from ..core.status import ModelError, TritonError, UnavailableError
+from ..core.status import ModelError, ModelLoadError, TritonError, UnavailableError
 from ..instances.life.model_instance import ModelInstance
 from ..ipc.processes import own_stub
 from ..ipc.processes.execution_env import PARAMETER
@@ -40,6 +40,8 @@ _LINKED = 256 << 20
 _SLOW_END = 0.05
 #: Seconds within which a copy has to end its `finalize` when the check has no more use of it.
 _END = 3.0
+#: Seconds that a load of a copy that has started before may take, at least; and how many times as long as it took.
+_LOAD, _LOAD_TIMES = 10.0, 5.0
 #: The list of files that the copy has made in the temporary directory of all.
 _MADE = "made"
 #: The program in a copy's directory that starts this Python with another seed of hashes.
@@ -213,15 +215,41 @@ class ScratchModel:
         self.override = differing
         began = time.monotonic()
         try:
-            self.server.load(self.name, config=self.written(**differing))
+            self._load(differing)
         except TritonError:
             if not self._has_started or differing.get("instance_group"):
                 raise
             # what an earlier process has left behind may be in its way, under a name made of its place
             self._move()
-            self.server.load(self.name, config=self.written(**differing))
+            self._load(differing)
         self._has_started = True
         self.load_seconds = time.monotonic() - began
+
+    def _load(self, differing: Mapping[str, Any]) -> None:
+        """Load the copy; the first time for as long as it takes, then for many times as long as it took. Raises
+        ModelLoadError, also if that is over."""
+        config = self.written(**differing)
+        if not self._has_started:
+            self.server.load(self.name, config=config)
+            return
+        seconds = max(_LOAD, _LOAD_TIMES * self.load_seconds)
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            for version in self.server.core.loading(self.name):
+                version.abort()
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        try:
+            self.server.load(self.name, config=config)
+        except TritonError as error:
+            if is_late.is_set():
+                raise ModelLoadError(f"it is not READY after {seconds:.0f} s") from error
+            raise
+        finally:
+            timer.cancel()
 
     def _move(self) -> None:
         """Copy everything to another directory, and load from there."""

@@ -55,6 +55,8 @@ def search(bench: Bench) -> Iterator[Case]:
     if not (bench.over() or bench.sequences or bench.scratch.is_ensemble):
         bench.say("two instances")
         yield from _find_instances(bench)
+        if bench.has_one_instance:
+            return
         if state is None and not bench.over() and not {(NAME, "crowd"), (NAME, "instances")} & bench.found:
             bench.say("two instances at the same time")
             yield from _find_busy(bench)
@@ -475,6 +477,7 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
         bench.scratch.start(instance_group=[{**group, "count": 2}])
         answers = [bench.together([sample], instance) for instance in (0, 1)]
     except TritonError:
+        bench.has_one_instance = True
         return None  # that is for `life`
     finally:
         bench.scratch.start()
