@@ -330,8 +330,8 @@ class Bench:
         firsts, seconds = zip(*answers, strict=True)
         if self._is_random:  # processes forked from one have the state of its random numbers
             firsts = (*firsts, *seconds[-1:], *(self.alone(sample) for _ in range(3)))
-        if self._is_clocked:
-            firsts = (*firsts, self.fresh_answer(sample, _TICK))
+        if self._is_clocked and (later := self.fresh_answer(sample, _TICK)).good:
+            firsts = (*firsts, later)
         self.noise.learn(firsts)
         self.noise.learn(seconds)
 

@@ -96,7 +96,7 @@ def _judged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not careful:
             return Judgement("Something grows.")  # how much is measured when it is judged
         bench.need(3 * seconds + _TRACING)
-        longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds / 2)
+        longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds)
         again = _still_grown(first, _grown(_measured(load, longer), tuple(first), _AGAIN))
         again = again or {kind: grown for kind, grown in first.items() if kind in _SCARCE}
     except Broken as broken:
