@@ -1,13 +1,17 @@
 """The exam of `model.check()`: every planted bug of the corpus must be found and described, no right model accused.
 
-python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--right] [--notebooks] [--again] [--log FILE]
+python -m tests.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [--right] [--whole] [--notebooks] [--again]
+    [--log FILE]
 
 With --log each row is added to a file of JSON lines, and what the file has is not checked again, so that an exam of
-hours can be interrupted. With --again a finding of each bug that `corpus/mended.py` can mend is done again: `replay()`
-must show it, and so must the test that `to_pytest` writes, which must pass with the mended model.
+hours can be interrupted. The check of a planted bug ends when it is found; with --whole it goes on, and a finding of a
+relation that the bug does not break is a false cause. With --again a finding of each bug that `corpus/mended.py` can
+mend is done again: `replay()` must show it, and so must the test that `to_pytest` writes, which must pass with the
+mended model.
 
 Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
-exit status is 1 if a bug was missed or described wrongly, if a right model was accused, or if a check failed.
+exit status is 1 if a bug was missed or described wrongly, if it was given a false cause, if a right model was accused,
+or if a check failed.
 """
 
 from __future__ import annotations
@@ -43,11 +47,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b")
 
-FOUND, NOT_AGAIN, MISSED, MISDESCRIBED, CLEAN, ACCUSED, FAILED = (
+FOUND, NOT_AGAIN, MISSED, MISDESCRIBED, FALSE_CAUSE, CLEAN, ACCUSED, FAILED = (
     "found",
     "not again",
     "missed",
     "misdescribed",
+    "false cause",
     "clean",
     "false alarm",
     "failed",
@@ -57,23 +62,25 @@ PASSES = (FOUND, CLEAN)
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding of a check, as a row of the exam has it. `again`: what was wrong when it was done again."""
+    """A finding of a check, as a row of the exam has it. `again`: what was wrong when it was done again; `counts`:
+    whether no other finding explains it."""
 
     relation: str
     sentence: str
     line: int | None
     requests: int
     again: str = ""
+    counts: bool = True
 
     @classmethod
-    def from_check(cls, found: CheckFinding, again: str = "") -> Finding:
-        return cls(found.relation, found.sentence, found.line, len(found.requests), again)
+    def from_check(cls, found: CheckFinding, again: str = "", counts: bool = True) -> Finding:
+        return cls(found.relation, found.sentence, found.line, len(found.requests), again, counts)
 
 
 @dataclass
 class Row:
-    """One check of one model: the verdict, and why. `sent`: how many requests; `cut`: the relations for which its time
-    was not enough, as on a machine that is busy."""
+    """One check of one model: the verdict, and why. `seconds`: with the start of its process; `spent`: of the check.
+    `sent`: how many requests; `cut`: the relations for which its time was not enough, as on a machine that is busy."""
 
     model: str
     seed: int
@@ -84,6 +91,7 @@ class Row:
     findings: list[Finding] = field(default_factory=list)
     sent: int = 0
     cut: list[str] = field(default_factory=list)
+    spent: float = 0.0
 
 
 def every(result: CheckResult) -> list[CheckFinding]:
@@ -111,6 +119,8 @@ def judge_bug(bug: PlantedBug, findings: Sequence[Finding]) -> tuple[str, str]:
     if not about:
         return MISSED, "; ".join(f"{finding.relation}: {finding.sentence}" for finding in findings)
     faults = [fault(bug, finding) for finding in about]
+    if strange := [one for one in findings if one.counts and one.relation not in bug.relations]:
+        return FALSE_CAUSE, f"{strange[0].relation}: {strange[0].sentence}"
     if "" in faults:
         wrong = [finding.again for finding in about if finding.again]
         return (NOT_AGAIN, wrong[0]) if wrong else (FOUND, about[faults.index("")].sentence)
@@ -145,33 +155,55 @@ def fault_again(finding: CheckFinding, directory: Path, mended: Path) -> str:
 
 
 def check_here(
-    directory: Path, name: str, needs: Sequence[str], arguments: Mapping[str, Any], mended: str = ""
+    directory: Path,
+    name: str,
+    needs: Sequence[str],
+    arguments: Mapping[str, Any],
+    *,
+    mended: str = "",
+    whole: bool = False,
 ) -> dict[str, Any]:
     """Check one model in this process and return what was found, and how much was tried. A planted bug need not be
-    looked for any more when it was found. `mended`: the directory of the mended model, with which the first finding of
-    its relation is done again."""
+    looked for any more when it was found, unless `whole`. `mended`: the directory of the mended model, with which the
+    first finding of its relation is done again."""
     server = Server(directory, model_control_mode="explicit")
     try:
         for needed in needs:
             server.load(needed)
         model, bug = server.load(name), next((bug for bug in WRONG if bug.name == name), None)
-        result = model.check(**arguments, progress=(lambda doing: not doing.findings) if bug is not None else None)
+        ends = bug is not None and not whole
+        result = model.check(**arguments, progress=(lambda doing: not doing.findings) if ends else None)
         if (
             bug is not None
+            and ends
             and result.findings
             and judge_bug(bug, [Finding.from_check(one) for one in every(result)])[0] != FOUND
         ):
             result = model.check(**arguments)  # it may have two things to say
         judged = next((one for one in every(result) if bug is not None and one.relation in bug.relations), None)
         again = fault_again(judged, directory / name, Path(mended)) if mended and judged is not None else ""
-        findings = [asdict(Finding.from_check(one, again if one is judged else "")) for one in every(result)]
-        return {"findings": findings, "sent": result.requests, "cut": [one.relation for one in result.tried if one.cut]}
+        findings = [
+            asdict(Finding.from_check(one, again if one is judged else "", one in result.findings))
+            for one in every(result)
+        ]
+        return {
+            "findings": findings,
+            "sent": result.requests,
+            "cut": [one.relation for one in result.tried if one.cut],
+            "spent": result.seconds,
+        }
     finally:
         server.stop(timeout=5)
 
 
 def in_a_process(
-    directory: Path, entry: PlantedBug | RightModel, seconds: float, seed: int, mended: Path | None = None
+    directory: Path,
+    entry: PlantedBug | RightModel,
+    seconds: float,
+    seed: int,
+    *,
+    mended: Path | None = None,
+    whole: bool = False,
 ) -> Row:
     """Check one model in a process of its own and judge what it found, also when it is done again if there is a mended
     one."""
@@ -183,6 +215,7 @@ def in_a_process(
             "needs": needs,
             "arguments": {"seconds": seconds, "seed": seed, **entry.options},
             "mended": str(mended or ""),
+            "whole": whole,
         }
     )
     times = 2 if isinstance(entry, PlantedBug) else 1
@@ -203,7 +236,7 @@ def in_a_process(
     relation = entry.relation if isinstance(entry, PlantedBug) else ""
     findings = [Finding(**finding) for finding in found.get("findings", ())]
     row = Row(entry.name, seed, FAILED, time.monotonic() - start, relation, failure, findings)
-    row.sent, row.cut = found.get("sent", 0), found.get("cut", [])
+    row.sent, row.cut, row.spent = found.get("sent", 0), found.get("cut", []), found.get("spent", 0.0)
     if not failure and isinstance(entry, PlantedBug):
         row.verdict, row.why = judge_bug(entry, findings)
     elif not failure:
@@ -227,7 +260,9 @@ def one(task: str) -> int:
     if example is not None:
         arguments["example"] = example
     with contextlib.redirect_stdout(sys.stderr):
-        found = check_here(Path(spec["directory"]), spec["name"], spec["needs"], arguments, spec["mended"])
+        found = check_here(
+            Path(spec["directory"]), spec["name"], spec["needs"], arguments, mended=spec["mended"], whole=spec["whole"]
+        )
     print(json.dumps(found))
     return 0
 
@@ -250,8 +285,10 @@ def check_all(
     entries: Iterable[tuple[Path, PlantedBug | RightModel, int]],
     seconds: float,
     width: int,
+    *,
     mended: Mapping[str, Path] | None = None,
     log: Path | None = None,
+    whole: bool = False,
 ) -> Iterator[Row]:
     """Check the models one after the other, print a row for each check, and yield it. `mended`: the directories of
     mended models, by name. `log`: the file with rows of an earlier exam, to which those of this one are added."""
@@ -259,12 +296,14 @@ def check_all(
     for directory, entry, seed in entries:
         row = known.get((entry.name, seed))
         if row is None:
-            row = in_a_process(directory, entry, seconds, seed, (mended or {}).get(entry.name))
+            mended_one = (mended or {}).get(entry.name)
+            row = in_a_process(directory, entry, seconds, seed, mended=mended_one, whole=whole)
             if log is not None:
                 with log.open("a") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
         print(
-            f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.seconds:6.1f} s {row.sent:6} requests"
+            f"{row.model:{width}} {row.relation:10} {row.seed:4} {row.spent:6.1f} s {row.sent:6} requests "
+            f"{sum(one.counts for one in row.findings)} findings"
             f"{f', {len(row.cut)} cut' if row.cut else '':7}  {row.verdict:12} {row.why}",
             flush=True,
         )
@@ -298,6 +337,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--wrong-seeds", type=int, default=1, help="how many seeds each planted bug is looked for with")
     parser.add_argument("--only", nargs="+", default=(), help="names of models")
     parser.add_argument("--right", action="store_true", help="only the right models")
+    parser.add_argument("--whole", action="store_true", help="go on when a bug is found, and look for false causes")
     parser.add_argument("--notebooks", action="store_true", help="check the models of the notebooks too")
     parser.add_argument("--again", action="store_true", help="only bugs that can be mended: their findings again, too")
     parser.add_argument("--log", type=Path, help="add the rows to this file, and check no more what it has")
@@ -330,8 +370,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in mended:
                 write_mended(name, wrong, Path(scratch) / "mended")
         width = max((len(entry.name) for _, entry, _ in tasks), default=0)
-        rows = list(check_all(tasks, options.seconds, width, mended, options.log))
-    print(summary(rows))
+        rows = list(check_all(tasks, options.seconds, width, mended=mended, log=options.log, whole=options.whole))
+    print(f"{summary(rows)}; the longest check took {max((row.spent for row in rows), default=0.0):.1f} s")
     return 0 if rows and all(row.verdict in PASSES for row in rows) else 1
 
 

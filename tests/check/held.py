@@ -227,9 +227,126 @@ BUGS = [
         "streams",
         "goes on after a stream is cancelled",
     ),
+    Planted(
+        "lock_over_await",
+        STREAM,
+        """import asyncio
+import threading
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.lock = threading.Lock()
+
+    async def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            with self.lock:
+                for number in range(max(min(int(get(request, "N").ravel()[0]), 20), 1)):
+                    if sender.is_cancelled():
+                        break
+                    await asyncio.sleep(0.002)
+                    sender.send(answer(OUT=np.array([number], np.int32)))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+""",
+        "company|streams",
+        "no answer in time",
+    ),
+    Planted(
+        "late_binding",
+        f"{VECTOR} model_transaction_policy {{ decoupled: true }}",
+        executes(
+            """
+            threads = []
+            for request in requests:
+                sender, x = request.get_response_sender(), get(request, "X").copy()
+                threads.append(threading.Timer(0.002, lambda: self.send(sender, x * 2)))
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            """,
+            more="""
+            def send(self, sender, y):
+                try:
+                    sender.send(answer(Y=y), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                except Exception:
+                    pass
+            """,
+            imports="import threading",
+        ),
+        "answers",
+        "In a batch of 2, the response sender is dropped without the final flag",
+    ),
+    Planted(
+        "overflow_raises_later",
+        VECTOR,
+        answers("""
+            x = get(request, "X")
+            if (x > 9).any():
+                np.seterr(over="raise")
+            return answer(Y=1 / (1 + np.exp(-x)))
+        """),
+        "company",
+        "fails after another request",
+    ),
+    Planted(
+        "keyed_by_two_digits",
+        VECTOR,
+        answers(
+            """
+            x = get(request, "X")
+            key = ",".join(f"{value:.2f}" for value in x.ravel()) + str(x.shape)
+            if len(self.known) > 100:
+                self.known.clear()
+            return answer(Y=self.known.setdefault(key, x * 2))
+            """,
+            "self.known = {}",
+        ),
+        "company",
+        "after another request",
+    ),
+    Planted(
+        "labels_of_a_set",
+        TEXT,
+        answers(
+            """
+            labels = [self.labels[len(text) % 6].encode() for text in get(request, "TEXT").ravel()]
+            return answer(OUT=np.array(labels, object).reshape(-1, 1))
+            """,
+            "self.labels = list({'cat', 'dog', 'bird', 'fish', 'horse', 'cow'})",
+        ),
+        "life",
+        "The order of a set",
+    ),
 ]
 
 CORRECT = [
+    Planted(
+        "uptime_in_seconds",
+        VECTOR.replace("output [", 'output [{ name: "UPTIME" data_type: TYPE_INT64 dims: [1] }, '),
+        answers(
+            """
+            x = get(request, "X")
+            seconds = np.full((len(x), 1), int(time.monotonic() - self.began), np.int64)
+            return answer(Y=x * 2, UPTIME=seconds)
+            """,
+            "self.began = time.monotonic()",
+            imports="import time",
+        ),
+    ),
+    Planted(
+        "large_cache",
+        TEXT,
+        answers(
+            """
+            texts = [self.embed(text) for text in get(request, "TEXT").ravel()]
+            return answer(OUT=np.array(texts, object).reshape(-1, 1))
+            """,
+            "self.embed = functools.lru_cache(maxsize=4096)(lambda text: text.upper() * 60)",
+            imports="import functools",
+        ),
+    ),
     Planted(
         "imputed_with_row",
         VECTOR,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.check.contacts import Contacts, uses_random
+from tritonlab.check.contacts import Contacts, uses_clock, uses_random
 
 MODEL = "class TritonPythonModel:\n    pass\n"
 CLIENT = "import random\nimport tritonclient.http\nprint(tritonclient.http)\n"
@@ -52,6 +52,20 @@ def test_a_client_that_the_model_never_imports_is_not_the_model(tmp_path: Path) 
 def test_what_the_model_may_import_is_the_model(tmp_path: Path, source: str) -> None:
     found = contacts(tmp_path, model=f"{source}\n{MODEL}", client=CLIENT, helper="import client\n")
     assert found.network == ("tritonclient",) and uses_random(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_clocked"),
+    [
+        ("import time\nx = time.monotonic()", True),
+        ("from time import time", True),
+        ("import datetime\nx = datetime.date.today()", True),
+        ("import time\ntime.sleep(1)", False),
+    ],
+)
+def test_a_model_that_reads_a_clock(tmp_path: Path, source: str, is_clocked: bool) -> None:
+    contacts(tmp_path, model=f"{source}\n{MODEL}")
+    assert uses_clock(tmp_path) == is_clocked
 
 
 def test_packages_are_reached_by_their_names(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.check.corpus.table import RELATIONS, WRONG, WRONG_MODELS, PlantedBug
 from tests.check.exam import (
     ACCUSED,
     CLEAN,
+    FALSE_CAUSE,
     FOUND,
     MISDESCRIBED,
     MISSED,
@@ -52,6 +53,13 @@ def test_what_is_left_out_is_misdescribed(change: dict[str, object], why: str) -
     verdict, text = judge_bug(bug, [dataclasses.replace(rightly(bug), **change)])
     assert verdict == MISDESCRIBED
     assert why in text
+
+
+def test_a_finding_of_what_a_bug_does_not_do_is_a_false_cause() -> None:
+    bug = BUGS["mean_pooling"]
+    other = Finding("resources", "leaks", None, 1)
+    assert judge_bug(bug, [rightly(bug), other]) == (FALSE_CAUSE, "resources: leaks")
+    assert judge_bug(bug, [rightly(bug), dataclasses.replace(other, counts=False)])[0] == FOUND
 
 
 def test_a_line_that_nothing_shows_may_be_left_out() -> None:
@@ -103,7 +111,9 @@ def test_the_summary_counts_the_verdicts() -> None:
 
 def test_the_exam_passes_only_if_all_is_found_and_nobody_accused(monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts = {"mean_pooling": FOUND, "add_sub": CLEAN}
-    monkeypatch.setattr(exam, "in_a_process", lambda place, entry, *_: Row(entry.name, 0, verdicts[entry.name], 0.0))
+    monkeypatch.setattr(
+        exam, "in_a_process", lambda place, entry, *_, **more: Row(entry.name, 0, verdicts[entry.name], 0.0)
+    )
     only = ["--only", "mean_pooling", "add_sub", "--seeds", "2"]
     assert exam.main(only) == 0
     verdicts["add_sub"] = ACCUSED
@@ -115,7 +125,7 @@ def test_the_exam_passes_only_if_all_is_found_and_nobody_accused(monkeypatch: py
 def test_an_interrupted_exam_goes_on_where_its_log_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     checked = []
 
-    def check(place: Path, entry: exam.RightModel, seconds: float, seed: int, mended: Path | None) -> Row:
+    def check(place: Path, entry: exam.RightModel, seconds: float, seed: int, **more: object) -> Row:
         if len(checked) == 2:
             raise KeyboardInterrupt
         checked.append((entry.name, seed))

@@ -49,6 +49,17 @@ def test_near_collisions_have_the_same_elements_sum_or_begin() -> None:
     assert len(begins) - len(set(begins)) == 2
 
 
+def test_near_collisions_are_equal_when_they_are_rounded() -> None:
+    numbers = np.float32([[1.25, 9.75]])
+    made = [one.inputs["X"].numpy() for one in near_collisions(Sample({"X": Tensor.from_numpy(numbers)}))]
+    for digits in (1, 2):
+        rounded = [f"{value:.{digits}f}" for value in numbers.flat]
+        assert any([f"{value:.{digits}f}" for value in one.flat] == rounded for one in made), digits
+    assert any((one.astype(int) == numbers.astype(int)).all() for one in made)
+    texts = Sample({"T": Tensor.from_numpy(np.array([b"ab"], object))})
+    assert any(bytes(one.inputs["T"].numpy()[0]) == b"ab " for one in near_collisions(texts))
+
+
 def test_two_inputs_of_one_shape_are_exchanged() -> None:
     one, other = np.float32([1]), np.float32([2])
     sample = Sample({"A": Tensor.from_numpy(one), "B": Tensor.from_numpy(other)})

@@ -19,7 +19,7 @@ def test_a_leak_grows_by_what_each_request_leaves() -> None:
     assert found.grows("memory")
     assert found.low < 300 < found.high
     assert found.per_request == pytest.approx(300, rel=0.05)
-    assert is_steady(values)
+    assert is_steady(values, "memory") and is_steady(values, "objects")
 
 
 def test_one_large_block_is_not_a_leak() -> None:
@@ -29,7 +29,12 @@ def test_one_large_block_is_not_a_leak() -> None:
 
 def test_a_cache_that_fills_up_is_not_steady() -> None:
     values = [min(300.0 * count, 200_000.0) for count in COUNTS]
-    assert not is_steady(values)
+    assert not is_steady(values, "memory")
+
+
+def test_objects_of_a_warming_interpreter_are_not_steady() -> None:
+    values = [650 * (1 - np.exp(-count / 400)) for count in range(0, 400, 25)]
+    assert not is_steady(values, "objects")
 
 
 def test_noise_is_not_a_leak() -> None:

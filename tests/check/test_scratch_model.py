@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from tritonlab.check import scratch_model
 from tritonlab.check.scratch_model import ScratchModel, _copy, _SentRequest, _wait
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.status import UnavailableError
+from tritonlab.core.status import ModelLoadError, UnavailableError
 
 
 class Done:
@@ -67,6 +69,23 @@ def test_an_instance_that_stays_busy_is_an_error_which_a_check_notes_and_the_oth
     with pytest.raises(UnavailableError, match="an instance of 'm' is still busy"):
         copy._hold(version)
     assert version.scheduler.idle == {"first"}
+
+
+def test_a_load_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch_model, "_LOAD", 0.0)
+    aborted = threading.Event()
+
+    def load(name: str, config: object) -> None:
+        assert aborted.wait(10)
+        raise ModelLoadError("aborted")
+
+    copy: Any = ScratchModel.__new__(ScratchModel)
+    copy.name, copy.load_seconds, copy._has_started = "m", 0.0, True
+    copy.written = lambda **differing: {}
+    version = SimpleNamespace(abort=aborted.set)
+    copy.server = SimpleNamespace(load=load, core=SimpleNamespace(loading=lambda name: [version]))
+    with pytest.raises(ModelLoadError, match="it is not READY after 0 s"):
+        copy._load({})
 
 
 def test_a_directory_of_another_place_is_not_copied_with_the_model(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,9 @@ def test_a_models_own_stub_runs_it_with_another_python(lab: Lab) -> None:
     (directory / NAME).chmod(0o644)  # as a cloud store hands it out
     facts = get_facts(lab.server.load("own"))
     assert (facts["version"], facts["VIRTUAL_ENV"]) == ("3.9", os.environ.get("VIRTUAL_ENV"))
+    assert main(["stub", "--python", sys.executable, str(directory)]) == 0
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert get_facts(lab.server.load("own"))["version"] == own, "the next load has the next stub"
     lab.server.unload("own")
 
 

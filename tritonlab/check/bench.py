@@ -7,8 +7,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,8 @@ _LEAST_TIMEOUT, _TIMES = 2.0, 20.0
 _GRACE = 2.0
 #: The most elements of a request that has many.
 _MOST_ELEMENTS = 1 << 16
+#: Seconds between two answers of a model that reads a clock: more than one, as clocks are often shown in seconds.
+_TICK = 1.1
 #: Requests that are enough to know if the model is slow.
 _FEW = 4
 
@@ -76,7 +79,10 @@ class Bench:
         random: np.random.Generator,
         *,
         is_random: bool = False,
+        is_clocked: bool = False,
+        is_hashed: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.scratch = scratch
         self.generator = generator
@@ -93,6 +99,8 @@ class Bench:
         self.found: set[tuple[str, str]] = set()
         #: requests of many elements, and their answers
         self.long: list[Known] = []
+        #: whether two instances of it were seen not to start
+        self.has_one_instance = False
         self.deadline = float("inf")
         #: when all of the check has to be over
         self.end = float("inf")
@@ -101,8 +109,14 @@ class Bench:
         self.poll: Callable[[], None] = lambda: None
         self.sent = 0
         self.examples = examples
+        #: whether its sources make sets or call hash()
+        self.is_hashed = is_hashed
         self._is_random = is_random
+        self._is_clocked = is_clocked
         self._clock = clock
+        self._sleep = sleep
+        #: the first answers of new processes, by the requests
+        self._first_answers: dict[tuple[Any, ...], ModelAnswer] = {}
         self._ids = itertools.count(1)
         self._fill = FILLS[0]
 
@@ -181,9 +195,26 @@ class Bench:
         self.scratch.stop(0.2)
         self.scratch.start(**self.scratch.override)
 
-    def fresh_answer(self, sample: Sample) -> ModelAnswer:
+    def fresh_answer(self, sample: Sample, after: float = 0.0) -> ModelAnswer:
+        """Return the first answer of new processes, `after` so many seconds. What they answered before and do not
+        answer now depends on the time, or on nothing, and is noise."""
         self.renew()
-        return self.alone(sample)
+        if after:
+            self._sleep(after)
+        answer = self.alone(sample)
+        earlier = self._first_answers.setdefault(sample.key, answer)
+        if earlier.good and answer.good and self.noise.differ(earlier, answer) is not None:
+            self.noise.learn([earlier, answer])
+        return answer
+
+    def depends_on_time(self, sample: Sample) -> bool:
+        """Return whether new processes of a model that reads a clock answer otherwise somewhat later."""
+        if not self._is_clocked:
+            return False
+        before = deepcopy(self.noise)
+        self.fresh_answer(sample)
+        self.fresh_answer(sample, _TICK)
+        return self.noise != before
 
     def recover(self, answer: ModelAnswer) -> None:
         """Start new processes if the last answer says that the old ones are dead or hang."""
@@ -299,6 +330,8 @@ class Bench:
         firsts, seconds = zip(*answers, strict=True)
         if self._is_random:  # processes forked from one have the state of its random numbers
             firsts = (*firsts, *seconds[-1:], *(self.alone(sample) for _ in range(3)))
+        if self._is_clocked and (later := self.fresh_answer(sample, _TICK)).good:
+            firsts = (*firsts, later)
         self.noise.learn(firsts)
         self.noise.learn(seconds)
 

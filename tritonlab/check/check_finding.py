@@ -17,6 +17,7 @@ from ..core.quoting import file_stem, one_line, python_identifier, python_litera
 from ..core.whole_file import write_file
 from .case import Case, Judgement
 from .noise import AnswerDifference
+from .problems import rule_broken
 from .sample import Sample
 
 #: The file beside the requests of a kept case that has the rest of it.
@@ -148,9 +149,11 @@ class CheckFinding:
 _EXPLAINS = {
     ("company", "state"): {"after", "poison", "crowd", "busy", "instances", "reload", "rows", "beside", "many"},
     ("company", "batch"): {"beside", "cancelled", "crowd", "rows"},
-    ("company", "crowd"): {"busy"},
-    ("neighbours", "after"): {"poison"},
+    ("company", "crowd"): {"busy", "beside"},
+    ("neighbours", "after"): {"poison", "refused"},
 }
+#: The same of findings at one line: an exception that ends `execute` leaves undone what comes after it.
+_EXPLAINS_AT_LINE = {("neighbours", "failed"): {"after"}}
 
 
 def group_findings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
@@ -166,16 +169,26 @@ def group_findings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]
 
 
 def _explains(one: CheckFinding, other: CheckFinding) -> bool:
-    """Return whether the cause of a finding is at work in another one: by the kinds of both, or because the same line
-    fails with fewer requests."""
+    """Return whether the cause of a finding is at work in another one: by the kinds of both, because the same rule is
+    broken, or because the same line fails with fewer requests."""
 
     def has_kind_for(first: CheckFinding, second: CheckFinding) -> bool:
         return second.case.kind in _EXPLAINS.get((first.relation, first.case.kind), ())
 
     if has_kind_for(one, other):
         return True
-    is_same_line = one.judgement.place is not None and one.judgement.place == other.judgement.place
-    return is_same_line and len(one.case.order) < len(other.case.order) and not has_kind_for(other, one)
+    if one.relation == "answers" and other.relation != "answers" and _rule(one) and _rule(one) == _rule(other):
+        return True
+    if one.judgement.place is None or one.judgement.place != other.judgement.place:
+        return False
+    if other.case.kind in _EXPLAINS_AT_LINE.get((one.relation, one.case.kind), ()):
+        return True
+    return len(one.case.order) < len(other.case.order) and not has_kind_for(other, one)
+
+
+def _rule(finding: CheckFinding) -> str:
+    """Return the rule of Triton's that the model breaks in a finding; "" if none."""
+    return rule_broken(finding.judgement.got) if finding.judgement.got is not None else ""
 
 
 def write_to(case: Case, directory: Path) -> None:

@@ -51,6 +51,11 @@ _NETWORK = {
 _HARMLESS = {"urllib.parse", "http.HTTPStatus", "urllib.error"}
 #: What in a source makes values that nobody can foresee.
 _RANDOM = ("random", "uuid", "secrets", "urandom", "time_ns", "perf_counter", "shuffle", "randn", "multinomial")
+#: What in a source reads a clock.
+_CLOCKS = {
+    *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "ctime", "localtime"),
+    *("gmtime", "strftime", "now", "utcnow", "today"),
+}
 _CALLS = {"exec", "async_exec"}
 _CLASS = "TritonPythonModel"
 _IMPORTS = {"import_module", "__import__", "run_path", "run_module", "spec_from_file_location", "iter_modules"}
@@ -222,5 +227,28 @@ def uses_random(directory: Path) -> bool:
             elif isinstance(node, ast.ImportFrom):
                 names = [node.module or "", *(alias.name for alias in node.names)]
             if any(part in name for name in names for part in _RANDOM):
+                return True
+    return False
+
+
+def uses_clock(directory: Path) -> bool:
+    """Return whether the sources of a model read a clock, so that what they answer may depend on the time."""
+    for tree in _trees(directory):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in _CLOCKS:
+                return True
+            if isinstance(node, ast.ImportFrom) and any(alias.name in _CLOCKS for alias in node.names):
+                return True
+    return False
+
+
+def uses_hashes(directory: Path) -> bool:
+    """Return whether the sources of a model make sets or call hash(), which differ from process to process for texts.
+    """
+    for tree in _trees(directory):
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Set, ast.SetComp)):
+                return True
+            if isinstance(node, ast.Name) and node.id in ("set", "frozenset", "hash"):
                 return True
     return False

@@ -250,7 +250,7 @@ def is_extreme(words: str) -> bool:
 
 def near_collisions(sample: Sample) -> Iterator[Sample]:
     """Yield requests that are easily taken for this one: of the same elements in another order, of the same sum, with
-    the same begin, with one element changed."""
+    the same begin, with one element changed, and those that are equal when they are rounded or stripped."""
     for name, tensor in sample.inputs.items():
         if tensor.datatype is DataType.BF16 or tensor.datatype is DataType.BOOL:
             continue
@@ -269,12 +269,17 @@ def near_collisions(sample: Sample) -> Iterator[Sample]:
                     same_sum = changed.copy()
                     same_sum[0] = flat[0] - 1
                     made.append(same_sum)
+            if tensor.datatype.numpy.kind == "f":
+                made += _rounded_alike(flat)
             if tensor.datatype is DataType.BYTES:
                 long = [bytes(one)[:1] * 64 for one in flat]
                 for tail in (b"", b"b", b"c"):
                     text = np.empty(flat.shape, np.object_)
                     text[:] = [each + tail for each in long]
                     made.append(text)
+                blank = flat.copy()
+                blank[-1] = bytes(last) + b" "
+                made.append(blank)
                 upper = np.empty(flat.shape, np.object_)
                 upper[:] = [bytes(one).swapcase() for one in flat]
                 made.append(upper)
@@ -284,6 +289,17 @@ def near_collisions(sample: Sample) -> Iterator[Sample]:
         first, second = sample.inputs[one], sample.inputs[other]
         if first.datatype is second.datatype and first.shape == second.shape:
             yield sample.with_inputs({**sample.inputs, one: second, other: first})
+
+
+def _rounded_alike(flat: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return arrays of floats that differ from that one in the digits only which are cut off where it is the key of a
+    cache."""
+    made = [np.trunc(flat)]
+    for little in (0.004, 0.03, -0.03):
+        changed = flat.copy()
+        changed[-1] += little
+        made.append(changed)
+    return [one for one in made if (one != flat).any()]
 
 
 def filled(tensor: Tensor, value: Any) -> Tensor:

@@ -26,7 +26,7 @@ from .bench import Bench, OutOfTime, Stopped
 from .case import Case, Judgement, Relation
 from .check_finding import CheckFinding, group_findings, read_from
 from .check_result import CheckResult, Tried
-from .contacts import Contacts, uses_random
+from .contacts import Contacts, uses_clock, uses_hashes, uses_random
 from .generated import Generator, RequestShape
 from .probe import Probe
 from .relations.answers import ANSWERS
@@ -277,6 +277,9 @@ class _Run:
         left, seconds = bench.left, min(_SHRINK, max(share / 2, 1.0))
         bench.need(_CONFIRM)
         judgement = relation.judges[case.kind](bench, case, True)
+        difference = judgement.difference if judgement is not None else None
+        if difference is not None and difference.kind != "error" and bench.depends_on_time(case.samples[0]):
+            judgement = None
         if judgement is None:
             bench.limit(left)
             return None
@@ -330,7 +333,15 @@ def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, examp
     random = np.random.default_rng(options.seed)
     shape = RequestShape(scratch.config)
     generator = Generator(shape, random, drawing(options.strategies, options.seed))
-    return Bench(scratch, generator, examples, random, is_random=uses_random(model.directory))
+    return Bench(
+        scratch,
+        generator,
+        examples,
+        random,
+        is_random=uses_random(model.directory),
+        is_clocked=uses_clock(model.directory),
+        is_hashed=uses_hashes(model.directory),
+    )
 
 
 def _batching(scratch: ScratchModel) -> dict[str, Any]:

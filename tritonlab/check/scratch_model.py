@@ -5,11 +5,13 @@ on serving, and neither its files nor its processes are touched.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -22,8 +24,10 @@ from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.observe.instrument import Instrument
 from ..core.scratch_directory import ScratchDirectory
-from ..core.status import ModelError, TritonError, UnavailableError
+from ..core.status import ModelError, ModelLoadError, TritonError, UnavailableError
 from ..instances.life.model_instance import ModelInstance
+from ..ipc.processes import own_stub
+from ..ipc.processes.execution_env import PARAMETER
 from ..repository.model_tree import leads_out
 from ..server.api.server import Server
 from ..server.models.model_lifecycle import ModelVersion
@@ -36,8 +40,12 @@ _LINKED = 256 << 20
 _SLOW_END = 0.05
 #: Seconds within which a copy has to end its `finalize` when the check has no more use of it.
 _END = 3.0
+#: Seconds that a load of a copy that has started before may take, at least; and how many times as long as it took.
+_LOAD, _LOAD_TIMES = 10.0, 5.0
 #: The list of files that the copy has made in the temporary directory of all.
 _MADE = "made"
+#: The program in a copy's directory that starts this Python with another seed of hashes.
+_PYTHON = "python-of-the-check"
 #: Appended to the model.py of all models that are copied.
 _KEEP_FILES = """
 
@@ -207,15 +215,41 @@ class ScratchModel:
         self.override = differing
         began = time.monotonic()
         try:
-            self.server.load(self.name, config=self.written(**differing))
+            self._load(differing)
         except TritonError:
             if not self._has_started or differing.get("instance_group"):
                 raise
             # what an earlier process has left behind may be in its way, under a name made of its place
             self._move()
-            self.server.load(self.name, config=self.written(**differing))
+            self._load(differing)
         self._has_started = True
         self.load_seconds = time.monotonic() - began
+
+    def _load(self, differing: Mapping[str, Any]) -> None:
+        """Load the copy; the first time for as long as it takes, then for many times as long as it took. Raises
+        ModelLoadError, also if that is over."""
+        config = self.written(**differing)
+        if not self._has_started:
+            self.server.load(self.name, config=config)
+            return
+        seconds = max(_LOAD, _LOAD_TIMES * self.load_seconds)
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            for version in self.server.core.loading(self.name):
+                version.abort()
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        try:
+            self.server.load(self.name, config=config)
+        except TritonError as error:
+            if is_late.is_set():
+                raise ModelLoadError(f"it is not READY after {seconds:.0f} s") from error
+            raise
+        finally:
+            timer.cancel()
 
     def _move(self) -> None:
         """Copy everything to another directory, and load from there."""
@@ -247,6 +281,33 @@ class ScratchModel:
     def fresh(self) -> None:
         """Load the copy again as it is now, in new processes."""
         self.start(**self.override)
+
+    @property
+    def is_hashable(self) -> bool:
+        """Return whether its processes can be started with another seed of hashes: they are of this Python."""
+        own = self.path / self.name / own_stub.NAME
+        return self.probe is not None and PARAMETER not in self.config.parameters and not own.exists()
+
+    @contextmanager
+    def hashed(self) -> Iterator[Callable[[int], None]]:
+        """Return a function that starts new processes with that PYTHONHASHSEED, which a process has for all of its
+        life."""
+        directory = self.path / self.name
+        python = directory / _PYTHON
+
+        def start(seed: int) -> None:
+            python.unlink(missing_ok=True)
+            python.write_text(f'#!/bin/sh\nPYTHONHASHSEED={seed} exec {shlex.quote(sys.executable)} "$@"\n')
+            python.chmod(0o755)
+            own_stub.write_own_stub(directory, str(python))
+            self.start(**self.override)
+
+        try:
+            yield start
+        finally:
+            python.unlink(missing_ok=True)
+            (directory / own_stub.NAME).unlink(missing_ok=True)
+            self.start(**self.override)
 
     def stop(self, timeout: float | None = None) -> float:
         """Unload the copy and return how many seconds that took. `timeout`: after which it is killed."""

@@ -10,7 +10,7 @@ from ...ipc.processes.stub_log import UNCHECKED
 from ..bench import Bench
 from ..case import Case, Judgement, Relation
 from ..generated import filled
-from ..problems import broken_text, rule_broken, text_outputs
+from ..problems import broken_text, is_utf8, rule_broken, text_outputs
 from ..sample import ModelAnswer, Sample
 from .company import sentence_of
 
@@ -205,6 +205,8 @@ def _with_text(sample: Sample, names: list[str], text: str) -> Sample:
 
 
 def judge_text(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    if not is_utf8(case.samples[0]):
+        return None  # it was cut in two when it was made smaller
     bench.renew(careful)
     answer = bench.alone(case.samples[0])
     found = broken_text(answer, set(case.facts["outputs"]))

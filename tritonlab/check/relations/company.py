@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,11 @@ _BATCHES = 60
 #: Requests that are sent at once, in no batch.
 AT_ONCE = 8
 #: Requests that are much like the first one, at most, and how often two instances are asked at once.
-_SIMILAR, _ROUNDS = 12, 40
+_SIMILAR, _ROUNDS = 16, 40
+#: Errors of edge values of which it is tried whether a new instance has them.
+_REFUSED = 6
+#: The most requests that are sent before one, to see if their number is what counts.
+_MANY = 1_000
 #: Values that are another request's before it is said that answers are mixed up: fewer may be equal by chance.
 _MIXED_UP = 3
 
@@ -34,6 +39,9 @@ def search(bench: Bench) -> Iterator[Case]:
     if state is None and not bench.over():
         bench.say("requests that are easily mistaken")
         state = _find_mistaken(bench)
+    if state is None and not bench.over():
+        bench.say("edge values alone")
+        state = _find_refused_after(bench)
     if state is not None:
         yield state
     if not bench.sequences and bench.scratch.batches:
@@ -47,6 +55,8 @@ def search(bench: Bench) -> Iterator[Case]:
     if not (bench.over() or bench.sequences or bench.scratch.is_ensemble):
         bench.say("two instances")
         yield from _find_instances(bench)
+        if bench.has_one_instance:
+            return
         if state is None and not bench.over() and not {(NAME, "crowd"), (NAME, "instances")} & bench.found:
             bench.say("two instances at the same time")
             yield from _find_busy(bench)
@@ -99,6 +109,24 @@ def _find_mistaken(bench: Bench) -> Case | None:
     return None
 
 
+def _find_refused_after(bench: Bench) -> Case | None:
+    """Return an edge value that was refused and that a new instance answers, and the request after which it is
+    refused; one edge value of each error is tried."""
+    by_error = {one.answer.summary: one for one in reversed(bench.edges) if one.answer.ended and not one.answer.good}
+    for known in [*by_error.values()][:_REFUSED]:
+        if bench.over():
+            return None
+        if known.answer.died or not bench.fresh_answer(known.sample).good:
+            continue
+        for other in [*bench.pool, *(one for one in bench.edges if one is not known)]:
+            case = Case(NAME, "state", (known.sample, other.sample), (1, 0))
+            if bench.over():
+                return None
+            if judge_state(bench, case, True) is not None:
+                return case
+    return None
+
+
 def _each(bench: Bench, samples: Sequence[Sample]) -> list[ModelAnswer]:
     answers = []
     for sample in samples:
@@ -121,10 +149,11 @@ def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     count = len(case.order) - 1
     again = len(case.samples) == 1 or case.samples[0].key == case.samples[1].key
-    before = "the same request" if again else "another request" if count == 1 else f"{count} other requests"
-    when = (
-        f"after {before}" if not again else "when it is sent a second time" if count == 1 else "when it is sent again"
-    )
+    before = "another request" if count == 1 else f"{count} other requests"
+    if again:
+        when = "when it is sent a second time" if count == 1 else f"after it was sent {count} times"
+    else:
+        when = f"after {before}"
     return Judgement(
         sentence_of(difference, when, "to a new instance") + " The model keeps something between requests.",
         difference,
@@ -151,8 +180,10 @@ def search_more(bench: Bench) -> Iterator[Case]:
     batches = bench.scratch.batches and bench.shape.most_rows > 1
     bench.renew()
     sent: list[Known] = []
+    count = 0
     while not bench.over():
         chosen = _random_batch(bench, known) if batches else []
+        count += len(chosen) or 1
         victim = known[int(bench.random.integers(len(known)))]
         others = chosen or sent[-4:]
         answers = bench.together([one.sample for one in chosen]) if chosen else [bench.alone(victim.sample)]
@@ -160,18 +191,29 @@ def search_more(bench: Bench) -> Iterator[Case]:
             if bench.noise.differ(one.answer, got) is None:
                 continue
             bench.recover(got)
-            case = _reduce(bench, chosen, place) if chosen else None
-            if case is not None:
+            for case in _reasons(bench, one, chosen, place=place, before=others, count=count):
                 yield case
-                return
-            for other in reversed(others):
-                case = Case(NAME, "state", (one.sample, other.sample), (1, 0))
-                if not bench.over() and judge_state(bench, case, True) is not None:
-                    yield case
+                if (NAME, case.kind) in bench.found:
                     return
-            bench.renew()  # what it was cannot be shown with few requests
+            bench.renew()  # what it was cannot be shown with these requests
+            count = 0
             break
         sent = [*sent, *(chosen or [victim])][-8:]
+
+
+def _reasons(
+    bench: Bench, victim: Known, batch: Sequence[Known], *, place: int, before: Sequence[Known], count: int
+) -> Iterator[Case]:
+    """Yield cases that may show why a request is answered otherwise: its batch, a request before it, or their number.
+    """
+    if batch and (case := _reduce(bench, batch, place)) is not None:
+        yield case
+    last = before[-1] if before else victim
+    pairs = [Case(NAME, "state", (victim.sample, other.sample), (1, 0)) for other in reversed(before)]
+    many = [Case(NAME, "state", (victim.sample, last.sample), (*[1] * count, 0))] if count <= _MANY else []
+    for case in (*pairs, *many):
+        if not bench.over() and judge_state(bench, case, True) is not None:
+            yield case
 
 
 def _random_batch(bench: Bench, pool: Sequence[Known]) -> list[Known]:
@@ -208,7 +250,7 @@ def _find_batch(bench: Bench, is_stateful: bool) -> Case | None:
 
 
 def _batches(bench: Bench) -> Iterator[list[Known]]:
-    """Yield batches of requests: two, the same one twice, full ones, and random ones."""
+    """Yield batches of requests: two, the same one twice, of mixed lengths, full ones, and random ones."""
     pool, most = bench.pool, bench.shape.most_rows
     singles = [one for one in pool if bench.shape.rows(one.sample) == 1] or pool[:1]
     first = pool[0]
@@ -217,6 +259,8 @@ def _batches(bench: Bench) -> Iterator[list[Known]]:
         if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
             yield [first, other]
             yield [other, first]
+    if bench.shape.ragged:
+        yield from _ragged_batches([*singles, *bench.long], most)
     yield [singles[number % len(singles)] for number in range(min(most, 64))]
     for other in bench.mixed_company():
         if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
@@ -226,6 +270,17 @@ def _batches(bench: Bench) -> Iterator[list[Known]]:
     for _ in range(_BATCHES):
         if len(chosen := _random_batch(bench, pool)) > 1:
             yield chosen
+
+
+def _ragged_batches(singles: Sequence[Known], most: int) -> Iterator[list[Known]]:
+    """Yield batches of requests of one row, no two of one length: the longest last, first, and between others."""
+    by_length = {one.sample.size[0]: one for one in singles}
+    mixed = [by_length[length] for length in sorted(by_length)][-most:]
+    if len(mixed) > 1:
+        yield mixed
+        yield mixed[::-1]
+        for shorter, longer in pairwise(mixed):
+            yield [shorter, longer, shorter][:most]
 
 
 def _reduce(bench: Bench, order: Sequence[Known], place: int) -> Case | None:
@@ -347,13 +402,15 @@ def _find_crowd(bench: Bench, is_stateful: bool) -> Iterator[Case]:
         return
     bench.renew()
     for case in cases_at_once(bench, NAME, "crowd", bench.pool, rounds=6):
-        if judge_crowd(bench, case, True) is not None:
-            yield case
+        yield case
+        if (NAME, "crowd") in bench.found:
             return
 
 
 def judge_crowd(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    return judge_at_once(bench, case, f"while {len(case.order) - 1} other requests are under way")
+    others = len(case.order) - 1
+    are = "another request is" if others == 1 else f"{others} other requests are"
+    return judge_at_once(bench, case, f"while {are} under way")
 
 
 def cases_at_once(bench: Bench, relation: str, kind: str, known: Sequence[Known], rounds: int) -> Iterator[Case]:
@@ -377,12 +434,12 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
     expected = bench.fresh_answer(case.samples[0])
     if not expected.good:
         return None
-    for _ in range(4):
+    for rounds in range(1, 5):
         answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
         for number, got in zip(case.order, answers, strict=True):
             difference = bench.noise.differ(expected, got) if number == 0 else None
             if difference is not None:
-                if _differ_in_turn(bench, case):
+                if _differ_in_turn(bench, case, rounds):
                     return None
                 return Judgement(
                     sentence_of(difference, where, "alone"), difference, expected=expected, got=got, place=got.place
@@ -390,14 +447,14 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
     return None
 
 
-def _differ_in_turn(bench: Bench, case: Case) -> bool:
-    """Return whether the request is answered otherwise also if these are sent one after the other."""
+def _differ_in_turn(bench: Bench, case: Case, rounds: int) -> bool:
+    """Return whether the request is answered otherwise also if as many are sent one after the other."""
     expected = bench.fresh_answer(case.samples[0])
     bench.renew()
-    answers = [bench.alone(one) for one in case.sent()]
+    answers = [bench.alone(one) for _ in range(rounds) for one in case.sent()]
     return any(
         number == 0 and bench.noise.differ(expected, got) is not None
-        for number, got in zip(case.order, answers, strict=True)
+        for number, got in zip(case.order * rounds, answers, strict=True)
     )
 
 
@@ -420,6 +477,7 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
         bench.scratch.start(instance_group=[{**group, "count": 2}])
         answers = [bench.together([sample], instance) for instance in (0, 1)]
     except TritonError:
+        bench.has_one_instance = True
         return None  # that is for `life`
     finally:
         bench.scratch.start()
@@ -452,28 +510,34 @@ def judge_busy(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if found is None:
             return None
         bench.scratch.start(dynamic_batching=None)
-        if _first_among(bench, case, expected, 2) is not None:
-            return None  # one instance does the same
+        if _first_among(bench, case, expected, found.rounds + 1) is not None:
+            return None  # one instance does the same when it has as many requests
     except TritonError:
         return None  # that is for `life`
     finally:
         bench.scratch.start()
-    difference, got = found
+    difference, got = found.difference, found.got
     text = sentence_of(difference, "while another instance executes another request", "alone")
     return Judgement(
         f"{text} The two instances share something.", difference, expected=expected, got=got, place=got.place
     )
 
 
-def _first_among(
-    bench: Bench, case: Case, expected: ModelAnswer, rounds: int
-) -> tuple[AnswerDifference, ModelAnswer] | None:
+class _Among(NamedTuple):
+    """An answer that differs from that to the request alone, and in which round it came."""
+
+    difference: AnswerDifference
+    got: ModelAnswer
+    rounds: int
+
+
+def _first_among(bench: Bench, case: Case, expected: ModelAnswer, rounds: int) -> _Among | None:
     """Send the requests of a case at once, so many times at most, and return the first judged answer that differs."""
-    for _ in range(rounds):
+    for tried in range(1, rounds + 1):
         answers = bench.at_once(case.sent())
         for number, got in zip(case.order, answers, strict=True):
             if number == 0 and (difference := bench.noise.differ(expected, got)) is not None:
-                return difference, got
+                return _Among(difference, got, tried)
         if bench.over():
             break
     return None

@@ -6,19 +6,24 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from ...core.status import TritonError
-from ..bench import Bench
+from ..bench import Bench, OutOfTime, Stopped
 from ..case import Case, Judgement, Relation
-from ..sample import ModelAnswer
+from ..sample import ModelAnswer, Sample
 from .company import is_stateful, sentence_of
 
 NAME = "life"
 #: Seconds within which `finalize` has to end.
 _FINALIZE = 3.0
 #: Requests that are sent without a reload, at most, to see if they get the same answer.
-_CONTROLS = 64
+_CONTROLS = 1_000
+#: Seeds of hashes, and the requests that are sent with each.
+_SEEDS, _HASHED = (1, 2, 3), 4
+#: The seconds that four starts of a process may take, which is not forked.
+_HASHED_SECONDS = 8.0
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -30,13 +35,17 @@ def search(bench: Bench) -> Iterator[Case]:
         ("reload", "a reload under load"),
     ):
         if bench.over():
-            return
+            break
         if kind == "starts" and bench.scratch.is_ensemble:
             continue  # it has no instances of its own
         bench.say(words)
         case = Case(NAME, kind, (bench.pool[0].sample,))
         if JUDGES[kind](bench, case, True) is not None:
             yield case
+    if bench.is_hashed and bench.scratch.is_hashable:
+        bench.say("another order of sets")
+        bench.need(_HASHED_SECONDS)
+        yield from _find_hashed(bench)
 
 
 def judge_end(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -123,9 +132,10 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     stop = threading.Event()
 
     def ask() -> None:
-        while not stop.is_set():
-            answers.append(bench.alone(case.samples[0]))
-            time.sleep(0.002)
+        with suppress(OutOfTime, Stopped):
+            while not stop.is_set():
+                answers.append(bench.alone(case.samples[0]))
+                time.sleep(0.002)
 
     thread = threading.Thread(target=ask, name="check load", daemon=True)
     thread.start()
@@ -149,13 +159,51 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
+def _find_hashed(bench: Bench) -> Iterator[Case]:
+    """Yield a request that is answered otherwise by a process whose hashes of texts are others."""
+    samples = [one.sample for one in bench.pool[:_HASHED]]
+    answers = _hashed_answers(bench, _SEEDS, samples)
+    for seed, others in zip(_SEEDS[1:], answers[1:], strict=True):
+        for sample, one, other in zip(samples, answers[0], others, strict=True):
+            if bench.noise.differ(one, other) is not None:
+                yield Case(NAME, "hashes", (sample,), facts={"seed": seed})
+                return
+
+
+def _hashed_answers(bench: Bench, seeds: Sequence[int], samples: Sequence[Sample]) -> list[list[ModelAnswer]]:
+    """Return the answers of a new process of each of these seeds."""
+    found = []
+    with bench.scratch.hashed() as start:
+        for seed in seeds:
+            start(seed)
+            found.append([bench.alone(one) for one in samples])
+    return found
+
+
+def judge_hashes(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether the answer is another one in a process of another seed of hashes, and the same in one of the same
+    seed."""
+    if not bench.scratch.is_hashable:
+        return None
+    seeds = (_SEEDS[0], int(case.facts["seed"]), _SEEDS[0])
+    expected, got, control = (one for (one,) in _hashed_answers(bench, seeds, case.samples))
+    difference = bench.noise.differ(expected, got)
+    if difference is None or bench.noise.differ(expected, control) is not None:
+        return None
+    where, other = (f"in a process with PYTHONHASHSEED={seed}" for seed in (seeds[1], seeds[0]))
+    text = sentence_of(difference, where, other)
+    why = "The order of a set, or hash(), is part of the answer; for texts both differ from process to process."
+    return Judgement(f"{text} {why}", difference, expected=expected, got=got, place=got.place)
+
+
 JUDGES = {"end": judge_end, "starts": judge_starts, "killed": judge_killed, "reload": judge_reload}
 
 LIFE = Relation(
     NAME,
-    "The model starts several times at once, serves through a reload, comes back when it is killed, and ends.",
+    "The model starts several times at once, serves through a reload, comes back when it is killed, and ends; "
+    "all of its processes answer alike.",
     search,
-    JUDGES,
+    {**JUDGES, "hashes": judge_hashes},
     careful=frozenset(JUDGES),
     shrinks=False,
 )

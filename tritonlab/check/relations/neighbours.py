@@ -115,7 +115,9 @@ def judge_after(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 def _find_cancelled(bench: Bench, together: bool) -> Iterator[Case]:
     victim = _single(bench)
-    other = next((one.sample for one in bench.pool if one.sample.key != victim.key), victim)
+    others = [one for one in bench.pool if one.sample.key != victim.key]
+    # a stream that is short has ended before its cancellation comes
+    other = max(others, key=lambda one: len(one.answer.responses)).sample if others else victim
     for order in ((0, 1), (1, 0)) if together else ((1, 0),):
         case = Case(NAME, "cancelled", samples=(victim, other), order=order, facts={"together": together})
         if judge_cancelled(bench, case, False) is not None:
@@ -141,6 +143,7 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
             difference = bench.noise.differ(expected, got)
             if difference is None:
                 continue
+            bench.renew()  # what the cancellation has left behind is not there without it
             again = _with_cancelled(bench, case, together, ())[place]
             if bench.noise.differ(expected, again) is None or (difference.kind == "error" and again.good):
                 beside = "beside" if together else "after"

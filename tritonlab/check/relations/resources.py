@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
 
 from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ..bench import Bench, OutOfTime
 from ..case import Case, Judgement, Relation
-from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope
+from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope, steady_share
 from ..probe import TracedLine
 from ..sample import ModelAnswer, Sample
 
@@ -24,12 +25,18 @@ _MOST = 400
 TOGETHER = 16
 #: Requests after which a bounded cache is full, mostly.
 _WARM = 1_600
+#: Requests of new values after which a cache that goes on growing is said to have no bound.
+_NEW = 20_000
 #: What has small limits, so that it need not be many thousands.
 _SCARCE = ("descriptors", "threads", "blocks")
 #: Requests for which allocations are traced, and the seconds that this may take.
 _TRACED, _TRACING = 100, 10.0
+#: The seconds that are left for tracing by the measurements that are not needed for a finding.
+_LINE_SECONDS = 6.0
 #: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
 _AGAIN = 0.5
+#: The objects that are gained at least: a small cache, or an interpreter that is warming up, has as many.
+_OBJECTS = 1000
 #: The share of a plan's time that one measurement has: two are made to see if something grows, and four to be sure.
 _ONCE = 0.22
 #: Seconds after which a model that refuses because there is too much to do answers again.
@@ -98,8 +105,10 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not careful:
             return Judgement("Something grows.")  # how much is measured when it is judged
         bench.need(3 * seconds + _TRACING)
-        last = _measured(load, 1.5 * seconds)
-        again = _grown(last, tuple(first), _AGAIN) or first.keys() & set(_SCARCE)
+        longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds)
+        last = _measured(load, longer)
+        again = _still_grown(first, _grown(last, tuple(first), _AGAIN))
+        again = again or {kind: grown for kind, grown in first.items() if kind in _SCARCE}
         if _is_short(last):  # that refutes nothing, and the search has seen it as well
             again = first
     except Broken as broken:
@@ -108,10 +117,33 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not careful:
             raise
         return None
-    for kind in KINDS:
-        if kind in again:
-            found = again[kind] if isinstance(again, dict) else first[kind]
-            return _judgement(bench, case, kind=kind, found=found, load=load)
+    kind = next((one for one in KINDS if one in again), None)
+    if kind is None:
+        return None
+    found = again[kind]
+    new = _measured_of_cache(bench, load, kind=kind, seconds=seconds) if kind in ("memory", "objects") else None
+    if new is not None:
+        if kind not in (grown := _grown(new, (kind,), _AGAIN)):
+            return None  # it is full
+        found = grown[kind]
+    return _judgement(bench, case, kind=kind, found=found, load=load)
+
+
+def _measured_of_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: float) -> Measured | None:
+    """Return a measurement with new values only, which the load has from then on, if the same requests sent again
+    leave nothing: then it is a cache that grows. None if they do, or if there is no time to see it."""
+    bench.need(3 * seconds + _TRACING)
+    if not load.varies or bench.left < 2 * seconds + _LINE_SECONDS:
+        return None
+    with suppress(Broken):
+        load.values = "known"
+        known = _measured(load, seconds)
+        if len(known.requests) >= _LEAST_POINTS and not _grown(known, (kind,), _AGAIN):
+            load.values = "new"
+            new = _measured(load, min(2 * seconds, bench.left - _LINE_SECONDS), until=_NEW)
+            if len(new.requests) >= _LEAST_POINTS and load.varies:
+                return new
+    load.values = "both"
     return None
 
 
@@ -158,6 +190,7 @@ def _failing_together(bench: Bench, broken: Broken) -> Judgement | None:
 def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
     line = _line(bench, load) if kind in ("memory", "objects") else None
     what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
+    what += " of new values" * (load.values == "new")
     each = _amount(kind, found.slope, what)
     place = (line.file, line.line) if line is not None else None
     by = ""
@@ -171,6 +204,9 @@ def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: Repea
     if kind in ("memory", "shared memory") and low != high:
         sure = f"between {low} and {high}, {sure}"
     series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
+    if load.values == "new":
+        least = f"more than {found.requests[-1]:,.0f}"
+        by = f" The same requests sent again leave nothing, as in a cache without a bound, or of {least} entries.{by}"
     return Judgement(f"{each} ({sure}).{by}", None, expected=None, got=None, place=place, series=series)
 
 
@@ -220,7 +256,9 @@ class RepeatedLoad:
         known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
         self._samples = [one.sample for one in known] or [sample]
         self._pool = {id(one) for one in self._samples}
-        self._varies = kind == "answered"
+        #: whether requests of new values are sent, which the model has to take
+        self.varies = kind == "answered"
+        self.values: Literal["both", "known", "new"] = "both"
         self._others = shared_blocks()
         self._settled = False
 
@@ -234,7 +272,7 @@ class RepeatedLoad:
 
     def _next(self) -> Sample:
         self.sent += 1
-        if self._varies and self.sent % 2:
+        if self.varies and (self.values == "new" or (self.values == "both" and self.sent % 2)):
             return self.bench.varied()
         return self._samples[self.sent % len(self._samples)]
 
@@ -256,7 +294,7 @@ class RepeatedLoad:
             for sample, answer in zip(samples, answers, strict=True):
                 if not answer.ended or answer.died or (self.kind == "answered" and not answer.good):
                     if self.is_varied(sample) and answer.ended and not answer.died:
-                        self._varies = False  # the model does not take all values
+                        self.varies = False  # the model does not take all values
                         continue
                     bench.recover(answer)
                     raise Broken(sample, answer, samples)
@@ -321,7 +359,9 @@ def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict
     for kind in kinds:
         values = [one[kind] for one in measured.held]
         line = slope(measured.requests[half:], values[half:])
-        if is_steady(values) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
+        if kind == "objects" and values[-1] - values[0] < _OBJECTS:
+            continue
+        if is_steady(values, kind) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
             found[kind] = GrownUse(line, measured.requests, values)
     return found
 
@@ -329,6 +369,15 @@ def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict
 def _is_short(measured: Measured) -> bool:
     """Return whether a measurement ended before it could show growth."""
     return len(measured.requests) < _LEAST_POINTS
+
+
+def _still_grown(first: Mapping[str, GrownUse], again: Mapping[str, GrownUse]) -> dict[str, GrownUse]:
+    """Return what has grown again, and not much less than at first."""
+    return {
+        kind: found
+        for kind, found in again.items()
+        if kind in _SCARCE or found.slope.per_request >= steady_share(kind) * first[kind].slope.per_request
+    }
 
 
 def _grows_alone() -> bool:
@@ -345,8 +394,10 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
         return None
     bench.say("looking for the line")
     bench.need(_TRACING)
+    timeout = bench.scratch.timeout
     try:
         bench.renew()
+        bench.scratch.timeout = max(timeout, _TRACING)  # the request at which traces are compared takes seconds
         probe.trace(lambda: bench.alone(load.plain))
         load.send(_TRACED)
         probe.mark(lambda: bench.alone(load.plain))
@@ -355,6 +406,7 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     except (Broken, OutOfTime):
         return None
     finally:
+        bench.scratch.timeout = timeout
         bench.renew_after_time()  # `renew` would raise OutOfTime, and with it what was found would be lost
 
 

@@ -47,20 +47,26 @@ _LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.s
 
 
 class Origin(NamedTuple):
-    """What a new process would inherit from this one at its start."""
+    """What a new process would inherit from this one at its start, and the version of its program: its inode, size and
+    time of change in nanoseconds."""
 
+    program: tuple[int, ...]
     variables: Mapping[str, str]
     limits: tuple[tuple[int, int], ...]
     status: str
 
     @staticmethod
-    def now(variables: Mapping[str, str]) -> Origin:
+    def now(executable: str, variables: Mapping[str, str]) -> Origin:
+        program: tuple[int, ...] = ()
+        with contextlib.suppress(OSError):
+            found = os.stat(executable)
+            program = (found.st_ino, found.st_size, found.st_mtime_ns)
         read = {name: value for name, value in variables.items() if name.startswith(_START_PREFIXES)}
         lines = ""
         with contextlib.suppress(OSError):
             text = Path("/proc/self/status").read_text()
             lines = "\n".join([line for line in text.splitlines() if line.startswith(_INHERITED)])
-        return Origin(read, tuple(map(resource.getrlimit, _LIMITS)), lines)
+        return Origin(program, read, tuple(map(resource.getrlimit, _LIMITS)), lines)
 
 
 @dataclass(frozen=True)

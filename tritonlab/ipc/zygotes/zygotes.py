@@ -146,7 +146,7 @@ class Zygotes:
     def _family(self, interpreter: Interpreter) -> ZygoteFamily:
         """Return the interpreter's zygotes, begun again if a process started now would differ from them."""
         variables = interpreter.variables(os.environ)
-        origin = Origin.now(variables)
+        origin = Origin.now(interpreter.executable, variables)
         family = self._families.get(interpreter)
         if family is not None and family.origin != origin:
             retire(family.all())
