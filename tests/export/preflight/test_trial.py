@@ -23,6 +23,9 @@ from tritonlab.export.preflight.finding import Prediction, Preflight
 from tritonlab.export.preflight.judge import preflight
 from tritonlab.export.preflight.trial import try_models
 
+# All models are tried in the first test that asks for them.
+pytestmark = pytest.mark.timeout(400)
+
 X = Tensor(DataType.FP32, (2,), np.array([1, 2], np.float32))
 _IS_EXAM = "TRITONLAB_EXAM" in os.environ
 CHOSEN = tuple(TRAPS) if _IS_EXAM else QUICK
