@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from tests.backends.in_process import in_process
 from tests.backends.onnx_models import write
 from tests.conformance.reference import ReferenceServer, missing
 from tests.conformance.rules import rule
@@ -23,6 +25,7 @@ from tests.serving import DECOUPLED, SOON, config, eventually
 from tritonlab import Server
 from tritonlab.core.status import ModelLoadError, NotFoundError, TritonError, UnavailableError
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
+from tritonlab.server.models.backends import SHIPPED
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -407,3 +410,13 @@ def test_recorded_answers_carry_on_when_the_server_is_killed_under_load(borrowed
     with pytest.raises(ModelLoadError) as caught_load:
         borrowed.server(timeout=1)
     assert "cannot be reached: " in str(caught_load.value) or "has not answered for 1 s" in str(caught_load.value)
+
+
+def test_recorded_answers_need_no_grpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc", "tritonclient"):
+        monkeypatch.setitem(sys.modules, name, None)  # an import of it fails
+    choice = json.dumps({"use": "recorded", "directory": str(tmp_path / "recordings")})
+    parameter = f"parameters {{ key: 'TRITONLAB_BACKEND' value: {{ string_value: '{choice}' }} }}"
+    write(tmp_path, "m", {}, config("IN INT32 1", "OUT INT32 1", parameter))
+    monkeypatch.syspath_prepend(SHIPPED / "elsewhere")
+    in_process("elsewhere", tmp_path / "m", monkeypatch).finalize()

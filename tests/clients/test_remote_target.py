@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -129,3 +130,11 @@ def test_a_function_of_inputs_that_raises_ends_the_test_with_its_error(model: Re
 def test_inputs_of_a_function_are_sent_as_they_are(model: RemoteModel) -> None:
     result = model.load_test(arrivals=[0, 0.01, 0.02], inputs=lambda number: {"X": np.full((1, 2), number, np.float32)})
     assert result.rows[0].requests == 3 and result.rows[0].errors == {}
+
+
+def test_a_load_test_over_http_needs_no_grpc(plain: PlainServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)  # an import of it fails
+    for name in ("remote_target", "grpc_link"):
+        monkeypatch.delitem(sys.modules, f"tritonlab.clients.{name}", raising=False)
+    (row,) = connect(plain.address).model("m").load_test(arrivals=[0]).rows
+    assert (row.requests, row.errors) == (1, {})

@@ -13,12 +13,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tritonlab.frontends.grpc.grpc_server import GRPCServer
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .clients import Client, Failure, Files
 from .grpc_messages import Rpc
+from .grpc_served import grpc_served
 from .lab_client import LabClient
 from .raw_http import RawHTTP
 from .real_client import RealClient
@@ -107,13 +107,8 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def grpc_address(side: Client) -> Iterator[str]:
     """Return the address at which `side` serves gRPC, with clients' shared memory allowed."""
-    if isinstance(side, RealClient):
-        yield side.server.grpc
-        return
-    assert isinstance(side, LabClient)
-    frontend = GRPCServer(side.server.core, SharedMemoryManager(allowed=True))
-    yield f"127.0.0.1:{frontend.start('127.0.0.1', 0)}"
-    frontend.stop()
+    with grpc_served(side) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +16,7 @@ from .clients import Client, Files
 from .lab_client import LabClient
 from .rules import rule
 from .test_ensemble import SUM, ensemble, only, python
+from .test_model_control import READY, states, write
 
 GOOD = python(SUM, model_text())
 FAILS = python("raise ValueError('x')\n", model_text())
@@ -124,10 +126,21 @@ def unloads(client: Client, request: pytest.FixtureRequest) -> Any:
 MODELS: dict[str, Files] = {}  # each test places its own
 
 
-@rule("5.7.3", "5.7.4", "2.5.3")
-@pytest.mark.usefixtures("unloads")
+@contextmanager
+def moved(client: Client, path: str) -> Iterator[None]:
+    """Move a file or directory out of the repository, and put it back after what is inside."""
+    there = client.repository / path
+    away = client.repository.parent / f"{client.side}_{path.replace('/', '_')}"
+    there.rename(away)
+    yield
+    time.sleep(0.02)  # the times of files are coarse
+    away.rename(there)
+
+
 @rule("5.7.3")
-@pytest.mark.parametrize("change", ["comment", "beside", "in the version", "rewritten"])
+@pytest.mark.parametrize(
+    "change", ["comment", "beside", "in the version", "rewritten", "moved", "gone", "unconfigured", "outer"]
+)
 def test_a_change_of_the_files_brings_the_reason_back(client: Client, change: str) -> None:
     name = f"fs_back_{change.partition(' ')[0]}"
     client.place(f"{name}_e", chain(name))
@@ -135,14 +148,30 @@ def test_a_change_of_the_files_brings_the_reason_back(client: Client, change: st
         check_load(client, name, "e", text)
     directory = client.repository / f"{name}_e"
     text = (directory / "config.pbtxt").read_text()
-    path, content = {
-        "comment": ("config.pbtxt", f"{text}# a comment\n"),
-        "beside": ("beside.txt", ""),
-        "in the version": ("1/more.txt", ""),
-        "rewritten": ("config.pbtxt", text),
-    }[change]
-    time.sleep(0.02)  # the times of files are coarse
-    (directory / path).write_text(content)
+    if change in ("moved", "outer"):
+        with moved(client, f"{name}_e"):
+            pass
+    elif change in ("gone", "unconfigured"):
+        with moved(client, f"{name}_e" + "/config.pbtxt" * (change == "unconfigured")):
+            check_load(client, name, "e", UNPOLLED % "e")
+            assert states(client, f"{name}_e") == ({f"{name}_e": [()]} if change == "unconfigured" else {})
+    else:
+        path, content = {
+            "comment": ("config.pbtxt", f"{text}# a comment\n"),
+            "beside": ("beside.txt", ""),
+            "in the version": ("1/more.txt", ""),
+            "rewritten": ("config.pbtxt", text),
+        }[change]
+        time.sleep(0.02)
+        (directory / path).write_text(content)
+    if change == "outer":  # what an outer ensemble says of it comes back, too
+        client.place(f"{name}_o", only(f"{name}_e", "X=X", "Y=Y"))
+        check_load(client, name, "o", NOT_VALID)
+        check_load(client, name, "o", UNPOLLED % "o")
+        with moved(client, f"{name}_e"):
+            check_load(client, name, "o", UNPOLLED % "o")
+        check_load(client, name, "o", NOT_VALID)
+        return
     for text in (MISSING, UNPOLLED % "e"):
         check_load(client, name, "e", text)
     if isinstance(client, LabClient):  # Triton does not say it a second time
@@ -151,6 +180,56 @@ def test_a_change_of_the_files_brings_the_reason_back(client: Client, change: st
         assert failure.reason.startswith(f"ensemble {name}_e contains models that are not available or ambiguous: ")
 
 
+FAILED_NOW = [("1", "UNAVAILABLE", "Internal: ValueError: x")]
+
+
+@rule("5.7.3", "5.7.4")
+@pytest.mark.usefixtures("unloads")
+@pytest.mark.parametrize("name", ["fs_row_m1", "fs_row_m2"])
+def test_the_reason_of_an_ensemble_whose_model_fails_stays_while_files_go_and_come(client: Client, name: str) -> None:
+    bad = name[-2:]
+    place(client, name, {"m1": GOOD, "m2": GOOD, bad: FAILS, "e": {}})
+    ensemble, model = f"{name}_e", f"{name}_{bad}"
+    for away in (ensemble, model):
+        check_load(client, name, "e", failed(bad))
+        assert states(client, ensemble, model) == {ensemble: [()], model: FAILED_NOW}
+        with moved(client, away):
+            check_load(client, name, "e", UNPOLLED % "e")
+            assert states(client, ensemble, model) == {
+                each: known for each, known in ((ensemble, [()]), (model, FAILED_NOW)) if each != away
+            }
+    check_load(client, name, "e", failed(bad))
+    write(client, ensemble, "config.pbtxt", (client.repository / ensemble / "config.pbtxt").read_text() + "# more\n")
+    check_load(client, name, "e", failed(bad))
+    write(client, model, "1/model.py", str(GOOD["1/model.py"]))
+    check_load(client, name, "e", None)
+    assert states(client, ensemble, model) == {ensemble: READY, model: READY}
+
+
+@rule("5.7.3", "5.7.4")
+@pytest.mark.usefixtures("unloads")
+@pytest.mark.parametrize("name", ["fs_row_mapped"])
+def test_an_ensemble_is_not_checked_again_while_the_files_of_a_model_are_away(client: Client, name: str) -> None:
+    place(client, name, {"m1": GOOD, "m2": GOOD, "e": chain(name, "NO=X")})
+    for _ in range(2):  # the second finds what a load has left in the directories
+        check_load(client, name, "e", NO_INPUT % "NO")
+    with moved(client, f"{name}_m1"):
+        check_load(client, name, "e", UNPOLLED % "e")
+        assert states(client, f"{name}_e", f"{name}_m1") == {f"{name}_e": [()]}
+        if isinstance(client, LabClient):
+            failure = client.load(f"{name}_e")
+            assert failure is not None
+            assert failure.reason.startswith(f"in ensemble {name}_e, ensemble tensor X is mapping to non-existing")
+            assert f"failed to poll model '{name}_m1'" in failure.reason
+        write(client, f"{name}_e", "config.pbtxt", str(chain(name, "NO2=X")["config.pbtxt"]))
+        check_load(client, name, "e", NO_INPUT % "NO2")
+    check_load(client, name, "e", NO_INPUT % "NO2")
+    write(client, f"{name}_e", "config.pbtxt", str(chain(name)["config.pbtxt"]))
+    check_load(client, name, "e", None)
+
+
+@rule("5.7.3", "5.7.4", "2.5.3")
+@pytest.mark.usefixtures("unloads")
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_load_says_of_failed_steps(client: Client, name: str) -> None:
     place(client, name, CASES[name].models)

@@ -91,6 +91,13 @@ def about(name: str) -> dict[str, tuple[str, str]]:
     }
 
 
+def counted(side: Client, name: str) -> dict[str, float]:
+    """Return the metrics of a model: the value of each sample."""
+    lines = [line.rpartition(" ") for line in side.metrics().splitlines() if f'model="{name}",' in line]
+    newer = "nv_model_load_duration_secs"  # than 2.51
+    return {sample: float(value) for sample, _, value in lines if not sample.startswith(newer)}
+
+
 LOADING = [("1", "LOADING")]
 
 
@@ -113,20 +120,31 @@ def test_a_model_is_known_from_the_beginning_of_its_first_load(side: Client, fir
             assert isinstance(document, Failure) and document.text == text
         statistics = side.statistics(name, number)
         assert isinstance(statistics, Failure) and statistics.text == f"requested model '{name}' is not available"
-    counted = [line.rpartition(" ") for line in side.metrics().splitlines() if f'model="{name}",' in line]
-    counted = [line for line in counted if not line[0].startswith("nv_model_load_duration_secs")]  # newer than 2.51
-    assert {line[0].partition("{")[0] for line in counted} == {
+    counts = counted(side, name)
+    assert {sample.partition("{")[0] for sample in counts} == {
         *("nv_inference_request_success", "nv_inference_request_failure", "nv_inference_count"),
         *("nv_inference_exec_count", "nv_inference_request_duration_us", "nv_inference_queue_duration_us"),
         *("nv_inference_compute_input_duration_us", "nv_inference_compute_infer_duration_us"),
         *("nv_inference_compute_output_duration_us", "nv_inference_pending_request_count"),
     }
-    assert {float(line[2]) for line in counted} == {0}
+    assert set(counts.values()) == {0}
     found.go()
     assert loading.result() is None
     assert side.ready()
     assert found.states() == READY
     assert answers(side, name) == "loaded"
+
+
+def check_loading(rpc: Rpc, name: str) -> None:
+    """Check what a server says over gRPC of a model during its first load."""
+    assert not rpc("ServerReady").ready
+    for version, answer in about(name).items():
+        assert not rpc("ModelReady", name=name, version=version).ready
+        assert rpc("ModelMetadata", name=name, version=version) == answer
+        assert rpc("ModelConfig", name=name, version=version) == answer
+        assert rpc("ModelInfer", model_name=name, model_version=version) == answer
+    index = [{field.name: value for field, value in entry.ListFields()} for entry in rpc("RepositoryIndex").models]
+    assert {"name": name, "version": "1", "state": "LOADING"} in index
 
 
 @rule("5.11.6", "5.11.9", "6.1")
@@ -138,21 +156,14 @@ def test_both_protocols_know_a_model_that_loads(
     loading = found.load()
     found.await_begun()
     assert http.get("/v2/health/ready").status == 400
-    assert not rpc("ServerReady").ready
     statuses = {"NOT_FOUND": 404, "UNAVAILABLE": 503}
     for version, (code, text) in about(name).items():
         path = f"/v2/models/{name}" + f"/versions/{version}" * bool(version)
         assert http.get(f"{path}/ready").error == "Model version not ready"
-        assert not rpc("ModelReady", name=name, version=version).ready
         for reply in (http.get(path), http.get(f"{path}/config"), http.post(f"{path}/infer", {"inputs": []})):
             assert (reply.status, reply.error) == (statuses[code], text)
-        assert rpc("ModelMetadata", name=name, version=version) == (code, text)
-        assert rpc("ModelConfig", name=name, version=version) == (code, text)
-        assert rpc("ModelInfer", model_name=name, model_version=version) == (code, text)
-    row = {"name": name, "version": "1", "state": "LOADING"}
-    assert row in http.post("/v2/repository/index").document
-    index = rpc("RepositoryIndex").models
-    assert row in [{field.name: value for field, value in entry.ListFields()} for entry in index]
+    assert {"name": name, "version": "1", "state": "LOADING"} in http.post("/v2/repository/index").document
+    check_loading(rpc, name)
     found.go()
     assert loading.result() is None
 
@@ -200,7 +211,7 @@ def test_versions_load_until_the_last_has(side: Client, first: Callable[..., Fir
     assert side.ready()
 
 
-@rule("5.11.7", "5.11.9")
+@rule("5.11.7", "5.11.9", "5.13.1")
 def test_a_version_that_loads_while_the_one_before_ends_is_loading(
     side: Client, first: Callable[..., FirstLoad]
 ) -> None:
@@ -211,13 +222,19 @@ def test_a_version_that_loads_while_the_one_before_ends_is_loading(
     loading = found.load()
     found.go()
     assert loading.result() is None
+    assert answers(side, found.name) == "loaded"
+    serving = counted(side, found.name)
+    assert 1 in serving.values()
     assert found.unload().result() is None
     assert found.states() == [("1", "UNLOADING")]
+    assert counted(side, found.name).keys() == serving.keys()
+    assert 1 in counted(side, found.name).values()
     for name in ("begun.1", "go.1"):
         (directory / name).unlink()
     again = found.load()
     found.await_begun()
     assert found.states() == LOADING
+    assert counted(side, found.name).keys() == serving.keys()
     (directory / "end.1").touch()
     eventually(lambda: not draining(side))
     assert found.states() == LOADING

@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
 from tritonlab import Server
 
 from .clients import Client, Failure, Files
+from .grpc_messages import Rpc
+from .grpc_served import grpc_served
 from .lab_client import LabClient
 from .models import CPU, model
 from .real_client import RealClient
 from .rules import rule
 from .scripts import eventually
-from .test_first_load import held
+from .test_first_load import check_loading, counted, held
 from .test_load import ANSWERING_CONFIG
 from .test_model_control import GONE, READY, answers, ensemble, settled, states, traceless, who, write
 
@@ -220,7 +223,7 @@ def test_a_server_without_model_control_loads_all_it_can(start: Callable[..., Cl
     assert side.ready()
 
 
-@rule("5.11.1", "5.11.7", "5.11.9")
+@rule("5.11.1", "5.11.6", "5.11.7", "5.11.9", "5.13.1", "6.1")
 @pytest.mark.parametrize("program", ["real", "lab"])
 def test_a_polled_model_is_known_while_it_loads(start: Callable[..., Client], tmp_path: Path) -> None:
     side = start("poll", tmp_path)
@@ -230,6 +233,9 @@ def test_a_polled_model_is_known_while_it_loads(start: Callable[..., Client], tm
     assert not side.ready()
     assert states(side, "new") == {"new": [("1", "LOADING")]}
     assert answers(side, "new") == ("NOT_FOUND", "Request for unknown model: 'new' has no available versions")
+    assert set(counted(side, "new").values()) == {0}
+    with grpc_served(side) as address, grpc.insecure_channel(address) as channel:
+        check_loading(Rpc(channel), "new")
     (tmp_path / "new" / "go.1").touch()
     eventually(lambda: states(side, "new") == {"new": READY})
 

@@ -12,22 +12,23 @@ import threading
 from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from time import monotonic_ns
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-import grpc
 import httptools
 
 from ..core.inference.infer_request import InferenceRequest
 from ..core.status import TritonError, UnsupportedError
 from ..load_testing.call_log import CallLog
 from ..load_testing.request_mix import Lane, ModelInputs, RequestMix
-from .grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
 from .http_document import request_body
 from .http_link import HttpLink, error_text, model_path
 
+if TYPE_CHECKING:
+    from .grpc_calls import GrpcCalls
+    from .grpc_link import GrpcLink
+
 _RECEIVE = 1 << 18
-_MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 #: The most threads that send the requests of an open loop: so many can be under way at once, later ones wait.
 _MOST_THREADS = 256
@@ -71,6 +72,8 @@ class RemoteTarget:
         if isinstance(self._link, HttpLink):
             self._calls = HttpCalls(self._link, bodies)
         else:
+            from .grpc_calls import GrpcCalls
+
             self._calls = GrpcCalls(self._link, bodies, self.inputs.decoupled)
 
     def keep(self, lanes: Sequence[Lane], mix: RequestMix, halt: threading.Event) -> None:
@@ -152,6 +155,13 @@ def _call(
             *(error, request.batch_size),
         )
     )
+
+
+class Caller(Protocol):
+    """The calls of one thread to a model, one request at a time."""
+
+    def call(self, request: InferenceRequest) -> CallTimes:
+        """Send a request and wait for its answer. An error is in what it returns."""
 
 
 class CallTimes(NamedTuple):
@@ -299,59 +309,3 @@ class _HttpReply:
     @property
     def body(self) -> bytes:
         return b"".join(self._parts)
-
-
-class GrpcCalls:
-    """The maker of callers over one gRPC channel. Answers to unary calls are not decoded: nobody looks at them."""
-
-    def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
-        self._link, self._bodies, self._decoupled = link, bodies, decoupled
-        self._channel = grpc.insecure_channel(link.address, options=UNLIMITED)
-        self._streams = GrpcLink(link.address, dict(link.headers), link.timeout) if decoupled else None
-        self._infer = self._channel.unary_unary(_MODEL_INFER, None, None)
-
-    def caller(self) -> GrpcCalls:
-        return self
-
-    def close(self) -> None:
-        self._channel.close()
-        if self._streams is not None:
-            self._streams.close()
-
-    def call(self, request: InferenceRequest) -> CallTimes:
-        return self._call_stream(request) if self._decoupled else self._call_unary(request)
-
-    def _call_unary(self, request: InferenceRequest) -> CallTimes:
-        began = monotonic_ns()
-        message = self._bodies.get(request)
-        if message is None:
-            message = self._bodies.keep(request, infer_message(request).SerializeToString())
-        sent = monotonic_ns()
-        try:
-            self._infer(message, metadata=self._link.headers, timeout=self._link.timeout)
-        except grpc.RpcError as problem:
-            return CallTimes(began, 0, monotonic_ns(), error=grpc_error(problem).message)
-        except ValueError as problem:  # the channel was closed
-            return CallTimes(began, 0, monotonic_ns(), error=str(problem))
-        done = monotonic_ns()
-        return CallTimes(began, done, done, sent - began)
-
-    def _call_stream(self, request: InferenceRequest) -> CallTimes:
-        assert self._streams is not None
-        sent, first, count, error = monotonic_ns(), 0, 0, ""
-        try:
-            for response in self._streams.send(request, True):
-                if response.error is not None:
-                    error = response.error.message
-                elif not response.empty:
-                    first = first or monotonic_ns()
-                    count += 1
-        except TritonError as problem:
-            error = problem.message
-        except ValueError as problem:  # the channel was closed
-            error = str(problem)
-        return CallTimes(sent, first, monotonic_ns(), responses=count, error=error)
-
-
-#: The calls of one thread to a model, one request at a time. An error is in what it returns.
-Caller = HttpCaller | GrpcCalls

@@ -87,6 +87,15 @@ def fingerprint(directory: Path) -> Fingerprint:
     return found
 
 
+def place_time(directory: Path) -> int:
+    """Return when a directory itself has changed last, in ns: it got its place, or an entry came or went. 0 if it is
+    gone."""
+    try:
+        return os.stat(directory).st_ctime_ns
+    except OSError:
+        return 0
+
+
 def _walk(path: str, below: str, found: Fingerprint) -> list[os.DirEntry[str]]:
     """Add the files of a directory, whose names begin with `below`, to `found`, and return its entries."""
     with os.scandir(path) as scanned:

@@ -87,7 +87,12 @@ class InferenceServer:
         self._choices = services.backends.choices
         self._watchdog = parts.watchdog
         self.facts = ServerFacts(
-            options.server_id, self._models, self._control.loading, parts.server_metrics, services.execution
+            options.server_id,
+            self._models,
+            self._control.loading,
+            self._control.running,
+            parts.server_metrics,
+            services.execution,
         )
         self._serials = itertools.count(1)
         self.tracer.refresh()

@@ -20,7 +20,8 @@ _NOT_UNIQUE = "model appears in two or more repositories"
 
 
 class ServerFacts:
-    """The facts of one server. Methods about one model raise NotFoundError, UnavailableError,
+    """The facts of one server. `loading` returns the versions that load, `running` those that serve and then those that
+    are being unloaded. Methods about one model raise NotFoundError, UnavailableError,
     InvalidArgumentError.
     """
 
@@ -29,12 +30,14 @@ class ServerFacts:
         server_id: str,
         models: GlobalMap,
         loading: Callable[[], list[ModelVersion]],
+        running: Callable[[], list[ModelVersion]],
         metrics: ServerMetrics,
         execution: ExecutionOptions,
     ) -> None:
         self._server_id = server_id
         self._models = models
         self._loading = loading
+        self._running = running
         self._metrics = metrics
         self._execution = execution
 
@@ -73,8 +76,11 @@ class ServerFacts:
         """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
         the custom ones that its code made."""
         cache = self._execution.cache
-        first = [each for each in self._loading() if each.version not in self._models[each.identifier].versions]
-        text = self._metrics.text([*self._serving(), *first], cache.metrics() if cache is not None else None)
+        # a version has one set of lines: the one that serves comes first, then one that ends, then one that loads
+        versions: dict[tuple[str, int], ModelVersion] = {}
+        for each in [*self._running(), *self._loading()]:
+            versions.setdefault((each.identifier, each.version), each)
+        text = self._metrics.text(versions.values(), cache.metrics() if cache is not None else None)
         if not model:
             return text
         made = {_sample(line) for line in self._metrics.made_by(model).splitlines()}

@@ -32,6 +32,10 @@ NUMPY = {
 }
 
 
+class NotCarriedError(Exception):
+    """A tensor of a request or an answer that neither crosses a network nor is recorded."""
+
+
 class RawTensor(NamedTuple):
     """A tensor as it crosses a network: its bytes in Triton's binary form (rule 1.6.1 for BYTES)."""
 

@@ -10,6 +10,7 @@ from ...core.config.ensemble_consistency import ComposingModel, check_composing_
 from ...core.config.model_config import ConfigError, ModelConfig, renamed
 from ...core.config.model_config_rules import is_ensemble
 from ...core.status import Code, ModelLoadError, TritonError
+from ...repository.layout import place_time
 from ...repository.model_repository_manager import ModelFiles, ModelRepositoryManager, poll_failure
 from .dependency_graph import DependencyGraph, composing_models, required_models
 from .endings import Endings
@@ -79,22 +80,25 @@ class EnsembleCompletion:
         name = self._repository.split(identifier)[1]
         return StepReload(None, changed, [poll_failure(name, reason) for reason in unreadable[:1]])
 
-    def complete(self, model: LoadedModel, found: ModelFiles, changed: bool = False) -> ModelFiles:
+    def complete(self, model: LoadedModel, found: ModelFiles, followed: StepReload) -> ModelFiles:
         """Load what an ensemble contains and is not loaded yet, check that the models fit (rules 5.7.3, 5.7.4), and
-        return the ensemble with its final configuration. `changed`: one of its models has changed since it was checked.
+        return the ensemble with its final configuration. `followed`: what became of its models since it was checked.
         Raises ModelLoadError; then the ensemble does not serve any more.
         """
         name = model.identifier
         resolved = self._models.resolve(found.config, found.namespace, self._repository.namespaces)
         found = replace(found, config=resolved)
         configs = {name: found.config, **required_models({name: found.config}, self.config)}
-        steps = _Steps(changed)
+        steps = _Steps(followed.changed)
+        placed = place_time(found.directory)  # before its models load: what changes meanwhile is a change
         missing: frozenset[str] = frozenset()
         try:
             circle = DependencyGraph(configs).circle(name)
             if circle:
                 raise ConfigError(circle)
             last = model.refusal if model.wanted is not None and _is_same(model.wanted, found) else None
+            if last is not None and last.place_time != placed:
+                last = None  # its files were moved away and back
             model.wanted = None  # the loads of its own models must not load it
             try:
                 parts = {part: self._composing(part, steps) for part in composing_models(found.config)}
@@ -103,13 +107,14 @@ class EnsembleCompletion:
             missing = frozenset(part for part, known in parts.items() if known is None)
             there = {part: known for part, known in parts.items() if known is not None}
             if last is not None and not last.missing - missing:  # it was told before which are missing (measured)
-                if steps.unpolled and not steps.changed:
-                    raise poll_failure(model.name, f"{last.text}; {steps.unpolled[0]}")
+                unpolled = [*(error.reason for error in followed.failed), *steps.unpolled]
+                if unpolled and not steps.changed:
+                    raise poll_failure(model.name, f"{last.text}; {unpolled[0]}")
                 there |= dict.fromkeys(missing, ComposingModel(missing=True))
             check_composing_models(renamed(found.config, name), there)
         except ConfigError as error:
             self._endings.retire(model)
-            model.refusal = Refusal(error.reason, missing)
+            model.refusal = Refusal(error.reason, missing, placed)
             text = f"load failed for model '{name}': {error.reason}\n"
             raise ModelLoadError(text, reason=error.detail or "; ".join(steps.unpolled) or error.reason) from None
         model.refusal = None

@@ -20,10 +20,12 @@ _IN_PLACE = {"instance_group", "version_policy"}
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the models of an ensemble do not fit it, and those of them that were missing when this was found."""
+    """Why the models of an ensemble do not fit it, and those of them that were missing when this was found.
+    `place_time`: that of the ensemble's directory then."""
 
     text: str
     missing: frozenset[str] = frozenset()
+    place_time: int = 0
 
 
 class LoadedModel:

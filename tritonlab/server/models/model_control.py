@@ -69,9 +69,9 @@ class ModelControl:
         for identifier in self.repository.identifiers(name) if not files else [name]:
             turn = self._known(identifier).turn
             followed = self.ensembles.follow_files(identifier)  # not within the lock: it loads other models
-            failed += followed.failed  # the ensemble is loaded all the same (measured)
             try:
                 self.load_model(identifier, config, files, followed=followed, turn=turn)
+                failed += followed.failed  # the ensemble is loaded all the same (measured)
             except ModelLoadError as error:
                 failed.append(error)
         if failed:
@@ -114,7 +114,7 @@ class ModelControl:
             model.listed = True
             if is_ensemble(found.config):
                 with self._refusal_logged(model):
-                    found = self.ensembles.complete(model, found, followed.changed)
+                    found = self.ensembles.complete(model, found, followed)
             changes = find_changes(model.versions, None if model.is_stale else model.files, found)
             if changes.nothing(model.versions):
                 failed = tuple(number for number in changes.keep if model.versions[number].failed())
@@ -150,7 +150,7 @@ class ModelControl:
                     continue
                 try:
                     with model.trying():
-                        found = self.ensembles.complete(model, model.wanted, changed=True)
+                        found = self.ensembles.complete(model, model.wanted, StepReload(changed=True))
                         self._swap(model, found, Changes(found.versions))
                 except TritonError as error:
                     self._say(model.name, f"{error.message} ({cause})")

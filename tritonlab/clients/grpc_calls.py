@@ -1,0 +1,66 @@
+"""The calls of a load test over gRPC."""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+
+import grpc
+
+from ..core.inference.infer_request import InferenceRequest
+from ..core.status import TritonError
+from .grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
+from .remote_target import CallTimes, EncodedBodies
+
+_MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
+
+
+class GrpcCalls:
+    """The maker of callers over one gRPC channel. Answers to unary calls are not decoded: nobody looks at them."""
+
+    def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
+        self._link, self._bodies, self._decoupled = link, bodies, decoupled
+        self._channel = grpc.insecure_channel(link.address, options=UNLIMITED)
+        self._streams = GrpcLink(link.address, dict(link.headers), link.timeout) if decoupled else None
+        self._infer = self._channel.unary_unary(_MODEL_INFER, None, None)
+
+    def caller(self) -> GrpcCalls:
+        return self
+
+    def close(self) -> None:
+        self._channel.close()
+        if self._streams is not None:
+            self._streams.close()
+
+    def call(self, request: InferenceRequest) -> CallTimes:
+        return self._call_stream(request) if self._decoupled else self._call_unary(request)
+
+    def _call_unary(self, request: InferenceRequest) -> CallTimes:
+        began = monotonic_ns()
+        message = self._bodies.get(request)
+        if message is None:
+            message = self._bodies.keep(request, infer_message(request).SerializeToString())
+        sent = monotonic_ns()
+        try:
+            self._infer(message, metadata=self._link.headers, timeout=self._link.timeout)
+        except grpc.RpcError as problem:
+            return CallTimes(began, 0, monotonic_ns(), error=grpc_error(problem).message)
+        except ValueError as problem:  # the channel was closed
+            return CallTimes(began, 0, monotonic_ns(), error=str(problem))
+        done = monotonic_ns()
+        return CallTimes(began, done, done, sent - began)
+
+    def _call_stream(self, request: InferenceRequest) -> CallTimes:
+        assert self._streams is not None
+        sent, first, count, error = monotonic_ns(), 0, 0, ""
+        try:
+            for response in self._streams.send(request, True):
+                if response.error is not None:
+                    error = response.error.message
+                elif not response.empty:
+                    first = first or monotonic_ns()
+                    count += 1
+        except TritonError as problem:
+            error = problem.message
+        except ValueError as problem:  # the channel was closed
+            error = str(problem)
+        return CallTimes(sent, first, monotonic_ns(), responses=count, error=error)
