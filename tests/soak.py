@@ -239,7 +239,7 @@ def run_mix(directory: Path, end: float, lines: list[str]) -> None:
     last = kernel.read()
     calls: Counter[str] = Counter()
     grown: dict[str, float] = dict.fromkeys(VERBS, 0.0)
-    began, said = time.monotonic(), 0.0
+    began, printed = time.monotonic(), 0.0
     while time.monotonic() < end:
         verb = chance.choice(list(VERBS))
         kernel.run(VERBS[verb])
@@ -247,9 +247,9 @@ def run_mix(directory: Path, end: float, lines: list[str]) -> None:
         calls[verb] += 1
         grown[verb] += now["dirty"] - last["dirty"]
         last = now
-        if time.monotonic() - said > 60:
-            said = time.monotonic()
-            lines.append(f"mix {(said - began) / 60:.0f} min, {calls.total()} calls: {now}")
+        if time.monotonic() - printed > 60:
+            printed = time.monotonic()
+            lines.append(f"mix {(printed - began) / 60:.0f} min, {calls.total()} calls: {now}")
             print(lines[-1], flush=True)
     for name, cell in {"idle": "time.sleep(30)", **ENDS}.items():
         lines.append(f"mix {name}: {kernel.read(cell)}")

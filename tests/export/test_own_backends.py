@@ -59,8 +59,8 @@ def test_the_backend_is_exported_next_to_the_repository(server: Server, tmp_path
     brought = tmp_path / "out" / "backends" / "mine"
     assert sorted(path.name for path in brought.iterdir()) == ["helper.py", "model.py", "table.txt"]
     assert report.backends == ["mine"] and not report.incomplete
-    (told, hidden) = [each for each in report.plan.warnings if "mine" in each]
-    assert "exported to backends/mine/" in told and "/opt/tritonserver/backends/mine/" in told and ".hidden" in hidden
+    (place, hidden) = [each for each in report.plan.warnings if "mine" in each]
+    assert "exported to backends/mine/" in place and "/opt/tritonserver/backends/mine/" in place and ".hidden" in hidden
     assert not [each for each in report.plan.warnings if "table.txt" in each]  # which goes with it
     assert "COPY --chown=1000:1000 backends /opt/tritonserver/backends" in (
         tmp_path / "out" / "deploy" / "Dockerfile"

@@ -37,7 +37,7 @@ class CountingCopy:
     def written(self) -> dict[str, Any]:
         return {"instance_group": [{"count": 1}]}
 
-    def ask(self, requests: Sequence[object]) -> list[ModelAnswer]:
+    def answer(self, requests: Sequence[object]) -> list[ModelAnswer]:
         answers = []
         for number, _ in enumerate(requests):
             self.had[number % len(self.had)] += 1
@@ -47,17 +47,19 @@ class CountingCopy:
 
 
 def bench_of(copy: CountingCopy) -> Any:
+    scratch = SimpleNamespace(name=copy.name, start=copy.start, written=copy.written, ask=copy.answer, fresh=copy.fresh)
+
     def fresh_answer(sample: Sample) -> ModelAnswer:
         copy.fresh()
-        return copy.ask([sample])[0]
+        return copy.answer([sample])[0]
 
     return SimpleNamespace(
-        scratch=copy,
+        scratch=scratch,
         noise=AnswerNoise(),
         fresh_answer=fresh_answer,
         renew=copy.fresh,
-        alone=lambda sample: copy.ask([sample])[0],
-        at_once=copy.ask,
+        alone=lambda sample: copy.answer([sample])[0],
+        at_once=copy.answer,
         over=lambda: False,
     )
 

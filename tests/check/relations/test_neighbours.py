@@ -26,14 +26,14 @@ def test_what_a_cancellation_leaves_behind_is_seen_with_a_long_stream() -> None:
     def alone(sample: Sample) -> ModelAnswer:
         return ModelAnswer(() if state["stopped"] else (output,))
 
-    def ask(requests: Any, cancel: Any) -> None:
+    def send(requests: Any, cancel: Any) -> None:
         if cancel and requests[0].inputs["N"].numpy()[0] == 3:
             state["stopped"] = True
 
     bench: Any = SimpleNamespace(
         pool=[Known(sample, ModelAnswer((output,) * count)) for sample, count in ((short, 1), (other, 1), (long, 3))],
         shape=SimpleNamespace(rows=lambda sample: 1),
-        scratch=SimpleNamespace(name="m", decoupled=True, ask=ask),
+        scratch=SimpleNamespace(name="m", decoupled=True, ask=send),
         noise=AnswerNoise(),
         sequences=False,
         renew=renew,

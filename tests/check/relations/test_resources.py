@@ -169,11 +169,11 @@ def test_the_line_is_waited_for_while_traces_are_compared() -> None:
     timeouts: list[float] = []
     line = TracedLine("model.py", 3, "", 100.0)
 
-    def grown(ask: Callable[[], object], requests: int) -> TracedLine:
+    def grown(send: Callable[[], object], requests: int) -> TracedLine:
         timeouts.append(scratch.timeout)
         return line
 
-    probe = SimpleNamespace(trace=lambda ask: None, mark=lambda ask: None, grown=grown)
+    probe = SimpleNamespace(trace=lambda send: None, mark=lambda send: None, grown=grown)
     scratch = SimpleNamespace(probe=probe, timeout=2.0)
     bench: Any = SimpleNamespace(
         scratch=scratch,

@@ -76,11 +76,11 @@ def test_an_export_has_one_record_by_whichever_directory_it_is_named(
     place = verify(tmp_path / first, requests=[case]).record
     sent: list[GoldenCase] = []
 
-    def ask_here(work: object, cases: list[GoldenCase], say: object) -> tuple[dict[str, ModelAnswers], str]:
+    def answer_here(work: object, cases: list[GoldenCase], say: object) -> tuple[dict[str, ModelAnswers], str]:
         sent.extend(cases)
         return {}, ""
 
-    monkeypatch.setattr(verification, "_ask_here", ask_here)
+    monkeypatch.setattr(verification, "_ask_here", answer_here)
     monkeypatch.setattr(verification._Work, "verdict", lambda self, who, ours, place: ReleaseVerdict("2.51", "wheel"))
     again = verify(tmp_path / then)
     assert [each.name for each in sent] == ["one"]

@@ -62,7 +62,7 @@ def test_work_for_which_no_memory_is_left_is_refused(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, COUNT])
-def test_strings_are_written_alike_in_one_piece_and_in_many(count: int) -> None:
+def test_strings_in_many_pieces_are_those_in_one(count: int) -> None:
     words = [f"{number}\n" * (number % 4) for number in range(count)]
     tensor = Tensor.from_numpy(np.array(words, object))
     assert json.loads(infer_encoder.json_data("OUT", tensor)) == words

@@ -15,7 +15,7 @@ from tritonlab.notebook.views import widget as module
 from tritonlab.notebook.views.widget import LiveView
 
 
-def shown() -> set[str]:
+def open_views() -> set[str]:
     """Return the ids of the views whose widgets ipywidgets keeps."""
     return {widget.view for widget in list(_instances.values()) if hasattr(widget, "view")}
 
@@ -118,7 +118,7 @@ def test_old_views_end_but_not_those_of_other_subjects(displayed: list[Any]) -> 
     views = [Follower() for _ in range(10)]
     for view in [*views, views[2], views[2]]:
         view.show()  # one is shown again, and is the youngest then
-    living = shown()
+    living = open_views()
     assert living >= {view.id for view in (apart, other, views[2], *views[3:])}
     assert not living & {view.id for view in views[:2]}
     first = weakref.ref(views[0])
