@@ -28,7 +28,10 @@ def open_playground(workspace: Workspace, model: Model) -> Playground:
     ModuleNotFoundError without ipywidgets."""
     from .playground.playground import Playground
 
-    form = Playground(model, workspace.describe_error, lambda: workspace.ports.endpoints, workspace.cite)
+    is_ours = model.server is workspace.server  # the ports of another server are not this notebook's
+    form = Playground(
+        model, workspace.describe_error, lambda: workspace.ports.endpoints if is_ours else None, workspace.cite
+    )
     ModelStates.for_server(model.server).follow_form(form, model.name)
     return form
 

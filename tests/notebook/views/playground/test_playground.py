@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import shutil
 import subprocess
 import threading
 import weakref
@@ -320,6 +321,19 @@ def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:
     assert ports.grpc in playground.copy_as("tritonclient gRPC").text
     workspace.ports.close()
     assert "localhost:8001" in playground.copy_as("tritonclient gRPC").text
+
+
+def test_a_program_for_a_model_of_another_server_has_not_the_ports_of_the_notebook(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    options = ConfigOptions.from_keywords(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
+    model = workspace.load("m", SOURCE, options=options)
+    ports = workspace.ports.open(http_port=0, grpc=False, metrics=False)
+    shutil.copytree(model.directory, tmp_path / "others" / "m")
+    with Server(tmp_path / "others") as other:
+        texts = [open_playground(workspace, each).copy_as("curl").text for each in (model, other.model("m"))]
+    assert [ports.http in text for text in texts] == [True, False]
+    workspace.ports.close()
 
 
 @pytest.mark.parametrize("mode", ["Random", "Typed", "File"])
