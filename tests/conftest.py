@@ -40,8 +40,7 @@ WAITING = ("tests/conformance/", "notebooks/")
 #: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
 LONG = (
     *("tests/test_", "tests/tuning/", "tests/stub/test_interpreters.py", "tests/tritonserver/test_server.py"),
-    *("tests/export/preflight/test_trial.py", "tests/stub/process/test_line_samples.py"),
-    *("tests/conformance/test_verify.py", "tests/conformance/test_verdicts.py"),
+    *("tests/export/preflight/test_trial.py", "tests/conformance/test_verify.py", "tests/conformance/test_verdicts.py"),
 )
 
 

@@ -22,7 +22,7 @@ from tritonlab.clients.golden import GoldenSet, read_case
 from tritonlab.core.foreign_file import read_arrays
 from tritonlab.core.status import TritonError
 from tritonlab.export.verify.release_verdict import ReleaseVerdict
-from tritonlab.export.verify.verification import _History
+from tritonlab.export.verify.verdict_history import VerdictHistory
 from tritonlab.golden_run import _suites
 from tritonlab.notebook.authoring.draft import Draft
 from tritonlab.notebook.authoring.errors import FileError
@@ -141,7 +141,7 @@ def read_record(path: Path) -> object:
     models = path.parent / "x" / "models"
     models.mkdir(parents=True)
     path.rename(models.parent / "export.json")
-    history = _History(models.parent, models, [])
+    history = VerdictHistory(models.parent, models, [])
     assert history.verdicts() == [] and history.open_findings == {}
     return list(history.still_open(ReleaseVerdict("2.51", "")))
 

@@ -71,6 +71,7 @@ LAZY = {
     ("tritonlab.clients.remote", "tritonlab.clients.grpc_link"): "gRPC, which connections over HTTP do without",
     ("tritonlab.clients.remote", "tritonlab.clients.remote_target"): "only for a load test",
     ("tritonlab.clients.remote_target", "tritonlab.clients.grpc_calls"): "gRPC, which connections over HTTP do without",
+    ("tritonlab.export.report", "tritonlab.export.verify.verdict_history"): "only for a zip file, with gRPC",
     ("tritonlab.export.preflight.judge", "tritonlab.export.preflight.trial"): "only for a trial: 3 ms at %load_ext",
     ("tritonlab.export.whole_export", "tritonlab.export.preflight.trial"): "only for a proof: 3 ms at %load_ext",
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",

@@ -22,7 +22,6 @@ from ..repository.model_tree import shortened
 from ..server.models.backends import DEFAULT_DIRECTORY
 from .own_backends import backends_of
 from .preflight.finding import Preflight
-from .verify.history import evidence_of
 
 if TYPE_CHECKING:
     from .environment.placed import PlacedEnvironment
@@ -154,6 +153,8 @@ class ExportReport:
         if self.dry_run:
             raise InvalidArgumentError("it was a dry run, and nothing is there to be packed: export without dry_run")
         target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
+        from .verify.verdict_history import evidence_of  # with the comparison of answers
+
         with whole_file(target) as written, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
             for report in self.reports:
                 for each in sorted(report.path.rglob("*")):

@@ -660,18 +660,27 @@ def test_a_server_that_stops_does_not_wait_for_ever_for_a_load_that_nothing_ends
 ) -> None:
     others = set(stub_processes())
     monkeypatch.setattr("tritonlab.server.models.model_control._ABORTED", 0.2)
-    data = 'key: "X" value { data_type: TYPE_FP32 dims: 1 input_data_file: "pipe" }'
+    reads, released = threading.Event(), threading.Event()
+
+    def read(path: Path) -> bytes:
+        reads.set()
+        released.wait(60)
+        return bytes(4)
+
+    monkeypatch.setattr("tritonlab.instances.life.warmup.read_file", read)
+    data = 'key: "X" value { data_type: TYPE_FP32 dims: 1 input_data_file: "slow" }'
     warmup = f'model_warmup {{ name: "w" batch_size: 1 inputs {{ {data} }} }}'
     directory = write_model(tmp_path, "reads", SCRIPTED, config("X FP32 1", "Y FP32 1", warmup))
     (directory / "warmup").mkdir()
-    os.mkfifo(pipe := directory / "warmup" / "pipe")
+    (directory / "warmup" / "slow").touch()
     server = Server(tmp_path, model_control_mode="explicit", warm=0)
     failures: list[ModelLoadError] = []
     loading = threading.Thread(target=lambda: failures.append(failure(server, "reads")), daemon=True)
     loading.start()
-    with pipe.open("w"):  # which waits for the one who reads
-        server.stop()
-        assert loading.is_alive()
+    assert reads.wait(60)
+    server.stop()
+    assert loading.is_alive()
+    released.set()
     loading.join(60)
     assert len(failures) == 1
     eventually(lambda: others.issuperset(stub_processes()))

@@ -32,7 +32,6 @@ from ..preflight.judge import subject_in
 from ..releases import DEFAULT_TARGET, find, find_target
 from .differences import NOT_SENT
 from .hiding import Hiding, author_paths
-from .history import History, record_of
 from .judge_server import JudgeServer
 from .judgement import AGAIN, NO_REQUEST, judge, kept_outcome
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
@@ -41,6 +40,7 @@ from .release_verdict import ReleaseVerdict
 from .replayed_requests import ALONE, ModelAnswers, replay
 from .shipped_requests import ship_requests, shipped_requests
 from .verdict import Verification
+from .verdict_history import VerdictHistory, record_of
 from .wheels import NoWheel, find_wheel, unpacked
 
 #: The release that is tested unless another is named.
@@ -92,7 +92,7 @@ def verify(
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
     hidden = author_paths({**given, **dict.fromkeys((models, backends_of(models)), "the export itself")}, reads)
     lock, wanted = _lock(root, models), releases(triton)
-    history = History(root, models, names)
+    history = VerdictHistory(root, models, names)
     found = history.open_findings if open_findings is None else open_findings
     options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
     work = _Work(models, names, cases, hide=hidden, open_findings=found, **options)
@@ -364,7 +364,7 @@ def _written(
     *,
     verdicts: list[ReleaseVerdict],
     names: list[str],
-    history: History,
+    history: VerdictHistory,
     open_findings: Mapping[str, Sequence[str]],
     hidden: Iterable[Path],
 ) -> Verification:

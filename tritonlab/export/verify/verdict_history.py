@@ -27,7 +27,7 @@ def evidence_of(repository: Path, models: Sequence[str]) -> Iterator[Path]:
     Those of other files than lie there are left out."""
     for root in (repository, *([repository.parent] if repository.name == "models" else [])):
         names = [name for name in model_names(repository) if not name.startswith(".")]
-        history = History(root, repository, names)
+        history = VerdictHistory(root, repository, names)
         if history.is_current:
             yield from (path for path in (history.page, history.record) if path.is_file())
             for model in models:
@@ -39,7 +39,7 @@ def record_of(root: Path) -> Path:
     return root / "export.json" if (root / "models").is_dir() else root.with_name(f"{root.name}.export.json")
 
 
-class History:
+class VerdictHistory:
     """What the record of an export says of earlier verdicts on it."""
 
     def __init__(self, root: Path, models: Path, names: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.export.repository import export
-from tritonlab.export.verify.history import History
 from tritonlab.export.verify.shipped_requests import ship_requests
+from tritonlab.export.verify.verdict_history import VerdictHistory
 
 TEXT = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
 
@@ -27,7 +27,7 @@ def test_a_zip_has_the_verdict_on_its_files_and_the_requests(tmp_path: Path, is_
         report = export(server.model("one"), tmp_path / "out" / "models")
     plain = set(zipfile.ZipFile(report.zip().path).namelist())
     root = tmp_path / "out" if is_whole else tmp_path / "out" / "models"
-    history = History(root, report.repository, ["one"])
+    history = VerdictHistory(root, report.repository, ["one"])
     history.record.write_text(json.dumps({"files": history.files}))
     history.page.write_text("page")
     inputs = {"IN": Tensor(DataType.FP32, (1,), np.array([1], np.float32))}
