@@ -15,7 +15,12 @@ from hypothesis import HealthCheck, settings
 from tests import kernels
 from tests.conformance.reference import ReferenceServer, missing
 from tests.serving import await_endings
-from tests.timeouts import pytest_runtest_makereport, pytest_timeout_set_timer, pytest_unconfigure  # noqa: F401
+from tests.timeouts import (  # noqa: F401
+    pytest_runtest_call,
+    pytest_runtest_makereport,
+    pytest_timeout_set_timer,
+    pytest_unconfigure,
+)
 from tritonlab.ipc.zygotes.zygotes import Zygotes
 
 # a job in the background of a shell ignores interrupts, and so would each process that a test starts and interrupts

@@ -35,22 +35,22 @@ from tritonlab.core.status import Code, ModelError, RemoteException
 
 #: Modules that cannot be imported here, by the library that they want.
 WANT_OTHERS = {"tritonlab.ray"}
-#: How classes of ours are called in a stub, where they lie on the path.
-OURS = {"tritonlab", "c_python_backend_utils"}
 TENSOR = Tensor.from_numpy(np.ones(2, np.float32))
 
 
 def classes() -> list[type[BaseException]]:
     """Return every exception class of the package."""
+    modules = {"c_python_backend_utils"}  # and not those that another test may have imported
     for module in pkgutil.walk_packages(tritonlab.__path__, "tritonlab."):
         if module.name not in WANT_OTHERS and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+            modules.add(module.name)
     found: set[type[BaseException]] = set()
     todo: list[type[BaseException]] = [BaseException]
     while todo:
         kinds = todo.pop().__subclasses__()
         todo += kinds
-        found.update(kind for kind in kinds if kind.__module__.partition(".")[0] in OURS)
+        found.update(kind for kind in kinds if kind.__module__ in modules)
     return sorted((kind for kind in found if "_declared" not in vars(kind)), key=str)  # those made for a code: `errors`
 
 
@@ -103,7 +103,9 @@ def errors(kind: type[BaseException]) -> Iterator[BaseException]:
         yield error
 
 
-ERRORS = [error for kind in classes() for error in errors(kind)]
+#: By class and number: another process may know others, so that their places in a list are no names.
+NAMED = {(str(kind), number): error for kind in classes() for number, error in enumerate(errors(kind))}
+ERRORS = [*NAMED.values()]
 
 
 def facts(error: BaseException) -> dict[str, Any]:
@@ -116,8 +118,8 @@ def facts(error: BaseException) -> dict[str, Any]:
     return seen
 
 
-def fail(index: int) -> None:
-    raise ERRORS[index]
+def fail(name: tuple[str, int]) -> None:
+    raise NAMED[name]
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
@@ -154,10 +156,10 @@ def test_every_error_comes_out_of_a_pool() -> None:
     spawn = multiprocessing.get_context("spawn")
     raised: list[BaseException] = []
     with spawn.Pool(1) as pool, concurrent.futures.ProcessPoolExecutor(1, spawn) as executor:
-        for index in range(len(ERRORS)):
-            if not isinstance(ERRORS[index], Exception):  # it ends the process, as KeyboardInterrupt does
+        for name, made in NAMED.items():
+            if not isinstance(made, Exception):  # it ends the process, as KeyboardInterrupt does
                 continue
-            for result in (pool.apply_async(fail, (index,)).get, executor.submit(fail, index).result):
+            for result in (pool.apply_async(fail, (name,)).get, executor.submit(fail, name).result):
                 try:
                     result(60)
                 except Exception as error:

@@ -1,4 +1,5 @@
-"""A time limit for the end of a test that has reached its own, and for the end of the process that runs tests.
+"""A time limit for the end of a test that has reached its own, and for the end of the process that runs tests; and an
+end of interrupts that leave a test.
 
 pytest-timeout raises once in a test. The test may go on to wait for ever, as the end of a `with` does for the threads
 of a pool, and with it a run whose output then has no stack to look at.
@@ -32,6 +33,17 @@ def pytest_runtest_makereport() -> Generator[None, object, object]:
     finally:
         if left:
             signal.setitimer(signal.ITIMER_REAL, left, repeated)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that an interrupt leaves, which would end the worker and with it the run."""
+    try:
+        return (yield)
+    except KeyboardInterrupt as interrupt:
+        if not hasattr(item.config, "workerinput"):
+            raise
+        raise RuntimeError("an interrupt left the test") from interrupt
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
