@@ -270,7 +270,7 @@ def near_collisions(sample: Sample) -> Iterator[Sample]:
                     same_sum[0] = flat[0] - 1
                     made.append(same_sum)
             if tensor.datatype.numpy.kind == "f":
-                made += _equal_when_rounded(flat)
+                made += _change_last_digits(flat)
             if tensor.datatype is DataType.BYTES:
                 long = [bytes(one)[:1] * 64 for one in flat]
                 for tail in (b"", b"b", b"c"):
@@ -291,7 +291,7 @@ def near_collisions(sample: Sample) -> Iterator[Sample]:
             yield sample.with_inputs({**sample.inputs, one: second, other: first})
 
 
-def _equal_when_rounded(flat: NDArray[Any]) -> list[NDArray[Any]]:
+def _change_last_digits(flat: NDArray[Any]) -> list[NDArray[Any]]:
     """Return arrays of floats that differ from that one in the digits only which are cut off where it is the key of a
     cache."""
     made = [np.trunc(flat)]

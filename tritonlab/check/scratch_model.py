@@ -289,7 +289,7 @@ class ScratchModel:
         return self.probe is not None and PARAMETER not in self.config.parameters and not own.exists()
 
     @contextmanager
-    def hashed(self) -> Iterator[Callable[[int], None]]:
+    def with_hash_seeds(self) -> Iterator[Callable[[int], None]]:
         """Return a function that starts new processes with that PYTHONHASHSEED, which a process has for all of its
         life."""
         directory = self.path / self.name

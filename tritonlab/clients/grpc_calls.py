@@ -15,7 +15,8 @@ _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 class GrpcCalls:
-    """The maker of callers over one gRPC channel. Answers to unary calls are not decoded: nobody looks at them."""
+    """The maker of callers over one gRPC channel. Answers to unary calls are not decoded, as only their times are kept.
+    """
 
     def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
         self._link, self._bodies, self._decoupled = link, bodies, decoupled

@@ -12,7 +12,7 @@ import pytest
 
 from tritonlab.check.bench import Known
 from tritonlab.check.noise import AnswerNoise
-from tritonlab.check.relations.life import _find_hashed, judge_hashes
+from tritonlab.check.relations.life import _find_order_of_hashes, judge_hashes
 from tritonlab.check.sample import ModelAnswer, Sample
 from tritonlab.core.inference.tensor import Tensor
 
@@ -30,7 +30,7 @@ def test_an_order_of_a_set_in_the_answer(answer: Callable[[int, int], int], is_f
     seeds: list[int] = []
 
     @contextmanager
-    def hashed() -> Iterator[Callable[[int], None]]:
+    def with_hash_seeds() -> Iterator[Callable[[int], None]]:
         yield seeds.append
 
     def alone(sample: Sample) -> ModelAnswer:
@@ -38,11 +38,11 @@ def test_an_order_of_a_set_in_the_answer(answer: Callable[[int, int], int], is_f
 
     bench: Any = SimpleNamespace(
         pool=[Known(sample, ModelAnswer())],
-        scratch=SimpleNamespace(hashed=hashed, is_hashable=True),
+        scratch=SimpleNamespace(with_hash_seeds=with_hash_seeds, is_hashable=True),
         noise=AnswerNoise(),
         alone=alone,
     )
-    judgements = [judge_hashes(bench, case, True) for case in _find_hashed(bench)]
+    judgements = [judge_hashes(bench, case, True) for case in _find_order_of_hashes(bench)]
     sentences = [one.sentence for one in judgements if one is not None]
     assert [one.partition(". ")[0] for one in sentences] == [
         "Y[0, 0] is 2 in a process with PYTHONHASHSEED=2, and 1 in a process with PYTHONHASHSEED=1"

@@ -100,7 +100,7 @@ class BorrowedServer:
             return
         call = self._stub.ModelInfer.future(message, timeout=self._timeout)
         self._follow(exchange, call)
-        call.add_done_callback(lambda each: self._answered(exchange, each, done, away))
+        call.add_done_callback(lambda each: self._pass_answer(exchange, each, done, away))
 
     def close(self) -> None:
         with self._lock:
@@ -109,14 +109,14 @@ class BorrowedServer:
             call.cancel()
         self._channel.close()
 
-    def _answered(self, exchange: Exchange, call: Any, done: Any, away: Any) -> None:
+    def _pass_answer(self, exchange: Exchange, call: Any, done: Any, away: Any) -> None:
         self._forget(exchange)
         try:
             response = _response(call.result())
         except grpc.FutureCancelledError:
-            self._cancelled(exchange, away)
+            self._end_cancelled(exchange, away)
         except grpc.RpcError as error:
-            self._failed(exchange, error, away)
+            self._pass_failure(exchange, error, away)
         except NotCarriedError as error:
             exchange.fail(str(error), "UNSUPPORTED")
         else:
@@ -141,7 +141,7 @@ class BorrowedServer:
                 exchange.send(responses[-1])
                 exchange.flush()
         except grpc.RpcError as error:
-            self._failed(exchange, error, away)
+            self._pass_failure(exchange, error, away)
         except NotCarriedError as error:
             call.cancel()
             exchange.fail(str(error), "UNSUPPORTED")
@@ -152,17 +152,17 @@ class BorrowedServer:
         finally:
             self._forget(exchange)
 
-    def _failed(self, exchange: Exchange, error: Any, away: Callable[[str], None]) -> None:
+    def _pass_failure(self, exchange: Exchange, error: Any, away: Callable[[str], None]) -> None:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            self._unavailable(exchange, error, away)
+            self._pass_unavailable(exchange, error, away)
         elif error.code() in _AWAY:
             away(self._away(error))
         elif error.code() is grpc.StatusCode.CANCELLED:
-            self._cancelled(exchange, away)
+            self._end_cancelled(exchange, away)
         else:
             exchange.fail(error.details(), _CODES.get(error.code(), "INTERNAL"))
 
-    def _unavailable(self, exchange: Exchange, error: Any, away: Callable[[str], None]) -> None:
+    def _pass_unavailable(self, exchange: Exchange, error: Any, away: Callable[[str], None]) -> None:
         """End a call whose code says that the server cannot be reached, or that its queue is full, the time there is
         over, or the model is not ready. Only a server that is there says the latter."""
 
@@ -179,7 +179,7 @@ class BorrowedServer:
         except ValueError:  # the channel is closed
             away(self._away(error))
 
-    def _cancelled(self, exchange: Exchange, away: Callable[[str], None]) -> None:
+    def _end_cancelled(self, exchange: Exchange, away: Callable[[str], None]) -> None:
         """End a call that the watch has cancelled, or that the server has."""
         if exchange.is_cancelled():
             exchange.fail("Request cancelled.", "CANCELLED")

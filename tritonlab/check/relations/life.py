@@ -45,7 +45,7 @@ def search(bench: Bench) -> Iterator[Case]:
     if bench.is_hashed and bench.scratch.is_hashable:
         bench.say("another order of sets")
         bench.need(_HASHED_SECONDS)
-        yield from _find_hashed(bench)
+        yield from _find_order_of_hashes(bench)
 
 
 def judge_end(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -159,10 +159,10 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
-def _find_hashed(bench: Bench) -> Iterator[Case]:
+def _find_order_of_hashes(bench: Bench) -> Iterator[Case]:
     """Yield a request that is answered otherwise by a process whose hashes of texts are others."""
     samples = [one.sample for one in bench.pool[:_HASHED]]
-    answers = _hashed_answers(bench, _SEEDS, samples)
+    answers = _ask_by_seed(bench, _SEEDS, samples)
     for seed, others in zip(_SEEDS[1:], answers[1:], strict=True):
         for sample, one, other in zip(samples, answers[0], others, strict=True):
             if bench.noise.differ(one, other) is not None:
@@ -170,10 +170,10 @@ def _find_hashed(bench: Bench) -> Iterator[Case]:
                 return
 
 
-def _hashed_answers(bench: Bench, seeds: Sequence[int], samples: Sequence[Sample]) -> list[list[ModelAnswer]]:
+def _ask_by_seed(bench: Bench, seeds: Sequence[int], samples: Sequence[Sample]) -> list[list[ModelAnswer]]:
     """Return the answers of a new process of each of these seeds."""
     found = []
-    with bench.scratch.hashed() as start:
+    with bench.scratch.with_hash_seeds() as start:
         for seed in seeds:
             start(seed)
             found.append([bench.alone(one) for one in samples])
@@ -186,7 +186,7 @@ def judge_hashes(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if not bench.scratch.is_hashable:
         return None
     seeds = (_SEEDS[0], int(case.facts["seed"]), _SEEDS[0])
-    expected, got, control = (one for (one,) in _hashed_answers(bench, seeds, case.samples))
+    expected, got, control = (one for (one,) in _ask_by_seed(bench, seeds, case.samples))
     difference = bench.noise.differ(expected, got)
     if difference is None or bench.noise.differ(expected, control) is not None:
         return None
