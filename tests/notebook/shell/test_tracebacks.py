@@ -478,7 +478,7 @@ def test_an_interrupted_load_names_the_package_that_is_imported(
         ("m.view('timelin')", "InvalidArgumentError: view 'timelin' does not exist: did you mean 'timeline'?"),
         ("%triton view timelin", "UsageError: there is no model and no view 'timelin': did you mean 'timeline'?"),
         ("%triton view m timelin", "InvalidArgumentError: view 'timelin' does not exist: did you mean 'timeline'?"),
-        ("tritonlab.view('/etc/passwd')", "RecordingError: /etc/passwd is not a recording of tritonlab: "),
+        ("tritonlab.view('/dev/null')", "RecordingError: /dev/null is not a recording of tritonlab: "),
         (
             "%triton infer m IN=[absent]",
             "ExpressionError: 'IN=[absent]': NameError: name 'absent' is not defined: import ",

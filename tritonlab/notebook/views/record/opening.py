@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -62,8 +63,13 @@ def open_view(
 
 def _read(path: Path) -> Recording:
     """Read a file by its first bytes: numpy's begin with PK, Triton's with a bracket."""
-    with open_file(path) as file:
-        first = file.read(1)
+    try:
+        with open_file(path) as file:
+            first = file.read(1)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise RecordingError(f"{path} is not a recording of tritonlab: {error.strerror}") from None
     if first == b"{":
         what = "https://ui.perfetto.dev shows it, if recording.perfetto has written it"
         raise RecordingError(f"{path} is neither a recording nor a trace file of Triton's; {what}")
