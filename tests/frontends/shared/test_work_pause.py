@@ -19,7 +19,9 @@ from tritonlab.ipc.processes.memory_room import RESERVE, MemoryRoom
 
 COUNT = 60_000
 WORDS = json.dumps(["ab"] * COUNT).encode()
-STRINGS = Tensor.from_numpy(np.array([b"ab"] * COUNT, object))
+#: More than are written in one piece.
+MANY = 4 * COUNT
+STRINGS = Tensor.from_numpy(np.array([b"ab"] * MANY, object))
 NUMBERS = Tensor.from_numpy(np.arange(COUNT))
 #: A ModelInferRequest with an input of typed elements, empty strings.
 TYPED = b"\x2a\x84\x80\x20" + b"\x2a\x80\x80\x20" + b"\x42\0" * (1 << 18)
@@ -61,8 +63,9 @@ def test_work_for_which_no_memory_is_left_is_refused(monkeypatch: pytest.MonkeyP
         work()
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, COUNT])
+@pytest.mark.parametrize("count", [0, 1, 3, MANY])
 def test_strings_in_many_pieces_are_those_in_one(count: int) -> None:
     words = [f"{number}\n" * (number % 4) for number in range(count)]
     tensor = Tensor.from_numpy(np.array(words, object))
+    assert (tensor.data.nbytes > infer_encoder._WHOLE) == (count == MANY)
     assert json.loads(infer_encoder.json_data("OUT", tensor)) == words

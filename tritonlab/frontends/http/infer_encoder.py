@@ -30,8 +30,9 @@ BINARY_OUTPUT = {"binary_data_output": True}
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.
 _COPY_BELOW = 1 << 14
-#: Bytes of strings that are written without letting other threads run: some milliseconds.
-_AT_ONCE = 1 << 16
+#: Up to so many bytes of strings are written in one piece, as looking for the begin of another one takes a tenth of the
+#: time; more of them in pieces, between which other threads run after some milliseconds.
+_WHOLE, _AT_ONCE = 1 << 20, 1 << 16
 #: The end of an output's object whose data is behind the JSON.
 _BEHIND = b',"parameters":{"binary_data_size":%d}}'
 #: Names of models, which come again and again.
@@ -172,7 +173,7 @@ def _strings(tensor: Tensor) -> bytes:
     pieces, number = [], 0
     start, end = 0, len(data)
     while start < end:
-        stop = end if end - start <= _AT_ONCE else start
+        stop = end if end <= _WHOLE or end - start <= _AT_ONCE else start
         while stop - start < _AT_ONCE and stop + 4 <= end:
             stop += 4 + int.from_bytes(data[stop : stop + 4], "little")
         elements = decode_bytes_tensor(data[start:stop]).tolist()
