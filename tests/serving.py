@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tritonlab import Model, Server
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.status import TritonError
-from tritonlab.instances.life.model_instance import ModelInstance
+from tritonlab.engine.life.model_instance import ModelInstance
 from tritonlab.server.api.response_iterator import ResponseIterator
 
 #: Longest a test waits for what should happen at once.

@@ -27,8 +27,8 @@ LEVELS: list[list[str]] = [
     ["core"],
     ["repository"],
     ["ipc"],
-    ["instances"],
-    ["schedulers"],
+    ["engine"],
+    ["engine.schedulers"],
     ["server.models"],
     ["server.observe"],
     ["server"],
@@ -243,7 +243,7 @@ def test_every_late_import_is_one_that_is_there_and_goes_down() -> None:
 def test_instances_do_not_speak_the_wire() -> None:
     """What crosses the process border is known to `ipc`, which has a verb for it."""
     border = "tritonlab.stub._pb_stub.wire"
-    found = [i for i in package_imports() if i.module.startswith("tritonlab.instances") and i.target.startswith(border)]
+    found = [i for i in package_imports() if i.module.startswith("tritonlab.engine") and i.target.startswith(border)]
     assert [f"{i.module}:{i.line} imports {i.target}" for i in found] == []
 
 

@@ -9,9 +9,9 @@ The way of a request, names = modules:
       v
     InferenceServer.infer        server/inference_server.py         checks the request against the configuration
       v
-    Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
+    Scheduler.enqueue            engine/schedulers/                 the pure take_batch decides under one lock
       v
-    StubExecutor.send            instances/execution/               tensors into the instance's region, EXECUTE
+    StubExecutor.send            engine/execution/                  tensors into the instance's region, EXECUTE
     ============ process border: one control socket, two shared-memory regions, a wire version ==========
     BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v
@@ -19,7 +19,7 @@ The way of a request, names = modules:
     =======================================================================================================
     StubLink                     ipc/link/stub_link.py              read by the caller, an event loop or the link reader
       v
-    build_response               instances/execution/               one, many, final, RESCHEDULE or an error
+    build_response               engine/execution/                  one, many, final, RESCHEDULE or an error
       v
     deliver                      core/inference/delivery.py         hooks, the client, the end of the request
 """

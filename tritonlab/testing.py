@@ -30,7 +30,7 @@ from .check.strategies import requests_for
 from .core.inference.infer_request import InferenceRequest, RequestEvent
 from .core.inference.infer_response import InferenceResponse
 from .core.observe.instrument import HOOKS, Instrument
-from .instances.execution.payload import Payload
+from .engine.execution.payload import Payload
 from .ipc.link.link_reader import LinkReader
 from .ipc.link.stub_link import StubLink
 from .model_testing import FakeTriton, build_args, build_request, load_class

@@ -292,7 +292,7 @@ def constant(value: Any) -> str:
 
 
 #: What calls reach, but only the server itself uses.
-INSIDE = ("core", "frontends.shared", "instances", "ipc.", "server.inference_server", "server.models", "stub")
+INSIDE = ("core", "frontends.shared", "engine", "ipc.", "server.inference_server", "server.models", "stub")
 #: A class that is only the base of a public one, and those of the above that authors get.
 BASES = ("tritonlab.server.api.model", "tritonlab.server.api.server")
 GIVEN_OUT = ("LogRecord",)

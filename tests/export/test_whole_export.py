@@ -21,6 +21,7 @@ from tests.models import IDENTITY
 from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.core.status import InvalidArgumentError
+from tritonlab.engine.life.model_stub import ModelStub
 from tritonlab.export.child_command import Cancelled
 from tritonlab.export.environment import built_environment, placed
 from tritonlab.export.environment.lock import EnvironmentRefused
@@ -30,7 +31,6 @@ from tritonlab.export.releases import UnknownTarget
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export
 from tritonlab.export.whole_export import ExportOptionError
-from tritonlab.instances.life.model_stub import ModelStub
 from tritonlab.repository.place import SCRATCH
 
 TEXT = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'

@@ -26,8 +26,8 @@ HEAVY = {
 OURS = {
     *("clients", "core", "core.config", "core.inference", "core.metrics", "core.observe", "export"),
     *("export.environment", "export.preflight"),
-    *("instances.calls", "instances.debugging", "instances.execution", "instances.life"),
-    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "profile", "repository", "schedulers"),
+    *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
+    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "profile", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),
     *("server", "server.api", "server.models", "server.observe"),
     *("stub._pb_stub.api", "stub._pb_stub.devices", "stub._pb_stub.process", "stub._pb_stub.wire"),

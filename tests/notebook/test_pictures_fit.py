@@ -16,13 +16,13 @@ from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tests.tuning.test_tune import trial
 from tritonlab.core.status import ModelError
 from tritonlab.core.svg_picture import text_width
+from tritonlab.engine.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.load_testing.load_result import LoadResult
 from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.profile.recording import Recording
-from tritonlab.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.testing import MS
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.settings import Settings

@@ -13,12 +13,12 @@ from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import TritonError
-from tritonlab.instances.execution.payload import Payload
+from tritonlab.engine.execution.payload import Payload
+from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
+from tritonlab.engine.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
+from tritonlab.engine.schedulers.policy_queue import QueuePolicies
 from tritonlab.profile.model_record import EVENTS, ModelRecord
 from tritonlab.profile.recorder import Recorder
-from tritonlab.schedulers.dynamic_batch import BatchConfig
-from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
-from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.testing import FakeInstance, FakeTimer, MockClock
 
 

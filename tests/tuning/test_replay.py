@@ -15,9 +15,9 @@ from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.config.model_config_rules import normalize_instance_groups
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
+from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
+from tritonlab.engine.schedulers.policy_queue import QueuePolicies
 from tritonlab.profile.model_record import REJECTIONS, ModelRecord
-from tritonlab.schedulers.dynamic_batch import BatchConfig
-from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.replay import FixedArrivals, Pace, ReplayedBatches, replay
 from tritonlab.tuning.settings import Settings

@@ -18,7 +18,7 @@ from tests.serving import Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
-from tritonlab.schedulers.policy_queue import QueuePolicies
+from tritonlab.engine.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import PartGain, taken_back
 from tritonlab.tuning.live_model import LiveModel, Measurement, NothingMeasured
 from tritonlab.tuning.measured_candidate import MeasuredCandidate, Noise, ranked

@@ -25,7 +25,7 @@ from ..core.inference.tensor import Tensor
 from ..core.observe.instrument import Instrument
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import ModelError, ModelLoadError, TritonError, UnavailableError
-from ..instances.life.model_instance import ModelInstance
+from ..engine.life.model_instance import ModelInstance
 from ..ipc.processes import own_stub
 from ..ipc.processes.execution_env import PARAMETER
 from ..repository.model_tree import leads_out

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..core.inference.infer_request import InferenceRequest
+from ..engine.schedulers.sequence_batch_scheduler import SequenceBatchScheduler
+from ..engine.schedulers.sequence_occupancy import Occupancy
 from ..ipc.gpu.visible_gpus import VisibleGpus
-from ..schedulers.sequence_batch_scheduler import SequenceBatchScheduler
-from ..schedulers.sequence_occupancy import Occupancy
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.observe.idle_memory import resident
 

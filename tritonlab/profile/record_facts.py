@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..core.percentiles import percentiles
 from ..core.short_number import short_number
-from ..schedulers.dynamic_batch import BatchConfig
-from ..schedulers.why_apart import BatchPlace, FormedBatch, why_apart
+from ..engine.schedulers.dynamic_batch import BatchConfig
+from ..engine.schedulers.why_apart import BatchPlace, FormedBatch, why_apart
 from .model_record import EMPTY, ERROR, REJECTIONS, ModelRecord
 from .ring import Ring
 

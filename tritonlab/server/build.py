@@ -21,11 +21,12 @@ from ..core.observe.instrument import Instruments
 from ..core.observe.log_settings import LogSetting, LogSettings
 from ..core.observe.trace_settings import TraceSetting, TraceSettings
 from ..core.status import InvalidArgumentError
-from ..instances.calls.request_executor import RequestExecutor
-from ..instances.calls.stub_calls import StubCalls
-from ..instances.debugging.debugger import Debugger
-from ..instances.life.instance_plan import InstanceServices
-from ..instances.life.model_instance import ModelInstance
+from ..engine.calls.request_executor import RequestExecutor
+from ..engine.calls.stub_calls import StubCalls
+from ..engine.debugging.debugger import Debugger
+from ..engine.life.instance_plan import InstanceServices
+from ..engine.life.model_instance import ModelInstance
+from ..engine.schedulers.timer import Timer
 from ..ipc.gpu.gpu_buffers import GpuBuffers
 from ..ipc.gpu.visible_gpus import VisibleGpus
 from ..ipc.link.link_reader import LinkReader
@@ -34,7 +35,6 @@ from ..ipc.processes.memory_room import ROOM
 from ..ipc.processes.stub_launcher import StubProcess
 from ..ipc.processes.stub_pool import StubPool
 from ..repository.model_repository_manager import ModelRepositoryManager, check_repositories
-from ..schedulers.timer import Timer
 from ..stub._pb_stub.devices.gpus import CUDA, SIMULATED
 from .models.backend_choice import BackendChoices
 from .models.backend_config import shm_settings

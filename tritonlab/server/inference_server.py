@@ -22,7 +22,7 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
-from ..instances.life.model_instance import ModelInstance
+from ..engine.life.model_instance import ModelInstance
 from ..ipc.link.link_reader import LoopReader
 from .build import build
 from .models.backend_choice import Written

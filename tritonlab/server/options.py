@@ -12,7 +12,7 @@ from ..core.metrics.metrics_config import MetricsConfig
 from ..core.observe.log_settings import LogSetting
 from ..core.observe.trace_settings import TraceSetting
 from ..core.unknown_option import explains_unknown
-from ..instances.execution.rate_limiter import Limits
+from ..engine.execution.rate_limiter import Limits
 from .server_metadata import SERVER_NAME
 
 #: Bytes of responses that may wait for the client of one stream.

@@ -20,11 +20,11 @@ import numpy as np
 from ..core.inference.infer_request import InferenceRequest
 from ..core.percentiles import percentiles
 from ..core.status import UnavailableError
-from ..instances.execution.payload import Payload
-from ..schedulers.dynamic_batch import BatchConfig
-from ..schedulers.dynamic_batch_scheduler import decide
-from ..schedulers.instance_roster import InstanceRoster
-from ..schedulers.policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
+from ..engine.execution.payload import Payload
+from ..engine.schedulers.dynamic_batch import BatchConfig
+from ..engine.schedulers.dynamic_batch_scheduler import decide
+from ..engine.schedulers.instance_roster import InstanceRoster
+from ..engine.schedulers.policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
 from .service_times import Floats
 
 NEVER = 1 << 62

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ..core.config.model_config import ModelConfig
-from ..schedulers.policy_queue import QueuePolicies
+from ..engine.schedulers.policy_queue import QueuePolicies
 from .offered_load import Load, RequestPattern
 from .replay import Numbers, Pace, replay
 from .service_times import ServiceTimes

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from ..core.config.model_config import ModelConfig, print_pbtxt
 from ..core.status import InvalidArgumentError, UnavailableError, UnsupportedError
-from ..schedulers.dynamic_batch import BatchConfig
+from ..engine.schedulers.dynamic_batch import BatchConfig
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.rules import rule
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import Code, TritonError
-from tritonlab.instances.life.model_stub import ModelSource
+from tritonlab.engine.life.model_stub import ModelSource
 from tritonlab.ipc.processes.interpreter import Interpreter
 from tritonlab.ipc.processes.own_stub import NAME as STUB
 from tritonlab.ipc.processes.own_stub import write_own_stub

@@ -68,7 +68,7 @@ def children() -> set[int]:
 
 @pytest.mark.parametrize(
     ("folder", "step"),
-    [("ipc/zygotes", 2), ("ipc", 9), ("instances", 2), ("schedulers", 2), ("server", 3), ("core", 11)],
+    [("ipc/zygotes", 2), ("ipc", 9), ("engine", 2), ("engine/schedulers", 2), ("server", 3), ("core", 11)],
 )
 def test_an_interrupt_at_any_moment_of_a_load_leaves_nothing(server: Server, folder: str, step: int) -> None:
     before = children()

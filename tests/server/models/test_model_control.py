@@ -667,7 +667,7 @@ def test_a_server_that_stops_does_not_wait_for_ever_for_a_load_that_nothing_ends
         released.wait(60)
         return bytes(4)
 
-    monkeypatch.setattr("tritonlab.instances.life.warmup.read_file", read)
+    monkeypatch.setattr("tritonlab.engine.life.warmup.read_file", read)
     data = 'key: "X" value { data_type: TYPE_FP32 dims: 1 input_data_file: "slow" }'
     warmup = f'model_warmup {{ name: "w" batch_size: 1 inputs {{ {data} }} }}'
     directory = write_model(tmp_path, "reads", SCRIPTED, config("X FP32 1", "Y FP32 1", warmup))

@@ -12,9 +12,9 @@ import pytest
 from tests.models import executes
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.instances.calls.blocked_calls import BlsCall
-from tritonlab.instances.debugging.debug_session import DebugSession, DebugSessions
-from tritonlab.instances.life.model_instance import ModelInstance
+from tritonlab.engine.calls.blocked_calls import BlsCall
+from tritonlab.engine.debugging.debug_session import DebugSession, DebugSessions
+from tritonlab.engine.life.model_instance import ModelInstance
 from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.server.observe.requests_in_flight import HeldRequest, survey
 from tritonlab.server.observe.watchdog import WaitReport, Watchdog

@@ -127,7 +127,7 @@ def config_stub() -> Any:
 
 
 def ready_state() -> Any:
-    from tritonlab.instances.life.instance_state import InstanceState
+    from tritonlab.engine.life.instance_state import InstanceState
 
     return InstanceState.READY
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tritonlab.core.status import RemoteException
-from tritonlab.instances.execution.response_factory import failure_of as model_error
+from tritonlab.engine.execution.response_factory import failure_of as model_error
 from tritonlab.stub._pb_stub.process import author_error
 from tritonlab.stub._pb_stub.process.author_error import (
     failure_of,

@@ -12,7 +12,7 @@ from typing import Any
 from ...core.metrics.metrics_config import MetricsConfig
 from ...core.observe.log_settings import LogSetting
 from ...core.observe.trace_settings import LEVELS, TraceSetting
-from ...instances.execution.rate_limiter import Limits
+from ...engine.execution.rate_limiter import Limits
 from ...server.inference_server import InferenceServer
 from ...server.options import Options
 from ..endpoints import EndpointOptions

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...instances.execution.rate_limiter import Limits
+from ...engine.execution.rate_limiter import Limits
 from ...ipc.processes.interpreter import STUB
 from ...server.inference_server import InferenceServer
 from ...server.models.backend_config import settings_of

@@ -19,6 +19,7 @@ from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
 from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...core.text_table import text_table
+from ...engine.schedulers.timer import Timer
 from ...export.left_out import never_ran
 from ...export.own_backends import OwnBackend, find_own_backend
 from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
@@ -26,7 +27,6 @@ from ...repository.layout import CONFIG_FILE, fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
 from ...repository.place import make_repository, removed_at_error, repository_path
-from ...schedulers.timer import Timer
 from ...server.models.backend_choice import choice_words
 from ...server.models.backends import answer_words
 from ...server.models.repository_poller import RepositoryPoller

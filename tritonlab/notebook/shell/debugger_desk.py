@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ...instances.debugging.debug_session import DebugSession
+from ...engine.debugging.debug_session import DebugSession
 from ...ipc.link.stub_link import Prompt
 from .cell_places import CellLines
 from .running_cell import RunningCell, follow_cells

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instrument, Instruments
 from ...core.quoting import magic_line
-from ...instances.life.stub_death import is_stub_frame
+from ...engine.life.stub_death import is_stub_frame
 from .cell_places import Places
 from .logs import LogLine
 

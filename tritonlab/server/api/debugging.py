@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core.status import ModelError, NotFoundError, UnsupportedError
-from ...instances.debugging.debug_session import DebugSession
-from ...instances.debugging.debugger import Debugger
-from ...instances.execution.response_factory import failure_of
-from ...instances.life.model_instance import ModelInstance
-from ...instances.life.model_stub import ModelStub
+from ...engine.debugging.debug_session import DebugSession
+from ...engine.debugging.debugger import Debugger
+from ...engine.execution.response_factory import failure_of
+from ...engine.life.model_instance import ModelInstance
+from ...engine.life.model_stub import ModelStub
 from ...ipc.processes.editor_relay import EditorRelay
 
 #: Seconds in which each stub has to say whether it keeps an exception.

@@ -13,7 +13,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ...core.process_bound import ProcessBound
 from ...core.status import Code, TritonError
-from ...instances.debugging.debugger import Debugger
+from ...engine.debugging.debugger import Debugger
 from ...ipc.link.interrupts import interruptible, shielded
 
 #: Responses that a repr shows.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...core.config.model_config import ModelConfig
 from ...core.status import Code, InternalError, InvalidArgumentError, ModelError, TritonError, UnsupportedError
-from ...instances.life.model_stub import ModelSource
+from ...engine.life.model_stub import ModelSource
 from ...ipc.processes.execution_env import PARAMETER as ENVIRONMENT
 from ...ipc.processes.execution_env import ExecutionEnvironments
 from ...ipc.processes.interpreter import Interpreter, InterpreterError, of_environment

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...core.clock import Clock
-from ...instances.life.model_instance import ModelInstance
+from ...engine.life.model_instance import ModelInstance
 from ...ipc.link.interrupts import shielded
 from .loaded_model import LoadedModel
 from .model_lifecycle import ModelEvent, ModelState, ModelVersion

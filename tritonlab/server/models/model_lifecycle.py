@@ -38,19 +38,19 @@ from ...core.inference.request_rules import RequestRules
 from ...core.metrics.infer_stats import InferStats
 from ...core.metrics.latency_stats import Histogram
 from ...core.status import InternalError, ModelError, NotFoundError, TritonError, UnavailableError
-from ...instances.life.instance_plan import InstanceServices
-from ...instances.life.instance_state import InstanceState
-from ...instances.life.model_instance import ModelInstance
-from ...instances.life.model_stub import ModelSource, ModelStub
+from ...engine.life.instance_plan import InstanceServices
+from ...engine.life.instance_state import InstanceState
+from ...engine.life.model_instance import ModelInstance
+from ...engine.life.model_stub import ModelSource, ModelStub
+from ...engine.schedulers.ensemble_scheduler import EnsembleScheduler
+from ...engine.schedulers.scheduler import Scheduler
+from ...engine.schedulers.scheduler_factory import SchedulerServices, make_scheduler
+from ...engine.schedulers.timer import Timer
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.processes.stub_log import LogBook, LogRecord
 from ...repository.label_provider import Labels, read_labels
 from ...repository.layout import MODEL_FILE, read_version
 from ...repository.model_repository_manager import ModelFiles
-from ...schedulers.ensemble_scheduler import EnsembleScheduler
-from ...schedulers.scheduler import Scheduler
-from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
-from ...schedulers.timer import Timer
 from .backend_config import check_stub_name
 from .backends import Backends, MissingBackend, in_own_words
 from .response_cache import CachedModel

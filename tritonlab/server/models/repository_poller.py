@@ -19,9 +19,9 @@ from typing import NamedTuple, Protocol
 
 from ...core.clock import Clock
 from ...core.status import TritonError
+from ...engine.schedulers.scheduler import WakeUp
 from ...repository.layout import Fingerprint, fingerprint
 from ...repository.model_repository_manager import ModelRepositoryManager
-from ...schedulers.scheduler import WakeUp
 
 _log = logging.getLogger(__name__)
 

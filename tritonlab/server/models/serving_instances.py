@@ -14,14 +14,14 @@ from ...core.inference.output_reshape import OutputReshapes
 from ...core.inference.request_rules import RequestRules
 from ...core.metrics.infer_stats import InferStats
 from ...core.status import ModelError, TritonError, UnavailableError
-from ...instances.execution.rate_limiter import Limits, RateLimiter, make_rate_limiter
-from ...instances.life.instance_group import abort_instances, make_instances, start_instances, stop_instances
-from ...instances.life.instance_plan import InstanceEvents, InstancePlan, InstanceServices
-from ...instances.life.model_instance import ModelInstance
-from ...instances.life.model_stub import ModelSource, ModelStub
-from ...instances.life.warmup import Warmup
-from ...schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
-from ...schedulers.scheduler import InstanceScheduler
+from ...engine.execution.rate_limiter import Limits, RateLimiter, make_rate_limiter
+from ...engine.life.instance_group import abort_instances, make_instances, start_instances, stop_instances
+from ...engine.life.instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from ...engine.life.model_instance import ModelInstance
+from ...engine.life.model_stub import ModelSource, ModelStub
+from ...engine.life.warmup import Warmup
+from ...engine.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
+from ...engine.schedulers.scheduler import InstanceScheduler
 from .backend_config import check_stub_name
 from .backends import force_cpu_only
 from .response_cache import ResponseCache, parse_cache_config

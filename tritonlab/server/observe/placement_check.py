@@ -14,7 +14,7 @@ from typing import Any
 from ...core.observe.instrument import Instrument, Instruments
 from ...core.short_number import short_number
 from ...core.status import TritonError
-from ...instances.life.instance_plan import InstancePlan
+from ...engine.life.instance_plan import InstancePlan
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.processes.stub_log import MISPLACED, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.inference.infer_request import InferenceRequest
-from ...instances.calls.blocked_calls import BlsCall
-from ...instances.life.model_instance import ModelInstance
-from ...schedulers.ensemble_scheduler import EnsembleScheduler
+from ...engine.calls.blocked_calls import BlsCall
+from ...engine.life.model_instance import ModelInstance
+from ...engine.schedulers.ensemble_scheduler import EnsembleScheduler
 from ..models.model_lifecycle import ModelVersion
 
 

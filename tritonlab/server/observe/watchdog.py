@@ -14,9 +14,9 @@ from functools import partial
 
 from ...core.clock import Clock
 from ...core.inference.infer_request import InferenceRequest, StepRequest
-from ...instances.calls.blocked_calls import BlsCall
-from ...instances.life.model_instance import ModelInstance
-from ...schedulers.scheduler import WakeUp
+from ...engine.calls.blocked_calls import BlsCall
+from ...engine.life.model_instance import ModelInstance
+from ...engine.schedulers.scheduler import WakeUp
 from .requests_in_flight import HeldRequest
 
 #: Looks are at least this share of the limit apart, so that many requests are looked at together.

@@ -12,13 +12,13 @@ from ...core.config.load_advice import config_place, load_advice
 from ...core.explained import Explained
 from ...core.observe.failure_capsule import FailureBook
 from ...core.plain_facts import few_lines
-from ...instances.calls.blocked_calls import BlsCall
-from ...instances.life.instance_state import InstanceState
-from ...instances.life.model_instance import ModelInstance
-from ...schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
-from ...schedulers.ensemble_scheduler import EnsembleScheduler
-from ...schedulers.sequence_batch_scheduler import SequenceBatchScheduler
-from ...schedulers.sequence_occupancy import Occupancy, SlotUse
+from ...engine.calls.blocked_calls import BlsCall
+from ...engine.life.instance_state import InstanceState
+from ...engine.life.model_instance import ModelInstance
+from ...engine.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
+from ...engine.schedulers.ensemble_scheduler import EnsembleScheduler
+from ...engine.schedulers.sequence_batch_scheduler import SequenceBatchScheduler
+from ...engine.schedulers.sequence_occupancy import Occupancy, SlotUse
 from ..models.loaded_model import LoadedModel
 from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest

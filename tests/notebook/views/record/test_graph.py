@@ -11,11 +11,11 @@ from tests.pictures import read, texts, titles
 from tests.profile.events import RecorderHooks, make_request
 from tests.serving import Lab
 from tritonlab.core.inference.infer_request import StepRequest
+from tritonlab.engine.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
 from tritonlab.notebook.views.figures.graph_layout import layout
 from tritonlab.notebook.views.record.graph import Graph
 from tritonlab.profile.call_tree import Call
-from tritonlab.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.testing import MS
 
 ECHO = """

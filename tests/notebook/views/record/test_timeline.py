@@ -18,12 +18,12 @@ from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
 from tritonlab.core.stored_picture import date_text
+from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
 from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.notebook.views.record.timeline import BatchLines, Timeline
 from tritonlab.profile.line_profile import LineProfile, ProfiledLine
 from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.recording import Recording, RecordingError
-from tritonlab.schedulers.dynamic_batch import BatchConfig
 
 CONFIG = BatchConfig(max_batch_size=4, dynamic=True, preferred=(4,), delay=5_000_000, equal_shape_inputs=("IN",))
 

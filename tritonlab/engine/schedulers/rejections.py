@@ -1,0 +1,76 @@
+"""`Rejections`, the end of requests that are not executed: those a scheduler took, or would have taken."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+from ...core.clock import Clock
+from ...core.inference.delivery import deliver_error
+from ...core.inference.infer_request import InferenceRequest
+from ...core.metrics.infer_stats import InferStats
+from ...core.observe.instrument import Instruments
+from ...core.status import CancelledError, TritonError, UnavailableError
+from .response_order import ResponseOrder
+
+
+class Rejections:
+    """The end of requests of one model version. `stats` counts those that were cancelled or timed out; `order` does not
+    hold back their error.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        stats: InferStats | None,
+        clock: Clock,
+        instruments: Instruments,
+        order: ResponseOrder | None = None,
+    ) -> None:
+        self._version = version
+        self._stats = stats
+        self._clock = clock
+        self._instruments = instruments
+        self._order = order
+
+    def cancel(self, requests: Iterable[InferenceRequest], now: int) -> None:
+        """End requests that their clients have cancelled (rule 3.10.2)."""
+        for request in requests:
+            self.tell(request, "cancelled", now)
+            self.reject(request, CancelledError(request.prefix + "Request cancelled"), now)
+
+    def time_out(self, requests: Iterable[InferenceRequest], now: int, decided: int = 0) -> None:
+        """End requests that timed out (rule 5.5.9). `decided`: the time of the decision to execute them, if there was
+        one.
+        """
+        for request in requests:
+            self.tell(request, "timeout", decided or now)
+            self.reject(request, UnavailableError("Request timeout expired"), now)
+
+    def tell(self, request: InferenceRequest, reason: str, now: int) -> None:
+        """Report to the instruments that a request ends without an execution."""
+        hook = self._instruments.request_rejected
+        if hook is not None:
+            hook(request, reason, now)
+
+    def reject(self, request: InferenceRequest, error: TritonError, now: int) -> None:
+        """End a request that waited. An `error` of cancellation or unavailability counts as CANCELED or REJECTED."""
+        if self._order is not None:
+            self._order.leave(request)
+        if self._stats is not None and isinstance(error, (CancelledError, UnavailableError)):
+            reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
+            self._stats.record_rejected(reason, now - request.request_start)
+        self.fail(request, error)
+
+    def fail(self, request: InferenceRequest, error: TritonError) -> None:
+        """End a request that waited, without counting it."""
+        deliver_error(request, self._version, error, self._instruments, self._clock)
+
+
+def refusal_of(request: InferenceRequest, refusal: TritonError) -> TritonError:
+    """Return the refusal as an exception of this request's own: if several threads raised one object, its traceback
+    would mix their frames.
+    """
+    if isinstance(refusal, UnavailableError):
+        return UnavailableError(request.prefix + refusal.message)
+    return copy.copy(refusal)

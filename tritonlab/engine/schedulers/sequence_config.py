@@ -1,0 +1,70 @@
+"""`SequenceConfig`, the part of a sequence model's configuration about slots and batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...core.config.model_config import ModelConfig
+from ...core.status import InvalidArgumentError
+from .dynamic_batch import BatchConfig
+
+#: 2.51 serves a model with a million, and does not come to an end with ten million (measured).
+_MOST_SLOTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class SequenceConfig:
+    """How a sequence model's requests share instances and batches. Times are in nanoseconds.
+
+    `slots` is how many sequences one instance works on at a time (rule 5.6.3). With `direct` a sequence's requests are
+    at the position of its slot in every batch; otherwise candidate sequences share a dynamic batcher (rules 5.6.7,
+    5.6.8). `batch` has that batcher's rules; for a direct model, only which inputs must be equal in a batch. Once
+    `minimum_ready` slots have a request a batch does not wait for `delay`; 0 never waits.
+    """
+
+    slots: int = 1
+    direct: bool = True
+    max_idle: int = 1_000_000_000
+    iterative: bool = False
+    minimum_ready: float = 0.0
+    delay: int = 0
+    preserve_ordering: bool = False
+    batch: BatchConfig = field(default_factory=BatchConfig)
+
+    @staticmethod
+    def from_config(config: ModelConfig) -> SequenceConfig:
+        """Return the rules of a normalised configuration with `sequence_batching`. The default strategy is direct.
+        Raises InvalidArgumentError."""
+        sequences = config.sequence_batching
+        oldest = sequences.HasField("oldest")
+        slots = max(1, config.max_batch_size)
+        batch = BatchConfig(config.max_batch_size)
+        if config.max_batch_size:
+            strategy = sequences.oldest
+            batch = BatchConfig(
+                max_batch_size=config.max_batch_size,
+                dynamic=True,
+                preferred=tuple(sorted(set(strategy.preferred_batch_size))) or (config.max_batch_size,),
+                delay=strategy.max_queue_delay_microseconds * 1000 if oldest else 0,
+                equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
+                optional_inputs=any(i.optional for i in config.input),
+            )
+        if oldest and sequences.oldest.max_candidate_sequences > 0:
+            slots = sequences.oldest.max_candidate_sequences
+        if slots > _MOST_SLOTS:
+            raise InvalidArgumentError(
+                f"model '{config.name}' has {slots} sequences per instance, and {_MOST_SLOTS} can be kept: set a "
+                f"smaller {'max_candidate_sequences' if oldest else 'max_batch_size'}"
+            )
+        direct = sequences.direct
+        return SequenceConfig(
+            slots=slots,
+            direct=not oldest,
+            max_idle=sequences.max_sequence_idle_microseconds * 1000,
+            iterative=sequences.iterative_sequence,
+            # Without a delay the utilization has no effect, nor the delay without the utilization (measured on 2.51).
+            minimum_ready=direct.minimum_slot_utilization * slots if direct.max_queue_delay_microseconds else 0.0,
+            delay=direct.max_queue_delay_microseconds * 1000 if direct.minimum_slot_utilization else 0,
+            preserve_ordering=oldest and sequences.oldest.preserve_ordering,
+            batch=batch,
+        )
