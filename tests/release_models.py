@@ -18,9 +18,9 @@ import numpy as np
 
 from tests.ensembles import step
 from tests.models import answers, completes
-from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.golden import GoldenCase
 
 IO = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }\n'
 BATCHED = f"max_batch_size: 8\ndynamic_batching {{ }}\n{IO}"

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from tests.release_models import ReleaseModel, models, write_models
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenCase, case_of
-from tritonlab.clients.sending import ask
 from tritonlab.core.status import TritonError
+from tritonlab.exchanges.golden import GoldenCase, case_of
+from tritonlab.exchanges.sending import ask
 from tritonlab.export.environment.built_environment import pack
 from tritonlab.export.preflight.judge import preflight
 from tritonlab.export.repository import export

@@ -18,9 +18,9 @@ import pytest
 
 from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
 from tritonlab.check.check_finding import read_from
-from tritonlab.clients.golden import GoldenSet, read_case
 from tritonlab.core.foreign_file import read_arrays
 from tritonlab.core.status import TritonError
+from tritonlab.exchanges.golden import GoldenSet, read_case
 from tritonlab.export.verify.release_verdict import ReleaseVerdict
 from tritonlab.export.verify.verdict_history import VerdictHistory
 from tritonlab.golden_run import _suites

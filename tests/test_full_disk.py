@@ -13,10 +13,10 @@ import pytest
 
 from tests.profile.events import RecorderHooks, make_request
 from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
-from tritonlab.clients.golden import GoldenCase, write_case
-from tritonlab.clients.snippets import Snippet
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.whole_file import whole_file, write_file
+from tritonlab.exchanges.golden import GoldenCase, write_case
+from tritonlab.exchanges.snippets import Snippet
 from tritonlab.notebook.authoring.imported_notebook import import_repository
 from tritonlab.profile.recording import Recording
 

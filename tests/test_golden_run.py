@@ -13,11 +13,11 @@ import pytest
 
 from tests.models import answers, cell
 from tritonlab.__main__ import main
-from tritonlab.clients.golden import GoldenSet
-from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.golden import GoldenSet
+from tritonlab.exchanges.outcome import Arrival, Outcome
 
 SOURCE = answers("x * 2")
 CELL = cell("m --quiet --input IN:FP32[2] --output OUT:FP32[2]", SOURCE)

@@ -10,9 +10,9 @@ from typing import Any
 
 from .check.check_result import CheckResult, junit_xml
 from .check.run import CheckOptions, check_model
-from .clients.golden import GoldenSet, golden_beside
 from .core.status import TritonError
 from .core.whole_file import write_file
+from .exchanges.golden import GoldenSet, golden_beside
 from .repository.layout import model_names
 from .server.api.server import Server
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .clients.golden import NOTEBOOK_VARIABLE, GoldenSet, golden_beside, junit_xml, verdict_of
-from .clients.sending import asks_of
 from .core.foreign_file import read_text
 from .core.status import TritonError
 from .core.whole_file import write_file
+from .exchanges.golden import NOTEBOOK_VARIABLE, GoldenSet, golden_beside, junit_xml, verdict_of
+from .exchanges.sending import asks_of
 from .server.api.server import Server
 
 #: Exit statuses.

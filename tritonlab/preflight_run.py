@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from .clients.golden import GoldenSet, golden_beside
 from .core.config.model_config import ConfigError
 from .core.status import TritonError
+from .exchanges.golden import GoldenSet, golden_beside
 from .export.preflight.finding import Finding, Prediction, Preflight, say_once
 from .export.preflight.judge import judge, preflight, subject_in
 from .export.preflight.trial import try_models

@@ -36,10 +36,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .clients.golden import GoldenSet
-from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
+from .exchanges.golden import GoldenSet
+from .exchanges.sending import asks_of
 from .export.needed_models import stood_in_words
 from .export.releases import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
@@ -56,7 +56,7 @@ from .server.build import check_options
 from .server.options import Options
 
 if TYPE_CHECKING:
-    from .clients.remote import RemoteServer
+    from .exchanges.remote.remote_server import RemoteServer
     from .export.environment.placed import EnvironmentOptions
     from .export.report import ExportReport
     from .frontends.endpoints import Endpoints
@@ -285,7 +285,7 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
 
     Raises UnavailableError if no such server is there.
     """
-    from .clients import remote
+    from .exchanges.remote import remote_server as remote
     from .notebook.authoring.hints import hint
 
     return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress, advise=hint)

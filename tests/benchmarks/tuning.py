@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.reference import ReferenceServer, missing
-from tritonlab.clients.remote import connect
 from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.exchanges.remote.remote_server import connect
 from tritonlab.tuning.live_model import LiveModel
 from tritonlab.tuning.measured_candidate import MeasuredCandidate
 from tritonlab.tuning.offered_load import Load

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.clients.comparison import compare
-from tritonlab.clients.remote import RemoteServer, connect
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError, NotFoundError, UnavailableError, UnsupportedError
+from tritonlab.exchanges.comparison import compare
+from tritonlab.exchanges.remote.remote_server import RemoteServer, connect
 
 from .clients import Client
 from .raw_http import RawHTTP

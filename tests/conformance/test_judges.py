@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 import tritonlab
 from tests.serving import write_model
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.golden import GoldenCase
 from tritonlab.export.child_command import Cancelled
 from tritonlab.export.environment.placed import EnvironmentOptions
 from tritonlab.export.environment.python_prefix import find_python

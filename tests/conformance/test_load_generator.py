@@ -13,8 +13,8 @@ import pytest
 
 from tests.load_testing.test_load_run import SEQUENCE, SEQUENCE_CONFIG
 from tests.models import executes
-from tritonlab.clients.remote import RemoteServer, connect
 from tritonlab.core.status import TritonError, UnsupportedError
+from tritonlab.exchanges.remote.remote_server import RemoteServer, connect
 from tritonlab.load_testing.load_result import LoadResult
 
 from .clients import Client

@@ -17,11 +17,11 @@ import tritonclient.http
 
 from tests.models import streams
 from tests.serving import NO_PLUGINS, environment
-from tritonlab.clients.snippets import Address, copy_as, failure_test
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.snippets import Address, copy_as, failure_test
 
 from .clients import Client
 from .raw_http import RawHTTP

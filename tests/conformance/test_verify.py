@@ -15,11 +15,11 @@ import pytest
 
 from tests.models import streams
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenCase, case_of
-from tritonlab.clients.sending import asks_of
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.golden import GoldenCase, case_of
+from tritonlab.exchanges.sending import asks_of
 from tritonlab.export.child_command import Cancelled, CommandFailed
 from tritonlab.export.own_backends import backends_of
 from tritonlab.export.verify.hiding import find_hiding

@@ -10,8 +10,8 @@ import pytest
 
 import tritonlab
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenSet, read_case
-from tritonlab.clients.sending import ask, asks_of
+from tritonlab.exchanges.golden import GoldenSet, read_case
+from tritonlab.exchanges.sending import ask, asks_of
 from tritonlab.export.deploy.facts import deployment_of
 from tritonlab.export.deploy.readme import readme
 from tritonlab.export.last_cases import answered_cases

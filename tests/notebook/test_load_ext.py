@@ -24,7 +24,7 @@ HEAVY = {
 #: What `%load_ext tritonlab` brings in of ours beside the magics; of `load_testing` only what gives models the method.
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
-    *("clients", "core", "core.config", "core.inference", "core.metrics", "core.observe", "export"),
+    *("core", "core.config", "core.inference", "core.metrics", "core.observe", "exchanges", "export"),
     *("export.environment", "export.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "profile", "repository"),

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tests.conformance.rules import rule
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, eventually, in_threads
-from tritonlab.clients.remote import connect
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError, UnavailableError, UnsupportedError
+from tritonlab.exchanges.remote.remote_server import connect
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers
 from tritonlab.profile.tensor_peek import TensorPeek

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..clients.golden import GoldenCase, read_case, write_case
-from ..clients.snippets import Snippet
 from ..core.foreign_file import read_json
 from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import plain
 from ..core.quoting import file_stem, one_line, python_identifier, python_literal
 from ..core.whole_file import write_file
+from ..exchanges.golden import GoldenCase, read_case, write_case
+from ..exchanges.snippets import Snippet
 from .case import Case, Judgement
 from .noise import AnswerDifference
 from .problems import rule_broken

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..clients.literal import floats
 from ..core.axes import axes_of
 from ..core.html_table import cell
 from ..core.inference.data_type import DataType
@@ -21,6 +20,7 @@ from ..core.quoting import xml_document
 from ..core.status import UnavailableError
 from ..core.stored_picture import date_line, stored_picture
 from ..core.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
+from ..exchanges.literal import floats
 from .case import Case
 from .check_finding import CheckFinding
 

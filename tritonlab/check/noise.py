@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..clients.comparison import tolerance
-from ..clients.literal import floats
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
+from ..exchanges.comparison import tolerance
+from ..exchanges.literal import floats
 from .sample import ModelAnswer
 
 #: A sum of another order, as in a larger batch, moves floats by so much of the largest in the tensor.

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.golden import GoldenSet
 from ..core.config.model_config_rules import is_ensemble
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.tensor import Tensor
 from ..core.status import InvalidArgumentError, TritonError
+from ..exchanges.golden import GoldenSet
 from ..export.last_cases import last_cases
 from ..server.api.model import Model
 from ..server.api.server import Server

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.golden import non_default_fields
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import plain
 from ..core.status import RemoteException
+from ..exchanges.golden import non_default_fields
 
 #: What the text of a request shows of a tensor, in characters.
 _SHOWN = 200

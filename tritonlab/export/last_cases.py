@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..clients.golden import GoldenCase, case_of, non_default_fields
-from ..clients.sending import ask
 from ..core.status import TritonError
+from ..exchanges.golden import GoldenCase, case_of, non_default_fields
+from ..exchanges.sending import ask
 from ..profile.recorder import MOST, LastRequest, Recorder
 from ..server.api.failures import request_again
 from .needed_models import stood_in, stood_in_words

@@ -13,9 +13,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..clients.golden import GoldenCase
 from ..core.explained import Explained
 from ..core.status import Code
+from ..exchanges.golden import GoldenCase
 from ..profile.recorder import MOST
 from ..repository.place import repository_path
 from ..server.models.backend_choice import choice_words

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ..clients.golden import GoldenSet
-from ..clients.snippets import Snippet, failure_test
 from ..core.observe.failure_capsule import FailureCapsule
 from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
+from ..exchanges.golden import GoldenSet
+from ..exchanges.snippets import Snippet, failure_test
 from ..export.last_cases import last_cases
 from ..export.preflight.finding import Preflight
 from ..export.preflight.judge import preflight

@@ -16,11 +16,11 @@ import pytest
 
 from tests.serving import write_model
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.plain_facts import MOST_LINES
+from tritonlab.exchanges.golden import GoldenCase
 from tritonlab.export.preflight.finding import Finding, Prediction, Preflight, say_once
 from tritonlab.export.preflight.judge import judge, preflight, subject_in
 from tritonlab.export.preflight.relocatable import NOTHING, needs_of

@@ -15,9 +15,9 @@ import pytest
 from tests.export.preflight.corpus import CONFIG, QUICK, RIGHT, TRAPS, Code, notebook_folder
 from tests.serving import write_model
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.golden import GoldenCase
 from tritonlab.export.preflight import trial
 from tritonlab.export.preflight.finding import Prediction, Preflight
 from tritonlab.export.preflight.judge import preflight

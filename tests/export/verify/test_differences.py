@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import Code, TritonError
+from tritonlab.exchanges.outcome import Arrival, Outcome
 from tritonlab.export.verify.differences import compare_outcomes, document_differences
 
 PLACES = ("/here", "/mnt/models")

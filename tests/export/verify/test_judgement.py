@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tritonlab.clients.golden import GoldenCase
-from tritonlab.clients.outcome import Outcome
 from tritonlab.core.status import Code
+from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.exchanges.outcome import Outcome
 from tritonlab.export.verify.judgement import AGAIN, ModelJudgement, judge
 from tritonlab.export.verify.replayed_requests import ALONE, TOGETHER, ModelAnswers
 

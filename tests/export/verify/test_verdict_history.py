@@ -10,9 +10,9 @@ import pytest
 from tests.models import IDENTITY
 from tests.serving import write_model
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenCase
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.golden import GoldenCase
 from tritonlab.export.repository import export
 from tritonlab.export.verify.shipped_requests import ship_requests
 from tritonlab.export.verify.verdict_history import VerdictHistory

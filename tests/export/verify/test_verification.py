@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from tests.serving import write_model
-from tritonlab.clients.golden import GoldenCase
+from tritonlab.exchanges.golden import GoldenCase
 from tritonlab.export.releases import UnknownTarget
 from tritonlab.export.verify import verification
 from tritonlab.export.verify.judgement import judge

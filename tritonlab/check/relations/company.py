@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...clients.literal import floats
 from ...core.inference.data_type import DataType
 from ...core.status import TritonError
+from ...exchanges.literal import floats
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
 from ..generated import near_collisions

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...clients.literal import floats
+from ...exchanges.literal import floats
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation
 from ..generated import is_extreme, joined, with_rows

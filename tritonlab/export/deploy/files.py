@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from ...clients.literal import TooLarge
-from ...clients.snippets import Address, NotSendable, copy_as, recorded_tests
 from ...core.quoting import file_stem, one_line
 from ...core.whole_file import write_file
+from ...exchanges.literal import TooLarge
+from ...exchanges.snippets import Address, NotSendable, copy_as, recorded_tests
 from . import docker, kubernetes, monitoring, ray
 from .facts import DeployedModel, Deployment
 from .readme import readme

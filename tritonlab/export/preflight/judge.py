@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...clients.golden import GoldenCase
 from ...core.config.model_config import ModelConfig, parse_pbtxt, read_config
+from ...exchanges.golden import GoldenCase
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ...profile.live_state import memory_use, shm_size

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...clients.golden import GoldenCase
 from ...core.config.model_config import ModelConfig, parse_pbtxt, to_dict
 from ...core.config.model_config_rules import is_ensemble
 from ...core.scratch_directory import ScratchDirectory
+from ...exchanges.golden import GoldenCase
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import PARAMETER
 from ...server.models.backends import DEFAULT_DIRECTORY, runs_shipped

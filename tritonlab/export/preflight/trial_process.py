@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ...clients.outcome import Outcome
-from ...clients.sending import ask
 from ...core.status import TritonError
+from ...exchanges.outcome import Outcome
+from ...exchanges.sending import ask
 from ...repository.layout import LEFT_BEHIND
 from ...server.api.server import Server
 from .trial import Job, LoadedAgain, Seen

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...clients.comparison import TensorDiff, compare
-from ...clients.literal import floats
-from ...clients.outcome import Outcome
 from ...core.inference.data_type import DataType
 from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...core.status import Code, TritonError
+from ...exchanges.comparison import TensorDiff, compare
+from ...exchanges.literal import floats
+from ...exchanges.outcome import Outcome
 from ..releases import find
 
 #: Symbols of a model's verdict, best first.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...clients.http_link import error_text
+from ...exchanges.remote.http_link import error_text
 from ..child_command import CommandFailed, raise_if_cancelled, start_command
 
 _START_SECONDS = 60.0

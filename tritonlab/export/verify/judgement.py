@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...clients.golden import GoldenCase
-from ...clients.outcome import Arrival, Outcome
 from ...core.inference.infer_response import InferenceResponse
 from ...core.status import TritonError
+from ...exchanges.golden import GoldenCase
+from ...exchanges.outcome import Arrival, Outcome
 from .differences import (
     DIFFERS,
     EQUAL,

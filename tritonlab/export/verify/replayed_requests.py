@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...clients.golden import GoldenCase
-from ...clients.grpc_link import GrpcLink
-from ...clients.http_link import HttpLink
-from ...clients.outcome import Arrival, Outcome
 from ...core.status import TritonError
+from ...exchanges.golden import GoldenCase
+from ...exchanges.outcome import Arrival, Outcome
+from ...exchanges.remote.grpc_link import GrpcLink
+from ...exchanges.remote.http_link import HttpLink
 from ..child_command import Say, raise_if_cancelled
 from .judge_server import JudgeServer
 

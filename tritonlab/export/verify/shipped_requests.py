@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...clients.golden import GoldenCase, golden_beside, read_case, write_case
+from ...exchanges.golden import GoldenCase, golden_beside, read_case, write_case
 
 
 def requests_of(root: Path) -> Path:

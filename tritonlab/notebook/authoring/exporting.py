@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ...clients.golden import GoldenCase, GoldenSet
 from ...core.status import InvalidArgumentError
+from ...exchanges.golden import GoldenCase, GoldenSet
 from ...export.child_command import Say
 from ...export.environment.placed import EnvironmentOptions
 from ...export.releases import DEFAULT_TARGET

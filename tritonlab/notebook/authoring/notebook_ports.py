@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...clients.snippets import Address
+from ...exchanges.snippets import Address
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...clients.golden import GoldenSet
 from ...core.status import InvalidArgumentError, NotFoundError
+from ...exchanges.golden import GoldenSet
 from ...export import left_out
 from ...export.deploy.files import KINDS
 from ...export.environment.lock import EnvironmentRefused

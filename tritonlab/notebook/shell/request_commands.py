@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...clients.golden import GoldenReport, GoldenSet
-from ...clients.sending import ask, asks_of
 from ...core.inference.data_type import DataType
+from ...exchanges.golden import GoldenReport, GoldenSet
+from ...exchanges.sending import ask, asks_of
 from ...export.needed_models import stood_in_words
 from ...load_testing.load_tested import smallest_shapes
 from ...server.api.debugging import EditorAttach, follow_pauses

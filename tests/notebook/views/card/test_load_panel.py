@@ -13,8 +13,8 @@ import pytest
 from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.serving import SOON, Lab, eventually
 from tritonlab import Model
-from tritonlab.clients.golden import GoldenSet
-from tritonlab.clients.sending import ask
+from tritonlab.exchanges.golden import GoldenSet
+from tritonlab.exchanges.sending import ask
 from tritonlab.notebook.views import opener, widget
 from tritonlab.notebook.views.card import load_panel
 from tritonlab.notebook.views.card.load_panel import LoadPanel, form_of

@@ -4,11 +4,11 @@ import ipywidgets
 import numpy as np
 import pytest
 
-from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import CancelledError, InvalidArgumentError, TritonError
+from tritonlab.exchanges.outcome import Arrival, Outcome
 from tritonlab.notebook.views.playground.history import MOST, MOST_BYTES, History
 
 

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tests.notebook.views.playground.test_result_view import response, text_of
-from tritonlab.clients.outcome import Arrival, Outcome, PhaseTimes
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import CancelledError, InvalidArgumentError
+from tritonlab.exchanges.outcome import Arrival, Outcome, PhaseTimes
 from tritonlab.notebook.views.playground.many_view import Tally, many_html
 
 

@@ -20,7 +20,7 @@ import tritonlab
 from tests.models import answers
 from tests.serving import eventually
 from tritonlab import Server
-from tritonlab.clients.golden import GoldenSet
+from tritonlab.exchanges.golden import GoldenSet
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import widget

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ipywidgets
 import pytest
 
-from tritonlab.clients.snippets import KINDS, Snippet
+from tritonlab.exchanges.snippets import KINDS, Snippet
 from tritonlab.notebook.views.playground.program_panel import ProgramPanel
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from tritonlab.clients.outcome import Arrival, Outcome, PhaseTimes
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError
+from tritonlab.exchanges.outcome import Arrival, Outcome, PhaseTimes
 from tritonlab.ipc.processes.stub_log import LogRecord
 from tritonlab.notebook.views.playground.result_view import outcomes_html
 from tritonlab.notebook.views.playground.tensor_text import line_text, value_text

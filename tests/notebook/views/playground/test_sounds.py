@@ -13,11 +13,11 @@ import pytest
 from IPython.display import Audio
 from numpy.typing import NDArray
 
-from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.outcome import Arrival, Outcome
 from tritonlab.notebook.views.playground.input_files import InputFile, files_value, value_file
 from tritonlab.notebook.views.playground.input_values import InputSpec, ValueProblem
 from tritonlab.notebook.views.playground.result_view import outcomes_html

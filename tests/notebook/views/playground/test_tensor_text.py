@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.models import IDENTITY
-from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.short_number import size_text
+from tritonlab.exchanges.outcome import Arrival, Outcome
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.playground.input_values import InputSpec, python_value, typed_value

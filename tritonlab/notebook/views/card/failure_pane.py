@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ....clients.snippets import failure_test
 from ....core.inference.tensor import Tensor
 from ....core.observe.failure_capsule import KeptRequest
+from ....exchanges.snippets import failure_test
 from ....server.api.failures import KeptFailure
 from ....stub._pb_stub.wire.message_bodies import FrameState
 from ...authoring.notebook_ports import Ports, open_address

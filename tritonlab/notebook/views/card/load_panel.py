@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any, Protocol
 
-from ....clients.golden import GoldenSet
 from ....core.short_number import short_number
 from ....core.status import TritonError
+from ....exchanges.golden import GoldenSet
 from ....load_testing.load_plan import ARRIVALS, REQUEST_RATE
 from ....load_testing.load_result import LoadResult
 from ....load_testing.load_run import LoadTest

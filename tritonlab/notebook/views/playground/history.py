@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ....clients.outcome import Outcome
 from ....core.plain_facts import few_lines
 from ....core.process_bound import ProcessBound
 from ....core.short_number import duration_text
+from ....exchanges.outcome import Outcome
 
 #: How many requests are kept, and the most bytes that the tensors of one may have.
 MOST = 20

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ....clients.outcome import Outcome
-from ....clients.sending import Sending
+from ....exchanges.outcome import Outcome
+from ....exchanges.sending import Sending
 from .input_values import ValueProblem
 
 MOST_IN_FLIGHT = 4096

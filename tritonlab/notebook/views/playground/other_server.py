@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ....clients.comparison import Comparison, TensorDiff, compare
-from ....clients.outcome import Outcome, addressed
-from ....clients.sending import ask
 from ....core.inference.infer_request import InferenceRequest
 from ....core.short_number import ns_text
 from ....core.status import TritonError
+from ....exchanges.comparison import Comparison, TensorDiff, compare
+from ....exchanges.outcome import Outcome, addressed
+from ....exchanges.sending import ask
 from ...authoring.notebook_ports import Ports
 from .history import History
 from .many_view import PARTS, TRANSPORT, transport_ns
@@ -22,7 +22,7 @@ from .result_view import outcomes_html
 from .tensor_text import line_text
 
 if TYPE_CHECKING:
-    from ....clients.remote import RemoteServer
+    from ....exchanges.remote.remote_server import RemoteServer
     from ....server.api.model import Model
 
 #: The most characters of a value.
@@ -35,7 +35,7 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
     Raises ValueError if nothing was named or no port is open, TritonError if no server answers there.
     """
     # gRPC is imported only where it is used
-    from ....clients.remote import connect
+    from ....exchanges.remote.remote_server import connect
 
     word = target.strip()
     if not word:

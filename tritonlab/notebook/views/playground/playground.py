@@ -11,15 +11,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....clients.comparison import Comparison
-from ....clients.golden import GoldenSet
-from ....clients.outcome import Outcome
-from ....clients.sending import Sending
-from ....clients.snippets import Address, Snippet, copy_as
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import few_lines
 from ....core.process_bound import ProcessBound
 from ....core.status import TritonError
+from ....exchanges.comparison import Comparison
+from ....exchanges.golden import GoldenSet
+from ....exchanges.outcome import Outcome
+from ....exchanges.sending import Sending
+from ....exchanges.snippets import Address, Snippet, copy_as
 from ...authoring.cells import user_namespace
 from ...authoring.errors import DescribeError
 from ...authoring.hints import hint
@@ -36,7 +36,7 @@ from .request_form import RequestForm, form_keys, form_text
 from .result_view import outcomes_html
 
 if TYPE_CHECKING:
-    from ....clients.remote import RemoteServer
+    from ....exchanges.remote.remote_server import RemoteServer
     from ....server.api.model import Model
 
 

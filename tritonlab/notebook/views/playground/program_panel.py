@@ -7,9 +7,9 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from ....clients.snippets import KINDS, Snippet
 from ....core.short_number import size_text
 from ....core.status import TritonError
+from ....exchanges.snippets import KINDS, Snippet
 
 _NONE = "Copy as …"
 _MOST_LINES = 24

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ....clients.outcome import Outcome
 from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ....core.inference.infer_response import ParameterValue
+from ....exchanges.outcome import Outcome
 from ....server.api.request_maker import RequestFields
 from ..widget import close_widget, module_text
 from .input_pages import InputPages, UnseenInput

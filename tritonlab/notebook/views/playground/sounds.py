@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....clients.outcome import Outcome
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
+from ....exchanges.outcome import Outcome
 
 #: How many sounds of one tensor get a player, and the most bytes of one that go to the browser.
 MOST_PLAYED = 4

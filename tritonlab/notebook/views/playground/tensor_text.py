@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....clients.literal import floats
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
 from ....core.short_number import size_text
 from ....core.svg_picture import Scale, SvgPicture
+from ....exchanges.literal import floats
 
 _WIDTH = 96
 #: The most elements that are all shown, and the most characters of one text.

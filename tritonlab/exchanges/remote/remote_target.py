@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from ..core.inference.infer_request import InferenceRequest
-from ..core.status import TritonError, UnsupportedError
-from ..load_testing.call_log import CallLog
-from ..load_testing.request_mix import Lane, ModelInputs, RequestMix
-from .http_document import request_body
+from ...core.inference.infer_request import InferenceRequest
+from ...core.status import TritonError, UnsupportedError
+from ...load_testing.call_log import CallLog
+from ...load_testing.request_mix import Lane, ModelInputs, RequestMix
+from ..http_document import request_body
 from .http_link import HttpLink, error_text, model_path
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from hypothesis import given
 
 from tests.hostile import NAMES, quick
 from tests.hostile_programs import Client, run_python, run_shell
-from tritonlab.clients.snippets import Address, copy_as, failure_test, recorded_tests
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.snippets import Address, copy_as, failure_test, recorded_tests
 
 ARRAY = np.array([[1.5, 2]], np.float32)
 TEXTS = np.array([[b"\x00'\""]], dtype=object)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tritonlab.clients.http_link import model_path
+from tritonlab.exchanges.remote.http_link import model_path
 
 
 def test_names_are_quoted_as_tritonclient_quotes_them() -> None:

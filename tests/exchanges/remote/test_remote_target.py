@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.serving import SOON
-from tritonlab.clients.remote import RemoteModel, connect
+from tritonlab.exchanges.remote.remote_server import RemoteModel, connect
 
 
 class PlainServer(ThreadingHTTPServer):
@@ -135,6 +135,6 @@ def test_inputs_of_a_function_are_sent_as_they_are(model: RemoteModel) -> None:
 def test_a_load_test_over_http_needs_no_grpc(plain: PlainServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)  # an import of it fails
     for name in ("remote_target", "grpc_link"):
-        monkeypatch.delitem(sys.modules, f"tritonlab.clients.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"tritonlab.exchanges.{name}", raising=False)
     (row,) = connect(plain.address).model("m").load_test(arrivals=[0]).rows
     assert (row.requests, row.errors) == (1, {})

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.clients.comparison import compare, tolerance
-from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError
+from tritonlab.exchanges.comparison import compare, tolerance
+from tritonlab.exchanges.outcome import Arrival, Outcome
 
 REQUEST = InferenceRequest("m", {})
 

@@ -6,8 +6,8 @@ from time import monotonic_ns
 
 import grpc
 
-from ..core.inference.infer_request import InferenceRequest
-from ..core.status import TritonError
+from ...core.inference.infer_request import InferenceRequest
+from ...core.status import TritonError
 from .grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
 from .remote_target import CallTimes, EncodedBodies
 

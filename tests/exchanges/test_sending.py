@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tests.models import answers, streams
-from tritonlab.clients.outcome import Outcome, PhaseTimes
-from tritonlab.clients.sending import RequestWatch, Sending
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.metrics.infer_stats import ExecuteTimes
+from tritonlab.exchanges.outcome import Outcome, PhaseTimes
+from tritonlab.exchanges.sending import RequestWatch, Sending
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 

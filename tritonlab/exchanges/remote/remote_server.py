@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ..core.explained import Explained, Explanation
-from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import InferenceRequest
-from ..core.inference.infer_response import Outputs
-from ..core.inference.tensor import Tensor
-from ..core.process_bound import ProcessBound
-from ..core.status import InternalError, TritonError, UnavailableError
-from ..load_testing.load_run import LoadTest
-from ..load_testing.load_tested import LoadTested
+from ...core.explained import Explained, Explanation
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import Outputs
+from ...core.inference.tensor import Tensor
+from ...core.process_bound import ProcessBound
+from ...core.status import InternalError, TritonError, UnavailableError
+from ...load_testing.load_run import LoadTest
+from ...load_testing.load_tested import LoadTested
+from ..outcome import Arrival, Outcome, PhaseTimes, addressed
 from .http_link import HttpLink
-from .outcome import Arrival, Outcome, PhaseTimes, addressed
 
 if TYPE_CHECKING:
     from .grpc_link import GrpcLink

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ..core.inference.infer_request import RequestSpec
-from ..core.inference.infer_response import InferenceResponse
-from ..core.status import Code, NotFoundError, TritonError, UnavailableError, UnsupportedError
-from .http_document import read_response, request_body
+from ...core.inference.infer_request import RequestSpec
+from ...core.inference.infer_response import InferenceResponse
+from ...core.status import Code, NotFoundError, TritonError, UnavailableError, UnsupportedError
+from ..http_document import read_response, request_body
 
 _CODES = {400: Code.INVALID_ARG, 404: Code.NOT_FOUND, 501: Code.UNSUPPORTED, 503: Code.UNAVAILABLE}
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.clients.golden import GoldenSet, golden_directory, junit_xml
-from tritonlab.clients.outcome import Arrival, Outcome
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
+from tritonlab.exchanges.golden import GoldenSet, golden_directory, junit_xml
+from tritonlab.exchanges.outcome import Arrival, Outcome
 
 
 def request(array: Any = (1, 2), **more: Any) -> InferenceRequest:

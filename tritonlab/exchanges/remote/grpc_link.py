@@ -8,13 +8,13 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
-from ..core.config.service_messages import SERVICE, messages
-from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
-from ..core.inference.infer_response import InferenceResponse, ParameterValue
-from ..core.inference.tensor import Tensor, wire_elements
-from ..core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
-from .http_document import tensor_of
+from ...core.config.service_messages import SERVICE, messages
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
+from ...core.inference.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.tensor import Tensor, wire_elements
+from ...core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
+from ..http_document import tensor_of
 
 _CODES = {
     grpc.StatusCode.UNKNOWN: Code.UNKNOWN,

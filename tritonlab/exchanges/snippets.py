@@ -29,8 +29,8 @@ from ..core.status import Code
 from ..core.whole_file import write_file
 from .comparison import tolerance
 from .http_document import NOT_IN_JSON, json_value, request_document
-from .http_link import model_path
 from .literal import MOST_BYTES, TooLarge, base64_lines, is_read, numpy_expression
+from .remote.http_link import model_path
 
 
 class NotSendable(Explained, ValueError):

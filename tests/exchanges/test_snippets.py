@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.clients.literal import TooLarge, numpy_expression
-from tritonlab.clients.snippets import KINDS, Address, NotSendable, copy_as
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError
+from tritonlab.exchanges.literal import TooLarge, numpy_expression
+from tritonlab.exchanges.snippets import KINDS, Address, NotSendable, copy_as
 
 CONFIG: dict[str, Any] = {"max_batch_size": 8, "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
 
