@@ -27,8 +27,8 @@ from tritonlab.golden_run import _suites
 from tritonlab.notebook.authoring.draft import Draft
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.views.record.opening import open_view
-from tritonlab.profile.recording import Recording
-from tritonlab.profile.triton_trace import read_trace
+from tritonlab.record.recording import Recording
+from tritonlab.record.triton_trace import read_trace
 from tritonlab.server.models.backend_choice import read_choices
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.whole_file import whole_file, write_file
 from tritonlab.exchanges.golden import GoldenCase, write_case
 from tritonlab.exchanges.snippets import Snippet
 from tritonlab.notebook.authoring.imported_notebook import import_repository
-from tritonlab.profile.recording import Recording
+from tritonlab.record.recording import Recording
 
 
 @pytest.fixture(scope="module")

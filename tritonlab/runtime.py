@@ -49,8 +49,8 @@ from .notebook.authoring.workspace import Workspace
 from .notebook.model import Model, Server
 from .notebook.views.card.opened_view import Repository
 from .notebook.views.opener import open_load_panel, open_playground, open_view, show_progress
-from .profile.recorder import Recorder
-from .profile.recording import Recording
+from .record.recorder import Recorder
+from .record.recording import Recording
 from .server.api.server import UNLOAD_SECONDS
 from .server.build import check_options
 from .server.options import Options

@@ -25,8 +25,8 @@ from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.notebook.views.record.timeline import Timeline
-from tritonlab.profile.live_state import live_state
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.live_state import live_state
+from tritonlab.record.recorder import Recorder
 
 from .measuring import BATCHING_CONFIG, A, B, place, server
 

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.timeout(300)
 
 FILL = """import tritonlab
-from tritonlab.profile.recording import Recording
+from tritonlab.record.recording import Recording
 recording = tritonlab.recording()
 record = recording.model("add")
 for kind, word in (("instance", "add_0_0"), ("reason", "full"), ("shapes", ())):

@@ -26,7 +26,7 @@ from tritonlab.check.check_result import CheckResult, junit_xml
 from tritonlab.check.run import RELATIONS, CheckOptions, Doing, make_bench, open_scratch
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.model import Model, Server
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.recorder import Recorder
 from tritonlab.testing import check_case
 
 Load = Callable[[Planted], Model]

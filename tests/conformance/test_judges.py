@@ -33,7 +33,7 @@ from tritonlab.export.verify import hiding
 from tritonlab.export.verify.judges import JudgePython, judge_python
 from tritonlab.export.verify.verification import verify
 from tritonlab.export.verify.wheels import CACHE_VARIABLE, TritonFiles, find_wheel, unpacked
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.recorder import Recorder
 
 from .reference import ROOT, missing
 from .test_verify import CONFIG, DECOUPLED, MODEL, VALUE, _processes_with

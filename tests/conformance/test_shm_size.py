@@ -13,7 +13,7 @@ import tritonlab
 from tests.conformance.models import config
 from tests.conformance.reference import ReferenceServer, missing
 from tests.models import IDENTITY
-from tritonlab.profile.live_state import memory_use, shm_size
+from tritonlab.record.live_state import memory_use, shm_size
 
 MIB = 1 << 20
 #: Bytes of the requests, one after the other; `full`: what just fills a region of ours.

@@ -15,7 +15,7 @@ from tests.models import executes, streams
 from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
-from tritonlab.profile.triton_trace import read_trace
+from tritonlab.record.triton_trace import read_trace
 
 from .clients import Client, Files
 from .lab_client import LabClient

@@ -11,7 +11,7 @@ from tests.serving import Lab, config
 from tritonlab.core.observe.failure_capsule import MOST_CAPSULE
 from tritonlab.core.status import TritonError
 from tritonlab.export.last_cases import ANSWERED_AGAIN, KEPT, answered_cases, last_cases
-from tritonlab.profile.recorder import RESPONSE_BYTES, Recorder
+from tritonlab.record.recorder import RESPONSE_BYTES, Recorder
 
 IO = config("X FP32 -1", "OUT FP32 -1")
 SOURCE = """

@@ -17,7 +17,7 @@ from tritonlab.export.deploy.readme import readme
 from tritonlab.export.last_cases import answered_cases
 from tritonlab.export.needed_models import stood_in, stood_in_words
 from tritonlab.export.verify.judgement import kept_outcome
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.recorder import Recorder
 
 IO = 'input { name: "X" data_type: TYPE_FP32 dims: [-1] } output { name: "Y" data_type: TYPE_FP32 dims: [-1] }'
 ENSEMBLE = """platform: "ensemble" ensemble_scheduling { step { model_name: "net" model_version: -1

@@ -18,7 +18,7 @@ from tritonlab import Model
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
 from tritonlab.load_testing.load_result import LoadResult
 from tritonlab.load_testing.load_run import LoadTest
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.recorder import Recorder
 
 A, B = np.ones((1, 4), np.float32), np.zeros((1, 4), np.float32)
 BATCHING = ADD_SUB_CONFIG.replace("-1", "4") + "max_batch_size: 8 dynamic_batching { }"

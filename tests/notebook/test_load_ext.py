@@ -27,7 +27,7 @@ OURS = {
     *("core", "core.config", "core.inference", "core.metrics", "core.observe", "exchanges", "export"),
     *("export.environment", "export.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
-    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "profile", "repository"),
+    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),
     *("server", "server.api", "server.models", "server.observe"),
     *("stub._pb_stub.api", "stub._pb_stub.devices", "stub._pb_stub.process", "stub._pb_stub.wire"),

@@ -11,7 +11,7 @@ from tests.ensembles import graph
 from tests.load_testing.fakes import row
 from tests.notebook.views.record.test_graph import MODELS, PIPE, ran
 from tests.pictures import read
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tests.tuning.test_tune import trial
 from tritonlab.core.status import ModelError
@@ -22,7 +22,7 @@ from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
-from tritonlab.profile.recording import Recording
+from tritonlab.record.recording import Recording
 from tritonlab.testing import MS
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.settings import Settings

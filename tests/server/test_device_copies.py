@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tests.models import executes
 from tests.serving import Lab, config
-from tritonlab.profile.record_facts import DeviceCopies, device_copies
-from tritonlab.profile.recorder import Recorder
-from tritonlab.profile.recording import Recording
+from tritonlab.record.record_facts import DeviceCopies, device_copies
+from tritonlab.record.recorder import Recorder
+from tritonlab.record.recording import Recording
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
 
 SIMULATED = "from _pb_stub.api.simulated_array import SimulatedArray"

@@ -20,7 +20,7 @@ from tritonlab.core.status import InvalidArgumentError, UnavailableError, Unsupp
 from tritonlab.exchanges.remote.remote_server import connect
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers
-from tritonlab.profile.tensor_peek import TensorPeek
+from tritonlab.record.tensor_peek import TensorPeek
 from tritonlab.stub._pb_stub.api.dlpack import export_device
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
 from tritonlab.stub._pb_stub.devices.gpus import SIMULATED

@@ -17,8 +17,8 @@ from tritonlab.engine.execution.payload import Payload
 from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
 from tritonlab.engine.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
-from tritonlab.profile.model_record import EVENTS, ModelRecord
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.model_record import EVENTS, ModelRecord
+from tritonlab.record.recorder import Recorder
 from tritonlab.testing import FakeInstance, FakeTimer, MockClock
 
 

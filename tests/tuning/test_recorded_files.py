@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
-from tritonlab.profile.model_record import ModelRecord
-from tritonlab.profile.record_facts import batch_facts, traffic
-from tritonlab.profile.recording import Recording
+from tritonlab.record.model_record import ModelRecord
+from tritonlab.record.record_facts import batch_facts, traffic
+from tritonlab.record.recording import Recording
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 
 SENT = st.builds(

@@ -17,7 +17,7 @@ from tritonlab.core.config.model_config_rules import normalize_instance_groups
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
 from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
-from tritonlab.profile.model_record import REJECTIONS, ModelRecord
+from tritonlab.record.model_record import REJECTIONS, ModelRecord
 from tritonlab.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tuning.replay import FixedArrivals, Pace, ReplayedBatches, replay
 from tritonlab.tuning.settings import Settings

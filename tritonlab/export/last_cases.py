@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..core.status import TritonError
 from ..exchanges.golden import GoldenCase, case_of, non_default_fields
 from ..exchanges.sending import ask
-from ..profile.recorder import MOST, LastRequest, Recorder
+from ..record.recorder import MOST, LastRequest, Recorder
 from ..server.api.failures import request_again
 from .needed_models import stood_in, stood_in_words
 

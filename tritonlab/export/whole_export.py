@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.explained import Explained
 from ..core.status import Code
 from ..exchanges.golden import GoldenCase
-from ..profile.recorder import MOST
+from ..record.recorder import MOST
 from ..repository.place import repository_path
 from ..server.models.backend_choice import choice_words
 from .child_command import Cancelled, Say

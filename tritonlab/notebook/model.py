@@ -32,7 +32,7 @@ from .views.opener import open_view, show_progress
 if TYPE_CHECKING:
     from ..check.check_result import CheckResult
     from ..load_testing.load_run import LoadTest
-    from ..profile.line_profile import LineProfile
+    from ..record.line_profile import LineProfile
     from ..tuning.tune_result import TuneResult
     from ..tuning.tuned_model import Written
     from ..tuning.what_if import WhatIf
@@ -144,7 +144,7 @@ class Model(LoadTested, served.Model):
         is every 5 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
         no process, and what `load_test` raises.
         """
-        from ..profile.line_profiling import profile_lines
+        from ..record.line_profiling import profile_lines
 
         meanwhile: Callable[[], object]
         if load or (requests is not None and seconds is not None):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core.config.model_config import ModelConfig
 from ..core.inference.infer_request import InferenceRequest
 from ..engine.schedulers.policy_queue import QueuePolicies
-from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
+from ..record.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, ReplayedRequest, replay
 from .service_times import Floats, ServiceTimes
 from .settings import Settings

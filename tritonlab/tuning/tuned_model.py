@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core.config.model_config import ModelConfig, to_dict
 from ..core.status import InvalidArgumentError
-from ..profile.model_record import ModelRecord
-from ..profile.recorder import Recorder
+from ..record.model_record import ModelRecord
+from ..record.recorder import Recorder
 from ..server.api.model import Model
 from ..server.models.dependency_graph import composing_models
 from .recorded_executions import RecordedExecutions

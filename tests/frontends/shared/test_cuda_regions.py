@@ -31,8 +31,8 @@ from tritonlab.frontends.shared.cuda_region import CudaRegion, ServerGpus
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.ipc.gpu.gpu_buffers import GpuBuffers
 from tritonlab.ipc.gpu.visible_gpus import VisibleGpus
-from tritonlab.profile.record_facts import DeviceCopies, device_copies
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.record_facts import DeviceCopies, device_copies
+from tritonlab.record.recorder import Recorder
 from tritonlab.stub._pb_stub.devices.gpus import SIMULATED
 
 SIZE = 4096

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ...exchanges.golden import GoldenCase
-from ...profile.live_state import memory_use, shm_size
+from ...record.live_state import memory_use, shm_size
 from ..needed_models import stood_in
 from ..releases import Release, find_target
 

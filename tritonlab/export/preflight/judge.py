@@ -15,7 +15,7 @@ from ...core.config.model_config import ModelConfig, parse_pbtxt, read_config
 from ...exchanges.golden import GoldenCase
 from ...ipc.link.stub_link import ReadsRecorded
 from ...ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
-from ...profile.live_state import memory_use, shm_size
+from ...record.live_state import memory_use, shm_size
 from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import ModelTree, read_tree
 from ...server.models.backends import runs_shipped

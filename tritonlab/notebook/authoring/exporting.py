@@ -15,7 +15,7 @@ from ...export.releases import DEFAULT_TARGET
 from ...export.report import ExportReport
 from ...export.repository import Progress
 from ...export.whole_export import WholeExport
-from ...profile.recorder import MOST
+from ...record.recorder import MOST
 from .artifact import artifact_of
 from .cells import user_namespace
 from .errors import OptionError

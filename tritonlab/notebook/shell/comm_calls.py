@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.status import NotFoundError, TritonError
-from ...profile.record_facts import traffic
-from ...profile.recorder import Recorder
-from ...profile.recording import Recording
+from ...record.record_facts import traffic
+from ...record.recorder import Recorder
+from ...record.recording import Recording
 from ..authoring.config_fields import sentence_of
 from ..authoring.config_text import ConfigText, ConfigTextError, faults
 from ..authoring.opened_repository import OpenedRepository

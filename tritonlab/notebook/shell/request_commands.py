@@ -24,7 +24,7 @@ from ..views.widget import in_kernel
 from .subcommand import Context
 
 if TYPE_CHECKING:
-    from ...profile.line_profile import LineProfile
+    from ...record.line_profile import LineProfile
     from ...server.api.model import Model
     from ..views.playground.playground import Playground
 

@@ -13,7 +13,7 @@ from .widget import in_kernel
 
 if TYPE_CHECKING:
     from ...load_testing.load_run import LoadTest
-    from ...profile.recording import Recording
+    from ...record.recording import Recording
     from ...server.api.model import Model
     from ...tuning.tuned_model import Written
     from ..authoring.workspace import Workspace

@@ -16,8 +16,8 @@ from tritonlab.notebook.views.card.card import card_body, card_text
 from tritonlab.notebook.views.card.device_text import copies_text, gpus_text, place_text, places_text
 from tritonlab.notebook.views.card.model_facts import model_facts
 from tritonlab.notebook.views.card.status_table import status_table
-from tritonlab.profile.record_facts import DeviceCopies
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.record_facts import DeviceCopies
+from tritonlab.record.recorder import Recorder
 
 
 def put(kind: str, device: int = 0, simulated: bool = False) -> dict[str, Any]:

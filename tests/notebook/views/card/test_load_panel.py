@@ -19,7 +19,7 @@ from tritonlab.notebook.views import opener, widget
 from tritonlab.notebook.views.card import load_panel
 from tritonlab.notebook.views.card.load_panel import LoadPanel, form_of
 from tritonlab.notebook.views.ticker import Ticker
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.recorder import Recorder
 
 START = {"do": "start", "mode": "concurrency", "levels": "1, 2", "seconds": "0.1", "inputs": "random", "batch": "2"}
 

@@ -8,14 +8,14 @@ import numpy as np
 import tritonlab
 from tests.ensembles import ensemble_text, graph, model_text, step
 from tests.pictures import read, texts, titles
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tests.serving import Lab
 from tritonlab.core.inference.infer_request import StepRequest
 from tritonlab.engine.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
 from tritonlab.notebook.views.figures.graph_layout import layout
 from tritonlab.notebook.views.record.graph import Graph
-from tritonlab.profile.call_tree import Call
+from tritonlab.record.call_tree import Call
 from tritonlab.testing import MS
 
 ECHO = """

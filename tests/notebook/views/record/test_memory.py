@@ -9,8 +9,8 @@ from tests.models import IDENTITY
 from tests.serving import Lab, config, instances
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.views.record.opening import open_view
-from tritonlab.profile.live_state import InstanceMemory, memory_use, shm_size
-from tritonlab.profile.recording import Recording
+from tritonlab.record.live_state import InstanceMemory, memory_use, shm_size
+from tritonlab.record.recording import Recording
 
 MIB = 1 << 20
 

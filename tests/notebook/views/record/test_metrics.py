@@ -7,9 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.pictures import read, texts
 from tests.serving import Lab, config
 from tritonlab.notebook.views.record.metrics import Metrics
-from tritonlab.profile.metric_record import MetricRecord
-from tritonlab.profile.recorder import Recorder
-from tritonlab.profile.recording import Recording
+from tritonlab.record.metric_record import MetricRecord
+from tritonlab.record.recorder import Recorder
+from tritonlab.record.recording import Recording
 
 SOURCE = """
 import triton_python_backend_utils as pb_utils

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.plots import closed_figures, drawn, facts
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.notebook.views.record.memory import Memory
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
-from tritonlab.profile.live_state import InstanceMemory
-from tritonlab.profile.recording import Recording
+from tritonlab.record.live_state import InstanceMemory
+from tritonlab.record.recording import Recording
 
 __all__ = ["closed_figures"]
 

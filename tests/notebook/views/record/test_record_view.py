@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tritonlab.core.status import ModelError
 from tritonlab.notebook.views.record import record_view as module
 from tritonlab.notebook.views.record.record_view import RecordView
 from tritonlab.notebook.views.ticker import Ticker
-from tritonlab.profile.model_record import REQUESTS
+from tritonlab.record.model_record import REQUESTS
 
 
 class Plain(RecordView):

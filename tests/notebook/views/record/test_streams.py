@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.pictures import read, texts
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tests.serving import DECOUPLED, Lab, config, eventually
 from tritonlab.core.status import CancelledError
 from tritonlab.notebook.views.record.streams import Streams
-from tritonlab.profile.record_facts import cancel_verdict
+from tritonlab.record.record_facts import cancel_verdict
 from tritonlab.testing import MS
 
 #: Answers until it is cancelled; POLLS false: never looks.

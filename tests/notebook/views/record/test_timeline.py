@@ -13,7 +13,7 @@ import pytest
 import tritonlab
 from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, texts, titles
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
@@ -21,9 +21,9 @@ from tritonlab.core.stored_picture import date_text
 from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
 from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.notebook.views.record.timeline import BatchLines, Timeline
-from tritonlab.profile.line_profile import LineProfile, ProfiledLine
-from tritonlab.profile.recorder import Recorder
-from tritonlab.profile.recording import Recording, RecordingError
+from tritonlab.record.line_profile import LineProfile, ProfiledLine
+from tritonlab.record.recorder import Recorder
+from tritonlab.record.recording import Recording, RecordingError
 
 CONFIG = BatchConfig(max_batch_size=4, dynamic=True, preferred=(4,), delay=5_000_000, equal_shape_inputs=("IN",))
 

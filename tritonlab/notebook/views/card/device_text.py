@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....core.short_number import size_text
-from ....profile.record_facts import DeviceCopies, device_copies
+from ....record.record_facts import DeviceCopies, device_copies
 from ....server.api.model import Model
 from ....server.observe.placement_check import gpu_memory_text
 from ..record.record_view import recorded

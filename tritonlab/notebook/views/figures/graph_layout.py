@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ....core.config.ensemble_graph import EnsembleGraph, Step
-from ....profile.call_tree import Call
+from ....record.call_tree import Call
 
 WIDTH, HEIGHT, LINE = 232, 50, 13
 #: The box for what the client gets of an ensemble.

@@ -13,9 +13,9 @@ from ....core.percentiles import percentiles
 from ....core.quoting import matplotlib_text
 from ....core.short_number import duration_text, mib_text, short_number
 from ....core.svg_picture import BLUE, LINE, Key, Scale, SvgPicture, fitted
-from ....profile.metric_record import Key as SeriesKey
-from ....profile.metric_record import MetricRecord
-from ....profile.ring import Ring
+from ....record.metric_record import Key as SeriesKey
+from ....record.metric_record import MetricRecord
+from ....record.ring import Ring
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ....core.axes import days, name_lanes, name_time_axis
 from ....core.svg_picture import BLUE, INK, RED, Key, Scale, Shape, SvgPicture, column_width
-from ....profile.model_record import EMPTY, ERROR, ModelRecord
-from ....profile.record_facts import names_by_serial
+from ....record.model_record import EMPTY, ERROR, ModelRecord
+from ....record.record_facts import names_by_serial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

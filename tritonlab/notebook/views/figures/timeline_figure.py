@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....core.axes import days, name_lanes, name_time_axis
 from ....core.short_number import duration_text
 from ....core.svg_picture import BLUE, INK, ORANGE, RED, Key, Scale, Shape, SvgPicture, column_width
-from ....profile.model_record import Mark, ModelRecord
+from ....record.model_record import Mark, ModelRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from typing import Any
 from ....core.config.ensemble_graph import EnsembleGraph
 from ....core.short_number import ns_text
 from ....engine.schedulers.sequence_occupancy import Occupancy
-from ....profile.call_tree import Call, call_tree, rare_facts
-from ....profile.model_record import BATCHES, REQUESTS
-from ....profile.recording import Recording
+from ....record.call_tree import Call, call_tree, rare_facts
+from ....record.model_record import BATCHES, REQUESTS
+from ....record.recording import Recording
 from ..figures.graph_figure import call_text, graph_figure, sequence_figure
 from ..figures.graph_layout import tensors
 from .record_view import RecordView

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core.short_number import mib_text
-from ....profile.live_state import InstanceMemory, shm_size
-from ....profile.metric_record import MetricRecord
-from ....profile.recording import Recording
+from ....record.live_state import InstanceMemory, shm_size
+from ....record.metric_record import MetricRecord
+from ....record.recording import Recording
 from ....server.observe.placement_check import gpu_memory_text
 from ..figures.metrics_figure import metrics_figure
 from .metrics import Metrics

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....core.axes import axes_of
 from ....core.plain_facts import plain
 from ....core.status import InvalidArgumentError, UnavailableError
-from ....profile.metric_record import CHANGES, Key, MetricRecord
-from ....profile.recording import Recording
-from ....profile.ring import Ring
+from ....record.metric_record import CHANGES, Key, MetricRecord
+from ....record.recording import Recording
+from ....record.ring import Ring
 from ..figures.metrics_figure import label_text, metrics_figure, plot_metrics, series_text
 from .record_view import RecordView
 

@@ -14,11 +14,11 @@ from ....core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ....core.unknown_option import did_you_mean
 from ....engine.schedulers.dynamic_batch import BatchConfig
 from ....engine.schedulers.ensemble_scheduler import EnsembleScheduler
-from ....profile.live_state import live_state, memory_use, occupancies, open_requests
-from ....profile.recorder import Recorder
-from ....profile.recording import Recording, RecordingError
-from ....profile.tensor_peek import TensorPeek
-from ....profile.triton_trace import read_trace
+from ....record.live_state import live_state, memory_use, occupancies, open_requests
+from ....record.recorder import Recorder
+from ....record.recording import Recording, RecordingError
+from ....record.tensor_peek import TensorPeek
+from ....record.triton_trace import read_trace
 from ....server.api.model import Model
 from ....server.models.model_lifecycle import ModelVersion
 from ....tuning.settings import Settings

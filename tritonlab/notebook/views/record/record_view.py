@@ -18,9 +18,9 @@ from html import escape
 from typing import Any, ClassVar
 
 from ....core.stored_picture import date_line, stored_picture
-from ....profile.model_record import ModelRecord
-from ....profile.recorder import Recorder
-from ....profile.recording import Recording
+from ....record.model_record import ModelRecord
+from ....record.recorder import Recorder
+from ....record.recording import Recording
 from ..ticker import TICKER, Ticker, ViewEnded
 from ..widget import LiveView, in_kernel
 

@@ -11,9 +11,9 @@ from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import plain
 from ....core.short_number import ns_text
 from ....core.status import UnavailableError
-from ....profile.model_record import ModelRecord
-from ....profile.record_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
-from ....profile.recording import Recording
+from ....record.model_record import ModelRecord
+from ....record.record_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
+from ....record.recording import Recording
 from ..figures.streams_figure import last_streams, plot_streams, streams_figure
 from .record_view import Live, RecordView
 

@@ -11,12 +11,12 @@ from ....core.plain_facts import plain
 from ....core.short_number import ns_text
 from ....core.status import TritonError, UnavailableError
 from ....engine.schedulers.dynamic_batch import BatchConfig
-from ....profile.call_tree import rare_facts
-from ....profile.line_profile import LineProfile
-from ....profile.model_record import REJECTIONS
-from ....profile.record_facts import UNKNOWN, BatchFacts, batch_facts, device_copies, why_not_together
-from ....profile.recording import Recording
-from ....profile.tensor_peek import PER_SECOND, TensorPeek
+from ....record.call_tree import rare_facts
+from ....record.line_profile import LineProfile
+from ....record.model_record import REJECTIONS
+from ....record.record_facts import UNKNOWN, BatchFacts, batch_facts, device_copies, why_not_together
+from ....record.recording import Recording
+from ....record.tensor_peek import PER_SECOND, TensorPeek
 from ....tuning.tuned_model import TunedModel
 from ..card.device_text import copies_text
 from ..figures.timeline_figure import plot_batch_sizes, plot_executions, timeline_figure

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....core.status import TritonError
-from ....profile.model_record import ModelRecord
+from ....record.model_record import ModelRecord
 from ....tuning.recorded_executions import RecordedExecutions
 from ....tuning.replay import ReplayedBatches
 from ....tuning.settings import Settings

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tritonlab.profile.recording import RecordingError
-from tritonlab.profile.triton_trace import read_trace
+from tritonlab.record.recording import RecordingError
+from tritonlab.record.triton_trace import read_trace
 
 
 def entries(ident: int, start: int, end: int, queued: int, **head: Any) -> list[dict[str, Any]]:

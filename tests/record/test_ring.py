@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tritonlab.profile.ring import Ring
+from tritonlab.record.ring import Ring
 
 
 def filled(count: int, capacity: int, step: int = 1) -> Ring:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tritonlab.core.status import ModelError
-from tritonlab.profile.record_facts import stream_facts
-from tritonlab.profile.recording import Recording, RecordingError
+from tritonlab.record.record_facts import stream_facts
+from tritonlab.record.recording import Recording, RecordingError
 from tritonlab.testing import MS
 
 

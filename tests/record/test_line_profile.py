@@ -14,7 +14,7 @@ from tests.plots import drawn
 from tests.serving import DECOUPLED, Lab, config
 from tritonlab.core.status import NotFoundError, UnavailableError
 from tritonlab.notebook.model import Model
-from tritonlab.profile.line_profile import LineProfile, ProfiledLine
+from tritonlab.record.line_profile import LineProfile, ProfiledLine
 
 SLOW = """
 import time

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.profile.events import RecorderHooks, make_call, make_request
+from tests.record.events import RecorderHooks, make_call, make_request
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.profile.lone_executions import NOTES, LoneKind
-from tritonlab.profile.model_record import ModelRecord
+from tritonlab.record.lone_executions import NOTES, LoneKind
+from tritonlab.record.model_record import ModelRecord
 from tritonlab.testing import MS
 
 ONE, OTHER = object(), object()

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.profile.events import RecorderHooks, make_request
+from tests.record.events import RecorderHooks, make_request
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.profile.tensor_peek import TensorPeek
+from tritonlab.record.tensor_peek import TensorPeek
 from tritonlab.testing import MS
 
 

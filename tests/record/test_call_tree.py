@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tests.profile.events import RecorderHooks, make_call, make_request
+from tests.record.events import RecorderHooks, make_call, make_request
 from tritonlab.core.inference.infer_request import InferenceRequest, StepRequest
 from tritonlab.core.status import ModelError
-from tritonlab.profile.call_tree import CALLS, call_tree, rare_facts
+from tritonlab.record.call_tree import CALLS, call_tree, rare_facts
 
 
 def step(parent: InferenceRequest, serial: int, at: int, model: str, number: int) -> StepRequest:

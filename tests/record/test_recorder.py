@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from tests.models import ADD_SUB, ADD_SUB_CONFIG, IDENTITY, executes
-from tests.profile.events import RecorderHooks, make_call, make_request
+from tests.record.events import RecorderHooks, make_call, make_request
 from tests.serving import Lab, config, in_threads
 from tritonlab.core.inference.infer_request import InferenceRequest, ModelRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
-from tritonlab.profile.call_tree import rare_facts
-from tritonlab.profile.model_record import EMPTY, FINAL, ModelRecord
-from tritonlab.profile.recorder import Recorder
-from tritonlab.profile.ring import Ring
+from tritonlab.record.call_tree import rare_facts
+from tritonlab.record.model_record import EMPTY, FINAL, ModelRecord
+from tritonlab.record.recorder import Recorder
+from tritonlab.record.ring import Ring
 from tritonlab.testing import MS
 
 CALLS_CACHED = executes("""\

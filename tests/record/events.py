@@ -12,7 +12,7 @@ from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.metrics.infer_stats import ExecuteTimes
 from tritonlab.core.observe.instrument import Instruments
-from tritonlab.profile.recorder import Recorder
+from tritonlab.record.recorder import Recorder
 from tritonlab.testing import MS, MockClock
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.profile.events import RecorderHooks, make_request
-from tritonlab.profile.model_record import ModelRecord
-from tritonlab.profile.record_facts import DeviceCopies, Traffic, device_copies, traffic
-from tritonlab.profile.recording import Recording
+from tests.record.events import RecorderHooks, make_request
+from tritonlab.record.model_record import ModelRecord
+from tritonlab.record.record_facts import DeviceCopies, Traffic, device_copies, traffic
+from tritonlab.record.recording import Recording
 
 SECOND = 1_000_000_000
 
