@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from tests.load_testing.fakes import row
 from tests.record.events import RecorderHooks, make_request
-from tests.tuning.scheduler_bench import Bench, Sent, config_of
+from tests.tools.measure.load_testing.fakes import row
+from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.stored_picture import stored_picture
-from tritonlab.load_testing.load_result import LoadResult
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.record.recording import Recording
-from tritonlab.tuning.recorded_executions import RecordedExecutions
-from tritonlab.tuning.settings import Settings
-from tritonlab.tuning.what_if import WhatIf
+from tritonlab.tools.measure.load_testing.load_result import LoadResult
+from tritonlab.tools.measure.tuning.recorded_executions import RecordedExecutions
+from tritonlab.tools.measure.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.what_if import WhatIf
 
 MS = 1_000_000
 

@@ -23,12 +23,12 @@ from typing import Any
 from tests.conformance.reference import ReferenceServer, missing
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.exchanges.remote.remote_server import connect
-from tritonlab.tuning.live_model import LiveModel
-from tritonlab.tuning.measured_candidate import MeasuredCandidate
-from tritonlab.tuning.offered_load import Load
-from tritonlab.tuning.search import Trial
-from tritonlab.tuning.settings import Settings
-from tritonlab.tuning.tune_result import TuneResult
+from tritonlab.tools.measure.tuning.live_model import LiveModel
+from tritonlab.tools.measure.tuning.measured_candidate import MeasuredCandidate
+from tritonlab.tools.measure.tuning.offered_load import Load
+from tritonlab.tools.measure.tuning.search import Trial
+from tritonlab.tools.measure.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.tune_result import TuneResult
 
 from .measuring import place, server
 

@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.tuning.test_tune import FallingLive, tuned
-from tritonlab.tuning.live_model import LiveModel
-from tritonlab.tuning.offered_load import Load
-from tritonlab.tuning.search import Trial
-from tritonlab.tuning.tune_result import TuneResult
+from tests.tools.measure.tuning.test_tune import FallingLive, tuned
+from tritonlab.tools.measure.tuning.live_model import LiveModel
+from tritonlab.tools.measure.tuning.offered_load import Load
+from tritonlab.tools.measure.tuning.search import Trial
+from tritonlab.tools.measure.tuning.tune_result import TuneResult
 
 from .measuring import place, server
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.load_testing.test_load_run import SEQUENCE, SEQUENCE_CONFIG
 from tests.models import executes
+from tests.tools.measure.load_testing.test_load_run import SEQUENCE, SEQUENCE_CONFIG
 from tritonlab.core.status import TritonError, UnsupportedError
 from tritonlab.exchanges.remote.remote_server import RemoteServer, connect
-from tritonlab.load_testing.load_result import LoadResult
+from tritonlab.tools.measure.load_testing.load_result import LoadResult
 
 from .clients import Client
 from .models import ADD_SUB, ADD_SUB_CONFIG, config

@@ -8,11 +8,11 @@ import pytest
 from tests.notebook.views.playground.test_many_view import answered
 from tests.notebook.views.playground.test_result_view import text_of
 from tritonlab.core.percentiles import percentiles
-from tritonlab.load_testing.call_log import COLUMNS, DONE
-from tritonlab.load_testing.load_row import Percentiles
-from tritonlab.load_testing.load_windows import measure
 from tritonlab.notebook.views.playground.many_view import many_html
-from tritonlab.tuning.replay import Numbers
+from tritonlab.tools.measure.load_testing.call_log import COLUMNS, DONE
+from tritonlab.tools.measure.load_testing.load_row import Percentiles
+from tritonlab.tools.measure.load_testing.load_windows import measure
+from tritonlab.tools.measure.tuning.replay import Numbers
 
 #: Two batches, of which the second waited for the first.
 TWO_BATCHES = [1.38] * 16 + [73.0] * 16

@@ -21,13 +21,13 @@ HEAVY = {
     *("ipywidgets", "anywidget", "matplotlib", "PIL", "pandas", "torch", "jedi", "nbformat", "nbclient"),
     *("grpc", "tritonclient", "uvicorn", "uvloop", "starlette", "httptools", "prometheus_client"),
 }
-#: What `%load_ext tritonlab` brings in of ours beside the magics; of `load_testing` only what gives models the method.
+#: What `%load_ext tritonlab` brings in of ours beside the magics; of `tools.measure` only what gives models the method.
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
     *("core", "core.config", "core.inference", "core.metrics", "core.observe", "exchanges", "export"),
     *("export.environment", "export.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
-    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "load_testing", "record", "repository"),
+    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "tools.measure.load_testing", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),
     *("server", "server.api", "server.models", "server.observe"),
     *("stub._pb_stub.api", "stub._pb_stub.devices", "stub._pb_stub.process", "stub._pb_stub.wire"),
@@ -65,7 +65,7 @@ if sys.argv[1] == "kernel":
     asyncio.run(cells())
 else:
     load()
-    import tritonlab, tritonlab.load_testing.load_run, tritonlab.export.repository
+    import tritonlab, tritonlab.tools.measure.load_testing.load_run, tritonlab.export.repository
     assert callable(tritonlab.load) and callable(tritonlab.export)  # not the packages of these names
 """
 

@@ -8,26 +8,26 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.ensembles import graph
-from tests.load_testing.fakes import row
 from tests.notebook.views.record.test_graph import MODELS, PIPE, ran
 from tests.pictures import read
 from tests.record.events import RecorderHooks, make_request
-from tests.tuning.scheduler_bench import Bench, Sent, config_of
-from tests.tuning.test_tune import trial
+from tests.tools.measure.load_testing.fakes import row
+from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
+from tests.tools.measure.tuning.test_tune import trial
 from tritonlab.core.status import ModelError
 from tritonlab.core.svg_picture import text_width
 from tritonlab.engine.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
-from tritonlab.load_testing.load_result import LoadResult
 from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.record.recording import Recording
 from tritonlab.testing import MS
-from tritonlab.tuning.recorded_executions import RecordedExecutions
-from tritonlab.tuning.settings import Settings
-from tritonlab.tuning.tune_figures import DrawnGain, front_figure, gain_figure
-from tritonlab.tuning.what_if import WhatIf
+from tritonlab.tools.measure.load_testing.load_result import LoadResult
+from tritonlab.tools.measure.tuning.recorded_executions import RecordedExecutions
+from tritonlab.tools.measure.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.tune_figures import DrawnGain, front_figure, gain_figure
+from tritonlab.tools.measure.tuning.what_if import WhatIf
 
 LONG = "a_classifier_of_images_whose_name_is_longer_than_any_column"
 

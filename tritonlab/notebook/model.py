@@ -17,13 +17,13 @@ from ..export.last_cases import last_cases
 from ..export.preflight.finding import Preflight
 from ..export.preflight.judge import preflight
 from ..export.releases import DEFAULT_TARGET
-from ..load_testing.load_target import LocalTarget
-from ..load_testing.load_tested import LoadTested
 from ..server.api import model as served
 from ..server.api import server as served_server
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
 from ..server.observe.why import Why
+from ..tools.measure.load_testing.load_target import LocalTarget
+from ..tools.measure.load_testing.load_tested import LoadTested
 from .authoring.notebook_ports import Ports, open_address
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
@@ -31,11 +31,11 @@ from .views.opener import open_view, show_progress
 
 if TYPE_CHECKING:
     from ..check.check_result import CheckResult
-    from ..load_testing.load_run import LoadTest
     from ..record.line_profile import LineProfile
-    from ..tuning.tune_result import TuneResult
-    from ..tuning.tuned_model import Written
-    from ..tuning.what_if import WhatIf
+    from ..tools.measure.load_testing.load_run import LoadTest
+    from ..tools.measure.tuning.tune_result import TuneResult
+    from ..tools.measure.tuning.tuned_model import Written
+    from ..tools.measure.tuning.what_if import WhatIf
     from .views.record.record_view import RecordView
 
 
@@ -197,7 +197,7 @@ class Model(LoadTested, served.Model):
             "max_batch_size": max_batch_size,
             "instances": instances,
         }
-        from ..tuning.tuned_model import what_if
+        from ..tools.measure.tuning.tuned_model import what_if
 
         return what_if(self, differing, self._written)
 
@@ -233,7 +233,7 @@ class Model(LoadTested, served.Model):
         """
         load = {"concurrency": concurrency, "request_rate": request_rate, "arrivals": arrivals}
         most = {"max_instances": max_instances, "max_batch_size": max_batch_size, "budget_s": budget_s}
-        from ..tuning.tune import tune_model
+        from ..tools.measure.tuning.tune import tune_model
 
         return tune_model(self, {"p99_ms": p99_ms, **load, **most, **requests}, self._written)
 

@@ -14,7 +14,7 @@ from tritonlab.notebook.authoring.config_text import ConfigText
 from tritonlab.notebook.authoring.draft import Draft, model_path, read_model
 from tritonlab.notebook.authoring.errors import FileError, OptionError, SourceError
 from tritonlab.notebook.authoring.source_map import Segment
-from tritonlab.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.settings import Settings
 
 SOURCE = "class TritonPythonModel:\n    pass\n"
 

@@ -20,8 +20,8 @@ from ...core.inference.infer_response import Outputs
 from ...core.inference.tensor import Tensor
 from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, TritonError, UnavailableError
-from ...load_testing.load_run import LoadTest
-from ...load_testing.load_tested import LoadTested
+from ...tools.measure.load_testing.load_run import LoadTest
+from ...tools.measure.load_testing.load_tested import LoadTested
 from ..outcome import Arrival, Outcome, PhaseTimes, addressed
 from .http_link import HttpLink
 

@@ -19,8 +19,8 @@ import httptools
 
 from ...core.inference.infer_request import InferenceRequest
 from ...core.status import TritonError, UnsupportedError
-from ...load_testing.call_log import CallLog
-from ...load_testing.request_mix import Lane, ModelInputs, RequestMix
+from ...tools.measure.load_testing.call_log import CallLog
+from ...tools.measure.load_testing.request_mix import Lane, ModelInputs, RequestMix
 from ..http_document import request_body
 from .http_link import HttpLink, error_text, model_path
 

@@ -34,7 +34,7 @@ from .errors import FileError, OptionError, SourceError, refused_files
 from .source_map import ModelFile, whole
 
 if TYPE_CHECKING:
-    from ...tuning.settings import Settings
+    from ...tools.measure.tuning.settings import Settings
     from .cells import CellBody
 
 Source = str | type | PathLike[str]

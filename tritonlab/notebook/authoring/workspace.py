@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
-    from ...tuning.settings import Settings
+    from ...tools.measure.tuning.settings import Settings
     from .cells import CellBody
 
 

@@ -13,9 +13,9 @@ from ...core.inference.data_type import DataType
 from ...exchanges.golden import GoldenReport, GoldenSet
 from ...exchanges.sending import ask, asks_of
 from ...export.needed_models import stood_in_words
-from ...load_testing.load_tested import smallest_shapes
 from ...server.api.debugging import EditorAttach, follow_pauses
 from ...server.api.request_maker import make_tensors
+from ...tools.measure.load_testing.load_tested import smallest_shapes
 from ..authoring.cells import user_namespace
 from ..authoring.errors import ExpressionError, OptionError
 from ..authoring.workspace import Workspace

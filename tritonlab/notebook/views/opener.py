@@ -12,10 +12,10 @@ from .card.model_states import ModelStates
 from .widget import in_kernel
 
 if TYPE_CHECKING:
-    from ...load_testing.load_run import LoadTest
     from ...record.recording import Recording
     from ...server.api.model import Model
-    from ...tuning.tuned_model import Written
+    from ...tools.measure.load_testing.load_run import LoadTest
+    from ...tools.measure.tuning.tuned_model import Written
     from ..authoring.workspace import Workspace
     from .card.load_panel import Loadable, LoadPanel
     from .playground.playground import Playground

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tuning.scheduler_bench import Bench, Sent, config_of
+from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.notebook.views.record.what_if_lanes import WhatIfLanes
 from tritonlab.record.model_record import ModelRecord
-from tritonlab.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.settings import Settings
 
 CONFIG = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 }")
 MS = 1_000_000

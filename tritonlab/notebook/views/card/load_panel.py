@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from ....core.short_number import short_number
 from ....core.status import TritonError
 from ....exchanges.golden import GoldenSet
-from ....load_testing.load_plan import ARRIVALS, REQUEST_RATE
-from ....load_testing.load_result import LoadResult
-from ....load_testing.load_run import LoadTest
-from ....load_testing.load_tested import smallest_shapes
-from ....load_testing.load_text import HEADS, time_text
+from ....tools.measure.load_testing.load_plan import ARRIVALS, REQUEST_RATE
+from ....tools.measure.load_testing.load_result import LoadResult
+from ....tools.measure.load_testing.load_run import LoadTest
+from ....tools.measure.load_testing.load_tested import smallest_shapes
+from ....tools.measure.load_testing.load_text import HEADS, time_text
 from ..opener import show_progress
 from ..record.record_view import recorded
 from ..ticker import TICKER, Ticker

@@ -21,8 +21,8 @@ from ....record.tensor_peek import TensorPeek
 from ....record.triton_trace import read_trace
 from ....server.api.model import Model
 from ....server.models.model_lifecycle import ModelVersion
-from ....tuning.settings import Settings
-from ....tuning.tuned_model import TunedModel, Written, not_written
+from ....tools.measure.tuning.settings import Settings
+from ....tools.measure.tuning.tuned_model import TunedModel, Written, not_written
 from ..card.model_facts import served_words
 from ..ticker import ViewEnded
 from .graph import Graph

@@ -17,7 +17,7 @@ from ....record.model_record import REJECTIONS
 from ....record.record_facts import UNKNOWN, BatchFacts, batch_facts, device_copies, why_not_together
 from ....record.recording import Recording
 from ....record.tensor_peek import PER_SECOND, TensorPeek
-from ....tuning.tuned_model import TunedModel
+from ....tools.measure.tuning.tuned_model import TunedModel
 from ..card.device_text import copies_text
 from ..figures.timeline_figure import plot_batch_sizes, plot_executions, timeline_figure
 from .record_view import Live, RecordView

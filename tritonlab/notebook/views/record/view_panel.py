@@ -12,7 +12,7 @@ from ..widget import close_widget
 from .record_view import KINDS, RecordView
 
 if TYPE_CHECKING:
-    from ....tuning.tuned_model import Written
+    from ....tools.measure.tuning.tuned_model import Written
 
 
 class ViewPanel:

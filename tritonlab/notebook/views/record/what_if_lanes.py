@@ -12,11 +12,11 @@ import numpy as np
 
 from ....core.status import TritonError
 from ....record.model_record import ModelRecord
-from ....tuning.recorded_executions import RecordedExecutions
-from ....tuning.replay import ReplayedBatches
-from ....tuning.settings import Settings
-from ....tuning.tuned_model import TunedModel
-from ....tuning.what_if import notes, numbers_text
+from ....tools.measure.tuning.recorded_executions import RecordedExecutions
+from ....tools.measure.tuning.replay import ReplayedBatches
+from ....tools.measure.tuning.settings import Settings
+from ....tools.measure.tuning.tuned_model import TunedModel
+from ....tools.measure.tuning.what_if import notes, numbers_text
 
 #: Microseconds of the delay's slider.
 _DELAYS: tuple[int, ...] = (0, 50, 100, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000)

@@ -1,0 +1,105 @@
+"""The options of a load test: which levels of load, one row of the result each, and how long each is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ....core.status import InvalidArgumentError
+from ....core.unknown_option import UnknownOption
+from .load_windows import STABILITY, STABLE_WINDOWS
+from .open_loop import DISTRIBUTIONS, explicit_times
+from .request_mix import ModelInputs, RequestMix
+
+#: The kinds of load, and perf_analyzer's word for each.
+CONCURRENCY, REQUEST_RATE, ARRIVALS = "concurrency", "request_rate", "arrivals"
+
+#: The options for the requests, which are those of RequestMix.
+_MIX = ("inputs", "weights", "shapes", "batch", "parameters", "priority", "timeout", "sequence_length", "seed")
+#: The options read here, with their defaults.
+_DEFAULTS: dict[str, Any] = {
+    "distribution": "poisson",
+    "duration": None,
+    "window": 1.0,
+    "max_trials": 10,
+    "warmup": 0.5,
+    "percentile": None,
+    "stability": STABILITY,
+    "sequences": 4,
+    "seed": 0,
+    "max_outstanding": 10_000,
+}
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """The levels and times of a load test, in seconds. `times`: when the requests are due, for given arrivals."""
+
+    mode: str
+    levels: tuple[float, ...]
+    distribution: str
+    duration: float | None
+    window: float
+    max_trials: int
+    warmup: float
+    percentile: float | None
+    stability: float
+    sequences: int
+    seed: int
+    max_outstanding: int
+    times: tuple[int, ...] = ()
+    mix: Mapping[str, Any] = field(default_factory=dict)
+
+    def requests(self, model: ModelInputs, version: int) -> RequestMix:
+        return RequestMix(model, version, **self.mix)
+
+    @staticmethod
+    def from_options(options: Mapping[str, Any], model: str) -> LoadPlan:
+        """Read options. Raises InvalidArgumentError for invalid values, UnknownOption for unknown names."""
+        UnknownOption.check("load_test", options, sorted({*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}))
+        modes = [mode for mode in (CONCURRENCY, REQUEST_RATE, ARRIVALS) if options.get(mode) is not None]
+        if len(modes) > 1:
+            raise InvalidArgumentError(f"give only one of {' and '.join(modes)}")
+        mode = modes[0] if modes else CONCURRENCY
+        values = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
+        mix = {name: options[name] for name in _MIX if name in options}
+        plan = LoadPlan(mode, (), **values, mix=mix)
+        if mode == ARRIVALS:
+            times = tuple(explicit_times(options[ARRIVALS], model))
+            if plan.duration is not None:
+                times = tuple(time for time in times if time <= plan.duration * 1e9)
+            span = max(times[-1] / 1e9, 1e-9)
+            plan = replace(plan, times=times, levels=(len(times) / span,))
+        else:
+            plan = replace(plan, levels=_levels(mode, options.get(mode, 1)))
+        return plan._checked()
+
+    def _checked(self) -> LoadPlan:
+        if self.distribution not in DISTRIBUTIONS:
+            known = " or ".join(DISTRIBUTIONS)
+            raise InvalidArgumentError(f"distribution '{self.distribution}' does not exist: use {known}")
+        for name in ("duration", "window", "max_outstanding", "sequences"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidArgumentError(f"{name} must be more than 0, not {value}")
+        if self.max_trials < STABLE_WINDOWS:
+            raise InvalidArgumentError(f"max_trials must be {STABLE_WINDOWS} or more, as so many windows have to agree")
+        if self.percentile is not None and not 0 < self.percentile < 100:
+            raise InvalidArgumentError(f"percentile must be between 0 and 100, not {self.percentile}")
+        return self
+
+
+def _levels(mode: str, value: Any) -> tuple[float, ...]:
+    """Return the levels of load: one number, or several."""
+    try:
+        levels = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+        if not levels or not all(level > 0 for level in levels):
+            raise InvalidArgumentError(f"{mode} must be more than 0, or a list of such numbers, not {value!r}")
+        if mode == CONCURRENCY:
+            if any(int(level) != level for level in levels):
+                raise InvalidArgumentError(f"concurrency must be a whole number, not {value!r}")
+            return tuple(int(level) for level in levels)
+    except TypeError:
+        raise InvalidArgumentError(f"{mode} must be a number or a list of numbers, not {value!r}") from None
+    return levels

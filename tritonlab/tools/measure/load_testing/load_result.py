@@ -1,0 +1,193 @@
+"""The result of a load test: a row for each level of load, as text, HTML, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Sequence
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....core.axes import axes_of, from_zero, time_unit
+from ....core.html_table import table
+from ....core.short_number import short_number
+from ....core.status import UnavailableError
+from ....core.stored_picture import date_line, stored_picture
+from ....core.svg_picture import BLUE, ORANGE, Key
+from ....core.whole_file import write_file
+from .latency_chart import LatencyChart
+from .load_plan import CONCURRENCY
+from .load_row import LoadRow
+from .load_text import HEADS, cells, heads, notes, table_lines, time_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The lines, and their colours.
+LINES = (("p50", BLUE), ("p99", ORANGE))
+
+#: The columns after the level of load, as perf_analyzer writes them; times are whole microseconds.
+COLUMNS = (
+    *("Inferences/Second", "Client Send", "Network+Server Send/Recv", "Server Queue", "Server Compute Input"),
+    *("Server Compute Infer", "Server Compute Output", "Client Recv"),
+    *("p50 latency", "p90 latency", "p95 latency", "p99 latency"),
+)
+
+#: The most rows, and the most sentences after them, that the text shows: 40 lines in all.
+_ROWS, _NOTES = 24, 12
+#: All columns that there may be fit 1000 px.
+_CELL = "padding:1px 9px 1px 0;font-size:12px"
+
+
+class LoadResult:
+    """The rows of a load test. `place`: where the model was; `mode`: `concurrency`, `request_rate` or `arrivals`;
+    `stopped`: why the test ended early, `interrupted` for example, else empty.
+    """
+
+    def __init__(self, model: str, place: str, mode: str, rows: Sequence[LoadRow], stopped: str = "") -> None:
+        self.model = model
+        self.place = place
+        self.mode = mode
+        self.rows = tuple(rows)
+        self.stopped = stopped
+        self._when = time.time()
+
+    @property
+    def best(self) -> LoadRow | None:
+        """The row with the highest throughput; None if nothing was measured."""
+        return max(self.rows, key=lambda row: row.inferences_per_s, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values: `model`, `place`, `mode`, `stopped`, and `rows` as in `LoadRow.to_dict`."""
+        rows = [row.to_dict() for row in self.rows]
+        return {"model": self.model, "place": self.place, "mode": self.mode, "stopped": self.stopped, "rows": rows}
+
+    def to_csv(self, path: str | PathLike[str]) -> Path:
+        """Write the columns of perf_analyzer's `-f`: inferences per second, times in microseconds. Columns that the
+        server does not report are empty. Raises OSError.
+        """
+        write_file(path, _csv_text(self.mode, self.rows))
+        return Path(path)
+
+    def text(self) -> str:
+        """Return the facts in words, 40 lines at most."""
+        lines = [self._title()]
+        if self.rows:
+            lines += table_lines(self.mode, self.rows[:_ROWS])
+        if len(self.rows) > _ROWS:
+            lines.append(f"… {len(self.rows) - _ROWS} more rows: to_dict(), to_csv(path)")
+        sentences = notes(self.mode, self.rows)
+        lines += sentences[:_NOTES]
+        if len(sentences) > _NOTES:
+            lines.append(f"… {len(sentences) - _NOTES} more such sentences: to_dict()")
+        return "\n".join(lines)
+
+    def _title(self) -> str:
+        stopped = f" ({self.stopped})" if self.stopped else ""
+        return f"Load test of {self.model}, {self.place}{stopped}" + ("" if self.rows else ": nothing was measured")
+
+    def figure(self) -> str:
+        """Return the latency against the throughput as SVG text; empty for less than two rows."""
+        return _load_figure(self.model, self.mode, self.rows)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the latency against the throughput with matplotlib and return the Axes: p50 and p99 of each row, with
+        its level of load. `ax`: where to draw, instead of in a new figure. Raises ImportError without matplotlib, and
+        UnavailableError if no request succeeded.
+        """
+        rows = [row for row in self.rows if row.latency is not None]
+        if not rows:
+            raise UnavailableError(f"there is nothing to plot: no request to '{self.model}' succeeded")
+        ax = axes_of(ax)
+        _plot_load(ax, self.model, self.mode, rows)
+        return ax
+
+    def html(self, *, live: bool = False) -> str:
+        """Return table and figure: inline SVG for a live view, else an image, with the date. It uses classes of
+        `theme.css`, and also reads well without any style.
+        """
+        columns = heads(self.mode, self.rows) if self.rows else []
+        lines = [cells(self.mode, row, columns) for row in self.rows]
+        found = table(columns, lines, numbers=range(len(columns)), look=_CELL) if columns else ""
+        warnings = "".join(
+            f"<div class='tl-warn'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES]
+        )
+        figure = self.figure()
+        if not live:
+            figure = stored_picture(figure, self._when, self.text()) + date_line(self._when)
+        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{found}{warnings}{figure}</div>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def _csv_text(mode: str, rows: Sequence[LoadRow]) -> str:
+    """Return the file's text, in the order of throughput. Columns that the server does not report are empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["Concurrency" if mode == CONCURRENCY else "Request Rate", *COLUMNS])
+    for row in sorted(rows, key=lambda row: row.inferences_per_s):
+        server, latency = row.server, row.latency
+        times: list[float | None] = [row.client_send_us, row.network_us]
+        times += [server.queue_us, server.compute_input_us, server.compute_infer_us] if server else [None] * 3
+        times += [server.compute_output_us if server else None, row.client_receive_us]
+        times += [latency.p50, latency.p90, latency.p95, latency.p99] if latency else [None] * 4
+        level = f"{row.level:.6g}"
+        writer.writerow([level, f"{row.inferences_per_s:.6g}", *("" if t is None else round(t) for t in times)])
+    return text.getvalue()
+
+
+def _load_figure(model: str, mode: str, rows: Sequence[LoadRow]) -> str:
+    """Return the medians and the 99th percentiles as SVG text, each with its level of load; empty for less than two
+    rows.
+    """
+    answered = [row for row in rows if row.latency is not None]
+    if len(answered) < 2:
+        return ""
+    chart = LatencyChart(
+        f"latency against throughput of {model}",
+        [Key("line", tone, name) for name, tone in LINES],
+        most_rate=max(row.inferences_per_s for row in answered) * 1.05,
+        most_ms=max(row.latency.p99 for row in answered if row.latency) / 1e3 * 1.08,
+        rate_name=f"throughput, inferences/s; numbers at the points: {HEADS[mode]}",
+        latency_name="latency",
+    )
+    points = {
+        name: [chart.place(row.inferences_per_s, getattr(row.latency, name) / 1e3) for row in answered]
+        for name, _ in LINES
+    }
+    for name, tone in LINES:
+        chart.picture.polyline(points[name], tone, "stroke-width='1.5' opacity='.6'")
+    for name, tone in LINES:
+        for row, (x, y) in zip(answered, points[name], strict=True):
+            level, rate = short_number(row.level), short_number(row.inferences_per_s)
+            chart.point(
+                x, y, radius=3.5, tone=tone, title=f"{level}: {rate}/s, {name} {time_text(getattr(row.latency, name))}"
+            )
+    for row, (x, y) in zip(answered, points["p99"], strict=True):
+        chart.label(x, y, short_number(row.level))
+    return chart.picture.svg()
+
+
+def _plot_load(ax: Axes, model: str, mode: str, rows: Sequence[LoadRow]) -> None:
+    """Draw the medians and the 99th percentiles of rows that have a latency, with the level of load at each point."""
+    size, unit = time_unit(max(row.latency.p99 for row in rows if row.latency))
+    rates = [row.inferences_per_s for row in rows]
+    for name, tone in LINES:
+        ax.plot(rates, [getattr(row.latency, name) / size for row in rows], marker="o", color=tone, label=name)
+    for row in rows:
+        if row.latency is not None:
+            at = row.inferences_per_s, row.latency.p99 / size
+            level = short_number(row.level)
+            ax.annotate(level, at, xytext=(0, 6), textcoords="offset points", ha="center")
+    from_zero(ax, 0.06, 0.1)
+    ax.set_xlabel("throughput, inferences/s")
+    ax.set_ylabel(f"latency, {unit}")
+    ax.set_title(f"Load test of {model}", parse_math=False)
+    ax.legend(title=f"numbers: {HEADS[mode]}")

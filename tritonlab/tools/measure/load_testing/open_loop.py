@@ -1,0 +1,93 @@
+"""The open loop: requests are sent when they are due, not when the server is ready for them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import monotonic_ns
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....core.status import InvalidArgumentError
+from .load_target import LoadTarget
+from .request_mix import Lane, RequestMix
+
+#: Seconds between two checks whether an outstanding request has ended.
+_LOOK = 0.001
+
+#: How requests of a rate are spaced.
+DISTRIBUTIONS = ("poisson", "constant")
+_BLOCK = 1024
+
+
+class HasArrivals(Protocol):
+    """The part of `Recording` with the arrival times of requests, in seconds after the first one."""
+
+    def arrivals(self, model: str) -> NDArray[np.float64]: ...
+
+
+def due_times(rate: float, distribution: str = "poisson", seed: int = 0) -> Iterator[int]:
+    """Yield, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
+    if rate <= 0:
+        raise InvalidArgumentError(f"a request rate must be more than 0, not {rate:g}")
+    if distribution == "constant":
+        return (round(number * 1e9 / rate) for number in itertools.count())
+    if distribution == "poisson":
+        return _poisson(rate, seed)
+    raise InvalidArgumentError(f"distribution '{distribution}' does not exist: use {' or '.join(DISTRIBUTIONS)}")
+
+
+def _poisson(rate: float, seed: int) -> Iterator[int]:
+    random, now = np.random.default_rng(seed), 0.0
+    while True:
+        for gap in random.exponential(1e9 / rate, _BLOCK).tolist():
+            now += gap
+            yield int(now)
+
+
+def explicit_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int]:
+    """Return the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
+    `model` came in a recording. Raises InvalidArgumentError if there are none.
+    """
+    seconds = arrivals.arrivals(model) if hasattr(arrivals, "arrivals") else arrivals
+    try:
+        times = np.sort(np.asarray(seconds, np.float64).reshape(-1))
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"arrivals must be seconds, or a recording, not {arrivals!r}") from None
+    if not len(times):
+        raise InvalidArgumentError(f"no arrivals: the recording has no requests to model '{model}'")
+    if not np.isfinite(times).all():
+        raise InvalidArgumentError("arrivals must be finite numbers of seconds")
+    return [round(time * 1e9) for time in (times - times[0]).tolist()]
+
+
+def fire(
+    times: Iterable[int],
+    lanes: Sequence[Lane],
+    target: LoadTarget,
+    mix: RequestMix,
+    halt: threading.Event,
+    most: int,
+    now: Callable[[], int] = monotonic_ns,
+    wait: Callable[[float], object] | None = None,
+) -> None:
+    """Send a request at each of `times`, nanoseconds from now, until `halt` is set. One that cannot be sent in time is
+    sent late, none is left out, and its latency counts from when it was due: else a server that stalls would look good
+    (coordinated omission). `most`: while so many have not ended, the next ones wait. `wait`: sleeps for seconds.
+    """
+    begin, wait = now(), wait or halt.wait
+    for due, lane in zip(times, itertools.cycle(lanes)):
+        ahead = begin + due - now()
+        if ahead > 0:
+            wait(ahead / 1e9)
+        while target.outstanding() >= most and not halt.is_set():
+            wait(_LOOK)
+        if halt.is_set():
+            break
+        target.start(mix.request(lane), begin + due, lane)
+    for lane in lanes:
+        if (request := mix.last(lane)) is not None:
+            target.start(request, now(), lane)

@@ -1,0 +1,269 @@
+"""`replay` runs arrivals through the batcher that serves, `dynamic_batch_scheduler.decide`, in simulated time.
+
+The queue, its policies, the instances' roster and every decision are those of the server; only what an execution does
+is left out: an instance is busy for as long as `Pace.took` says. At one and the same nanosecond instances become
+idle first, then requests arrive, then a delay ends.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from ....core.inference.infer_request import InferenceRequest
+from ....core.percentiles import percentiles
+from ....core.status import UnavailableError
+from ....engine.execution.payload import Payload
+from ....engine.schedulers.dynamic_batch import BatchConfig
+from ....engine.schedulers.dynamic_batch_scheduler import decide
+from ....engine.schedulers.instance_roster import InstanceRoster
+from ....engine.schedulers.policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
+from .service_times import Floats
+
+NEVER = 1 << 62
+
+
+class ReplayedRequest:
+    """A request as `decide` sees it. Times are nanoseconds.
+
+    `arrived`: when its client's wait began. `took`: how long its execution took; `base`: how long one of that size
+    takes by the fit; the ratio is the deviation of that execution. `number`: its place among the arrivals that were
+    executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled it, 0 if it did not.
+    `late_from`: if its time was up, when the batcher decided about it; NEVER if it was not.
+    """
+
+    __slots__ = (
+        "arrived",
+        "base",
+        "batch_size",
+        "cancelled",
+        "cancelled_at",
+        "inputs",
+        "late_from",
+        "number",
+        "priority",
+        "queue_start",
+        "timeout",
+        "took",
+    )
+    prefix = ""
+
+    def __init__(self, number: int, queued: int, arrived: int, batch_size: int, took: float, base: float) -> None:
+        self.number = number
+        self.queue_start = queued
+        self.arrived = arrived
+        self.batch_size = batch_size
+        self.took = took
+        self.base = base
+        self.inputs: dict[str, Any] = {}
+        self.priority = self.timeout = self.cancelled_at = 0
+        self.cancelled = False
+        self.late_from = NEVER
+
+
+class Source(Protocol):
+    """The arrivals of a replay, oldest first."""
+
+    #: when the next request comes, nanoseconds; NEVER if none does
+    due: int
+
+    def take(self) -> ReplayedRequest:
+        """Return the request that is due."""
+        ...
+
+    def answered(self, requests: Sequence[ReplayedRequest], at: int) -> None:
+        """Record, when their execution begins, at what time these requests will get their responses."""
+        ...
+
+
+class FixedArrivals:
+    """A source of arrivals that do not depend on the responses: recorded ones, or some at a rate."""
+
+    def __init__(self, arrivals: Sequence[ReplayedRequest]) -> None:
+        self._left = list(reversed(arrivals))
+        self.due = self._left[-1].queue_start if self._left else NEVER
+
+    def take(self) -> ReplayedRequest:
+        taken = self._left.pop()
+        self.due = self._left[-1].queue_start if self._left else NEVER
+        return taken
+
+    def answered(self, requests: Sequence[ReplayedRequest], at: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long executions take: `time` by batch size; `lead` from the decision to the start, and `turnaround` from the
+    end until the instance can take its next batch, nanoseconds.
+    """
+
+    time: Callable[[int], float]
+    lead: int = 0
+    turnaround: int = 0
+
+    def took(self, first: ReplayedRequest, size: int) -> int:
+        """Return how long a batch takes, with the deviation of the recorded execution of its first request."""
+        return round(first.took * (self.time(size) / first.base))
+
+
+@dataclass
+class ReplayedBatches:
+    """The batches that a replay formed, in that order, a list for each fact. Times are nanoseconds."""
+
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    lane: list[int] = field(default_factory=list)
+    size: list[int] = field(default_factory=list)
+    reason: list[str] = field(default_factory=list)
+    requests: list[list[ReplayedRequest]] = field(default_factory=list)
+    #: requests that the queue's policy refused, that timed out, or that their clients cancelled
+    refused: int = 0
+
+    def numbers(self, skip: float = 0.0) -> Numbers:
+        """Sum up all batches but the first share of them, `skip`."""
+        first = int(len(self.start) * skip)
+        arrived, answered = self._times(first)
+        ends, sizes = np.array(self.end[first:], float), np.array(self.size[first:], float)
+        return Numbers.from_times(answered - arrived, arrived, ends, sizes)
+
+    @property
+    def latency(self) -> Floats:
+        """The latency of each request, in the order of the batches."""
+        arrived, answered = self._times(0)
+        return answered - arrived
+
+    def _times(self, first: int) -> tuple[Floats, Floats]:
+        """Return when the requests of the batches from `first` on arrived, and when they were answered."""
+        batches = self.requests[first:]
+        ends, counts = np.array(self.end[first:], float), np.array([len(batch) for batch in batches], int)
+        arrived = np.array([request.arrived for batch in batches for request in batch], float)
+        return arrived, np.repeat(ends, counts)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The sums of executions: latencies from a request's arrival to the end of its execution, in nanoseconds; `rate` is
+    requests per second; `mean_size` that of the batches. NaN if nothing was executed. `busy`: the time in which any
+    request waited or was executed, NaN where that is not known.
+    """
+
+    p50: float
+    p99: float
+    rate: float
+    mean_size: float
+    requests: int
+    busy: float = math.nan
+
+    @property
+    def busy_rate(self) -> float:
+        """Return the requests per second of the time that was not idle."""
+        return self.requests / max(self.busy, 1.0) * 1e9
+
+    @staticmethod
+    def busy_time(arrived: Floats, ends: Floats) -> float:
+        """Return how long any of the requests was there."""
+        order = np.argsort(arrived)
+        arrived, ends = arrived[order], ends[order]
+        free = np.concatenate([arrived[:1], np.maximum.accumulate(ends)[:-1]])
+        return float(np.maximum(ends - np.maximum(arrived, free), 0).sum())
+
+    @staticmethod
+    def from_times(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
+        if not len(latency):
+            nan = float("nan")
+            return Numbers(p50=nan, p99=nan, rate=nan, mean_size=nan, requests=0)
+        p50, p99 = percentiles(latency, 50, 99)
+        span = max(float(ends.max() - arrived.min()), 1.0)
+        rate, busy = len(latency) / span * 1e9, Numbers.busy_time(arrived, arrived + latency)
+        return Numbers(p50=p50, p99=p99, rate=rate, mean_size=float(sizes.mean()), requests=len(latency), busy=busy)
+
+    def to_dict(self) -> dict[str, float]:
+        busy = {"busy_seconds": self.busy / 1e9, "requests_per_busy_second": self.busy_rate}
+        return {
+            **({} if math.isnan(self.busy) else busy),
+            "p50_ms": self.p50 / 1e6,
+            "p99_ms": self.p99 / 1e6,
+            "requests_per_second": self.rate,
+            "mean_batch_size": self.mean_size,
+            "requests": self.requests,
+        }
+
+
+class _Lane:
+    """An instance, of which a replay needs only the number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = f"lane {number}"
+
+    def execute(self, payload: Payload) -> None:
+        raise AssertionError("nothing is executed in a replay")
+
+
+def replay(
+    source: Source,
+    config: BatchConfig,
+    policies: QueuePolicies | None,
+    lanes: int,
+    pace: Pace,
+    stop: Callable[[], bool] = lambda: False,
+) -> ReplayedBatches:
+    """Return the batches that these arrivals would have formed on so many instances. `stop` ends the replay early."""
+    queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
+    roster = InstanceRoster(None, lambda: None)
+    for number in range(lanes):
+        roster.back(_Lane(number))
+    busy: list[tuple[int, int, _Lane]] = []
+    cancels: list[tuple[int, int, ReplayedRequest]] = []
+    replayed, wake, rounds, numbers = ReplayedBatches(), 0, 0, itertools.count()
+    while True:
+        due, free = source.due, busy[0][0] if busy else NEVER
+        now = min(due, free, wake or NEVER)
+        rounds += 1
+        if now == NEVER or (not rounds & 0x3FF and stop()):
+            return replayed
+        if free <= now:
+            roster.back(heapq.heappop(busy)[2])
+        elif due <= now:
+            request = source.take()
+            if request.cancelled_at:
+                request = copy.copy(request)  # another replay may have the same arrivals
+                heapq.heappush(cancels, (request.cancelled_at, rounds, request))
+            try:
+                queue.append(cast(InferenceRequest, request))
+            except UnavailableError:
+                replayed.refused += 1
+        while cancels and cancels[0][0] <= now:
+            heapq.heappop(cancels)[2].cancelled = True
+        work, wake = decide(queue, roster, config, now)
+        for instance, taken, batch in work:
+            requests = cast(list[ReplayedRequest], taken)
+            if instance is None:
+                replayed.refused += len(requests)
+                continue
+            lane, start, size = cast(_Lane, instance), now + pace.lead, batch.size
+            if queue.refuses and any(request.late_from <= now for request in requests):
+                # as in the server for those that time out on the way to the instance
+                requests = [request for request in requests if now < request.late_from]
+                size = sum(request.batch_size for request in requests)
+                replayed.refused += len(taken) - len(requests)
+                if not requests:
+                    heapq.heappush(busy, (start, next(numbers), lane))
+                    continue
+            end = start + pace.took(requests[0], size)
+            heapq.heappush(busy, (end + pace.turnaround, next(numbers), lane))
+            replayed.start.append(start)
+            replayed.end.append(end)
+            replayed.lane.append(lane.number)
+            replayed.size.append(size)
+            replayed.reason.append(batch.reason)
+            replayed.requests.append(requests)
+            source.answered(requests, end)

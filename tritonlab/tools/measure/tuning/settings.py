@@ -1,0 +1,214 @@
+"""`Settings`, what can be tuned of a model without its code: how requests become batches, and how many instances
+execute them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from ....core.config.model_config import ModelConfig, print_pbtxt
+from ....core.status import InvalidArgumentError, UnavailableError, UnsupportedError
+from ....engine.schedulers.dynamic_batch import BatchConfig
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One choice. `preferred` is sorted; empty means no preferred sizes. `delay_us` and `preferred` mean nothing
+    without `dynamic`, dynamic batching. `devices`: for each 1 in the `count` of the instance group, there are so many
+    instances, one on each of its GPUs; 0 if there are several groups, which stay as they are.
+    """
+
+    max_batch_size: int = 0
+    dynamic: bool = False
+    preferred: tuple[int, ...] = ()
+    delay_us: int = 0
+    instances: int = 1
+    devices: int = 1
+
+    @staticmethod
+    def from_config(config: ModelConfig) -> Settings:
+        """Read a normalised configuration. Raises UnsupportedError for a model whose batches are not made by the
+        dynamic batcher: a sequence model, an ensemble.
+        """
+        if config.HasField("sequence_batching") or config.HasField("ensemble_scheduling"):
+            kind = "a sequence model" if config.HasField("sequence_batching") else "an ensemble"
+            raise UnsupportedError(f"'{config.name}' is {kind}: only the dynamic batcher's batches can be replayed")
+        groups = [group for group in config.instance_group if not group.passive]
+        single = len(config.instance_group) <= 1
+        batching = config.dynamic_batching
+        preferred = tuple(sorted(set(batching.preferred_batch_size)))
+        if preferred == (config.max_batch_size,):
+            preferred = ()  # equal to no preferred sizes
+        return Settings(
+            config.max_batch_size,
+            dynamic=config.HasField("dynamic_batching") and config.max_batch_size > 0,
+            preferred=preferred,
+            delay_us=batching.max_queue_delay_microseconds,
+            instances=sum(group.count * max(len(group.gpus), 1) for group in groups) or 1,
+            devices=max([len(group.gpus) for group in groups] + [1]) if single else 0,
+        )
+
+    def changed(
+        self,
+        max_queue_delay_microseconds: int | None = None,
+        preferred_batch_size: Sequence[int] | int | None = None,
+        max_batch_size: int | None = None,
+        instances: int | None = None,
+    ) -> Settings:
+        """Return the settings with changes; a delay or preferred sizes bring dynamic batching. Raises
+        InvalidArgumentError for what a configuration cannot have, and what `on` does.
+        """
+        largest = self.max_batch_size if max_batch_size is None else max_batch_size
+        if largest < (1 if self.max_batch_size else 0) or (largest and not self.max_batch_size):
+            raise InvalidArgumentError("whether a model batches at all is not a setting: its tensors would change")
+        if isinstance(preferred_batch_size, int):
+            preferred_batch_size = (preferred_batch_size,)
+        preferred = self.preferred if preferred_batch_size is None else tuple(sorted(set(preferred_batch_size)))
+        if preferred_batch_size is None and max_batch_size is not None:
+            preferred = tuple(size for size in preferred if size <= largest)
+        batches = max_queue_delay_microseconds is not None or preferred_batch_size is not None
+        made = replace(
+            self,
+            max_batch_size=largest,
+            dynamic=self.dynamic or (batches and largest > 0),
+            preferred=preferred,
+            delay_us=self.delay_us if max_queue_delay_microseconds is None else max_queue_delay_microseconds,
+        ).on(self.instances if instances is None else instances)
+        if made.delay_us < 0 or made.instances < 1:
+            raise InvalidArgumentError("the delay must be 0 microseconds or more, and instances 1 or more")
+        if batches and not largest:
+            raise InvalidArgumentError("the model does not batch (max_batch_size is 0): only its instances can change")
+        if any(not 0 < size <= largest for size in preferred):
+            raise InvalidArgumentError(f"preferred sizes must be 1 to max_batch_size, {largest}: {list(preferred)}")
+        return made
+
+    def on(self, instances: int) -> Settings:
+        """Return the settings with so many instances. Raises UnsupportedError if that is another number and there are
+        several instance groups, because it is unknown which one is meant; InvalidArgumentError if they cannot be spread
+        evenly on its GPUs.
+        """
+        if instances != self.instances and not self.devices:
+            raise UnsupportedError("the model has several instance groups: change their counts in its config")
+        if self.devices and instances > 0 and instances % self.devices:
+            near = " or ".join(map(str, self.counts(instances + self.devices)[-2:]))
+            each = f"the model has as many instances on each of its {self.devices} GPUs"
+            raise InvalidArgumentError(f"{each}: {near}, not {instances}")
+        return replace(self, instances=instances)
+
+    def counts(self, most: int) -> range:
+        """Return the possible numbers of instances, up to `most`: as many on each GPU."""
+        each = self.devices or 1
+        return range(each, most + 1, each)
+
+    def check_serving(self, ensembles: Mapping[str, int]) -> None:
+        """Raise InvalidArgumentError if one of the ensembles around the model would stop serving (rule 5.7.4), because
+        it needs a larger `max_batch_size`."""
+        for ensemble, size in ensembles.items():
+            if self.max_batch_size < size:
+                raise InvalidArgumentError(
+                    f"max_batch_size is {size} or more while ensemble '{ensemble}' is loaded, not "
+                    f"{self.max_batch_size}: with less it would stop serving. Unload it to try less."
+                )
+
+    def written(self, config: ModelConfig) -> ModelConfig:
+        """Return a copy of a configuration, normalised or as its author wrote it, with these settings; of an instance
+        group only the count changes.
+        """
+        copy = ModelConfig()
+        copy.CopyFrom(config)
+        copy.max_batch_size = self.max_batch_size
+        if self.dynamic:
+            copy.dynamic_batching.SetInParent()
+            copy.dynamic_batching.max_queue_delay_microseconds = self.delay_us
+            del copy.dynamic_batching.preferred_batch_size[:]
+            copy.dynamic_batching.preferred_batch_size.extend(self.preferred)
+        else:
+            copy.ClearField("dynamic_batching")
+        count = self.instances // self.devices if self.devices else None
+        if count is not None and count != (max(config.instance_group[0].count, 1) if config.instance_group else 1):
+            group = copy.instance_group[0] if copy.instance_group else copy.instance_group.add()
+            group.count = count
+        return copy
+
+    def batch_config(self, config: ModelConfig) -> BatchConfig:
+        """Return the rules of the batcher that serves a normalised configuration with these settings."""
+        return BatchConfig.from_config(self.written(config))
+
+    def pbtxt(self, authored: ModelConfig) -> str:
+        """Return the lines of config.pbtxt for these settings of the model with this configuration, whose instance
+        groups are as their author wrote them: what this machine's server adds to them may be wrong on another.
+        """
+        written, lines = self.written(authored), ModelConfig()
+        lines.max_batch_size = written.max_batch_size
+        if self.dynamic:
+            lines.dynamic_batching.CopyFrom(written.dynamic_batching)
+            lines.dynamic_batching.SetInParent()
+        lines.instance_group.extend(written.instance_group)
+        return print_pbtxt(lines)
+
+    def to_dict(self) -> dict[str, int | list[int] | bool]:
+        """Return JSON under the names of config.pbtxt."""
+        return {
+            "max_batch_size": self.max_batch_size,
+            "dynamic_batching": self.dynamic,
+            "preferred_batch_size": list(self.preferred),
+            "max_queue_delay_microseconds": self.delay_us,
+            "instances": self.instances,
+        }
+
+    def __str__(self) -> str:
+        words = [f"{self.instances} instance{'s' * (self.instances > 1)}"]
+        if self.max_batch_size:
+            words.append(f"batches up to {self.max_batch_size}" if self.dynamic else "no dynamic batching")
+        if self.dynamic:
+            words.append(f"delay {self.delay_us:,} µs")
+            if self.preferred:
+                words.append(f"preferred {', '.join(map(str, self.preferred))}")
+        return ", ".join(words)
+
+
+#: Loads a model with settings, and returns a function that loads it as it was.
+Reload = Callable[[Settings], Callable[[], object]]
+
+
+class Sentence(str):
+    """A text that a cell shows as it is, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _refuse(settings: Settings | None) -> NoReturn:
+    raise UnavailableError("settings can only be applied in the process that has found them")
+
+
+class AppliedSettings:
+    """The settings applied to a model, with its state before the first ones."""
+
+    def __init__(self, name: str, reload: Reload) -> None:
+        self._name = name
+        self._reload = reload
+        self._former: Callable[[], object] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AppliedSettings, (self._name, _refuse)
+
+    def apply(self, settings: Settings) -> Sentence:
+        """Load the model with the settings, and return that in words. Raises what a load does; the version that serves
+        goes on then."""
+        former = self._reload(settings)
+        self._former = self._former or former
+        return Sentence(f"'{self._name}' is loaded with {settings}, until its cell runs; undo() loads it as it was.")
+
+    def undo(self) -> Sentence:
+        """Load the model as it was before, and return that in words. Raises what a load does, and UnavailableError if
+        nothing was applied."""
+        if self._former is None:
+            raise UnavailableError("no settings were applied, so there are none to undo")
+        self._former()
+        self._former = None
+        return Sentence(f"'{self._name}' is loaded as it was before apply().")

@@ -1,0 +1,115 @@
+"""`TunedModel`, a running model as tuning sees it: its configuration, its record, and how it is loaded with other
+settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....core.config.model_config import ModelConfig, to_dict
+from ....core.status import InvalidArgumentError
+from ....record.model_record import ModelRecord
+from ....record.recorder import Recorder
+from ....server.api.model import Model
+from ....server.models.dependency_graph import composing_models
+from .recorded_executions import RecordedExecutions
+from .settings import Settings
+from .what_if import WhatIf
+
+#: Settings of a model that differ from its config, and a function that loads it with others.
+Written = tuple[Settings | None, Callable[[Settings | None], object]]
+
+
+def not_written() -> Written | None:
+    """Return None, as for a model that no notebook has written."""
+    return None
+
+
+class TunedModel:
+    """A model of a server in this process. `written` returns how a notebook has written it."""
+
+    def __init__(self, model: Model, written: Callable[[], Written | None] = not_written) -> None:
+        self.model = model
+        self._written = written
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def config(self) -> ModelConfig:
+        """The normalised configuration of the version that serves."""
+        return self.model.server.core.find(self.model.name, self.model.version).config
+
+    @property
+    def authored(self) -> ModelConfig:
+        """The same configuration with the instance groups as their author wrote them, none if there are none."""
+        version = self.model.server.core.find(self.model.name, self.model.version)
+        config = ModelConfig()
+        config.CopyFrom(version.config)
+        del config.instance_group[:]
+        config.instance_group.extend(version.files.config.instance_group)
+        return config
+
+    @property
+    def ensembles(self) -> dict[str, int]:
+        """The `max_batch_size` of each ensemble that serves and has the model as a step. If a reload makes the model's
+        smaller, the ensemble stops serving, as in Triton (rule 5.7.4).
+        """
+        loaded = self.model.server.core.models()
+        configs = {one.identifier: version.config for one in loaded for version in one.versions.values()}
+        return {
+            name: config.max_batch_size
+            for name, config in configs.items()
+            if self.model.name in composing_models(config)
+        }
+
+    @property
+    def record(self) -> ModelRecord:
+        return Recorder.for_instruments(self.model.server.instruments).recording.model(self.model.name)
+
+    def recorded_executions(self) -> RecordedExecutions:
+        """Return the record since the last load. Raises InvalidArgumentError if it is empty."""
+        try:
+            return RecordedExecutions(self.record)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from None
+
+    def reload(self, settings: Settings) -> Callable[[], object]:
+        """Load the model with settings; return a function that loads it as it was. Raises what a load does; the version
+        that serves goes on then. Raises InvalidArgumentError if an ensemble around the model would stop serving.
+        """
+        settings.check_serving(self.ensembles)
+        former = self.restorer()
+        written = self._written()
+        if written is not None:
+            written[1](settings)
+        else:
+            self.model.server.core.load(self.model.name, to_dict(settings.written(self.authored)), None)
+        return former
+
+    def restorer(self) -> Callable[[], object]:
+        """Return a function that loads the model as it is now."""
+        written = self._written()
+        if written is not None:
+            former, load = written
+            return lambda: load(former)
+        core, name, config = self.model.server.core, self.model.name, to_dict(self.authored)
+        return lambda: core.load(name, config, None)
+
+
+def what_if(model: Model, differing: Mapping[str, Any], written: Callable[[], Written | None] = not_written) -> WhatIf:
+    """Run `Model.what_if`."""
+    tuned = TunedModel(model, written)
+    config = tuned.config
+    settings = Settings.from_config(config).changed(**differing)
+    return WhatIf(
+        tuned.name,
+        recorded=tuned.recorded_executions(),
+        config=config,
+        authored=tuned.authored,
+        settings=settings,
+        reload=tuned.reload,
+        ensembles=tuned.ensembles,
+    )

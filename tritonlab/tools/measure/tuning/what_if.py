@@ -1,0 +1,291 @@
+"""`WhatIf`, the effect of other settings on the requests that a model has had."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from html import escape
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....core.axes import axes_of, days, name_lanes, name_time_axis
+from ....core.config.model_config import ModelConfig
+from ....core.short_number import short_number
+from ....core.stored_picture import date_line, stored_picture
+from ....core.svg_picture import BLUE, PURPLE, Key, Scale, SvgPicture, column_width
+from .recorded_executions import RecordedExecutions
+from .replay import NEVER, Numbers, ReplayedBatches
+from .service_times import Floats
+from .settings import AppliedSettings, Reload, Sentence, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LANE, _BLOCK = 46, 18
+#: How many of the last executions a figure has.
+_BATCHES = 60
+#: The share of its time that a figure has before the first of them.
+_MARGIN = 0.02
+
+
+class Lanes(NamedTuple):
+    """Batches of one run, an array for each fact. Times are nanoseconds."""
+
+    start: Floats
+    end: Floats
+    size: Floats
+    lane: Floats
+
+    @staticmethod
+    def of_record(recorded: RecordedExecutions) -> Lanes:
+        """Return the last recorded executions."""
+        start, end, size = (recorded.batch_column(name)[-_BATCHES:].copy() for name in ("start", "end", "size"))
+        return Lanes(start, end, size, np.array(recorded.lanes[-_BATCHES:], np.float64))
+
+    def those_of(self, replayed: ReplayedBatches) -> Lanes:
+        """Return the batches of a replay in the time of these."""
+        begin, stop = self.start.min(), self.end.max()
+        began = np.array(replayed.start, float)
+        in_span = (began >= begin - (stop - begin) * _MARGIN) & (began <= stop)
+        facts = (replayed.start, replayed.end, replayed.size, replayed.lane)
+        return Lanes(*(np.array(fact, np.float64)[in_span] for fact in facts))
+
+
+class WhatIf:
+    """The record, and its replay with `settings`. `before` and `after` are their numbers. Of their requests only the
+    latencies are kept, nanoseconds, and of their batches those of a figure: a notebook keeps what its cells return.
+
+    `config`: that of the model, normalised; `authored`: the same with the instance groups as their author wrote them.
+    `ensembles`: the max_batch_size that those around the model need.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        recorded: RecordedExecutions,
+        config: ModelConfig,
+        authored: ModelConfig,
+        settings: Settings,
+        reload: Reload,
+        ensembles: Mapping[str, int] | None = None,
+    ) -> None:
+        self.name = name
+        self._when = time.time()
+        #: add it to a time of the record to get nanoseconds since the epoch
+        self._wall = time.time_ns() - time.monotonic_ns()
+        self.settings = settings
+        self.present = Settings.from_config(config)
+        self._authored = authored
+        self._application = AppliedSettings(name, reload)
+        replayed = recorded.replay(config, settings)
+        self.before, self.after = recorded.numbers, replayed.numbers()
+        self._times = recorded.times
+        self._refused = len(recorded.rejected), replayed.refused
+        self._notes = notes(recorded, self.present, settings, replayed, ensembles=ensembles or {})
+        self._latencies = recorded.answered - recorded.request_column("arrived"), replayed.latency
+        self._names = _lane_names(recorded, replayed)
+        self.recorded_batches = Lanes.of_record(recorded)
+        self.replayed_batches = self.recorded_batches.those_of(replayed)
+
+    @property
+    def config(self) -> str:
+        """The lines of config.pbtxt for these settings."""
+        return self.settings.pbtxt(self._authored)
+
+    def apply(self) -> Sentence:
+        """Load the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
+        a load does; the version that serves goes on then."""
+        return self._application.apply(self.settings)
+
+    def undo(self) -> Sentence:
+        """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
+        applied."""
+        return self._application.undo()
+
+    def text(self) -> str:
+        """Return the facts in words."""
+        lines = [
+            f"What if {self.name} had {self.settings} (now {self.present})?",
+            f"  {numbers_text(self.before, self.after)}",
+        ]
+        lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self._times}")
+        return "\n".join([*lines, *(f"  {note}" for note in self._notes)])
+
+    def figure(self) -> str:
+        """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
+        return _what_if_figure(
+            self.name, self._names, recorded=self.recorded_batches, replayed=self.replayed_batches, wall=self._wall
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the latencies, milliseconds, before and after with matplotlib and return the Axes: the share of requests
+        that were answered within a time, and the requests/s over busy time. `ax`: where to draw, instead of in a new
+        figure. Raises ImportError without matplotlib.
+        """
+        ax = axes_of(ax)
+        recorded, replayed = self._latencies
+        runs = [("recorded", recorded, self.before), ("what if", replayed, self.after)]
+        _plot_latency(ax, f"What if {self.name} had\n{self.settings}?", runs)
+        return ax
+
+    def plot_lanes(self, ax: Axes | None = None) -> Axes:
+        """Draw the last recorded batches, and below each instance's those of the replay, over the time of day with
+        matplotlib and return the Axes. `ax`: where to draw, instead of in a new figure. Raises ImportError without
+        matplotlib.
+        """
+        ax = axes_of(ax)
+        _plot_lanes(
+            ax, self.name, self._names, recorded=self.recorded_batches, replayed=self.replayed_batches, wall=self._wall
+        )
+        return ax
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
+        error = self._times.error
+        return {
+            "model": self.name,
+            "now": self.present.to_dict(),
+            "settings": self.settings.to_dict(),
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "refused_before": self._refused[0],
+            "refused": self._refused[1],
+            "execution_error_percent": error if math.isfinite(error) else None,
+            "notes": self._notes,
+            "config": self.config,
+        }
+
+    def html(self) -> str:
+        first, *others = (escape(line.strip()) for line in self.text().splitlines())
+        notes = "".join(f"<div>{line}</div>" for line in others)
+        picture = stored_picture(self.figure(), self._when, self.text())
+        lines = f"<pre class='tl-lines'>{escape(self.config)}</pre>"
+        return f"<div class='tl-panel'><b>{first}</b>{notes}{picture}{lines}{date_line(self._when)}</div>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def numbers_text(before: Numbers, after: Numbers) -> str:
+    """Return the numbers of two runs in one line, from the first to the second."""
+    if not after.requests:
+        return "nothing would have been executed"
+    return (
+        f"p50 {_ms(before.p50)} → {_ms(after.p50)} ms · p99 {_ms(before.p99)} → {_ms(after.p99)} ms · "
+        f"{short_number(before.busy_rate)} → {short_number(after.busy_rate)} requests/s while busy · "
+        f"batches of {before.mean_size:.3g} → {after.mean_size:.3g}"
+    )
+
+
+def notes(
+    recorded: RecordedExecutions,
+    present: Settings,
+    settings: Settings,
+    replayed: ReplayedBatches,
+    window: tuple[int, int] = (0, NEVER),
+    ensembles: Mapping[str, int] = MappingProxyType({}),
+) -> list[str]:
+    """Return sentences on how far to believe the replay of the requests in a window, and on applying the settings.
+    `ensembles`: the max_batch_size that those around the model need.
+    """
+    found = [
+        f"Ensemble '{name}' needs a max_batch_size of {size}: these settings cannot be applied while it is loaded."
+        for name, size in ensembles.items()
+        if settings.max_batch_size < size
+    ]
+    if settings.instances > max(present.instances, len(recorded.instances)):
+        found.append("More instances than were recorded are taken not to slow one another down.")
+    known = list(recorded.times.medians)
+    beyond = [size for size in set(replayed.size) if size > 1.5 * known[-1] or size < known[0] / 1.5]
+    if beyond:
+        seen = f"{known[0]} to {known[-1]}" if len(known) > 1 else f"{known[0]} alone"
+        text = f"{min(beyond)} to {max(beyond)}" if len(beyond) > 1 else f"{beyond[0]}"
+        found.append(f"How long batches of {text} take is guessed: sizes {seen} were recorded often enough.")
+    before = recorded.rejected_within(window)
+    if replayed.refused or before:
+        text = f"{replayed.refused:,} requests would have been refused, cancelled, or their time would have been up"
+        found.append(f"{text}; {before:,} were.")
+    return found
+
+
+def _ms(ns: float) -> str:
+    return short_number(ns / 1e6)
+
+
+def _lane_names(recorded: RecordedExecutions, replayed: ReplayedBatches) -> list[str]:
+    """Return the names of the recorded instances, and of those that only the replay has."""
+    count = max(replayed.lane, default=-1) + 1
+    more = range(len(recorded.instances), count)
+    return [*recorded.instances, *(f"instance {n + 1}" for n in more)]
+
+
+def _what_if_figure(name: str, names: list[str], recorded: Lanes, replayed: Lanes, wall: int) -> str:
+    """Return the time of the last recorded executions as SVG text, for each instance, of these names, the recorded ones
+    above the replay's. `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    begin, stop = float(recorded.start.min()), float(recorded.end.max())
+    begin -= (stop - begin) * _MARGIN
+    picture = SvgPicture(f"batches of {name}: recorded, and below what would have been")
+    picture.legend([Key("block", BLUE, "recorded, with the batch size"), Key("block", PURPLE, "what if")])
+    left, top = column_width([*names, "what if"]), picture.height
+    scale = Scale(begin, stop, left, picture.width - 4)
+    for number, instance in enumerate(names):
+        picture.name(top + number * _LANE + 13, instance, left)
+        picture.text(0, top + number * _LANE + _BLOCK + 15, "what if", dim=True)
+    for batches, below, tone in ((recorded, 0, BLUE), (replayed, _BLOCK + 2, PURPLE)):
+        for from_, to, size, lane in zip(*(fact.tolist() for fact in batches), strict=True):
+            y = top + int(lane) * _LANE + below
+            _draw_batch(picture, scale, span=(from_, min(to, stop)), y=y, size=int(size), tone=tone)
+    picture.height = top + _LANE * len(names)
+    picture.time_axis(scale, wall)
+    return picture.svg()
+
+
+def _draw_batch(picture: SvgPicture, scale: Scale, span: tuple[float, float], y: float, size: int, tone: str) -> None:
+    left, right = scale(span[0]), scale(span[1])
+    picture.block(x=left, y=y, width=right - left, height=_BLOCK, tone=tone, text=f"{size}", title=f"size {size}")
+
+
+def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Numbers]]) -> None:
+    """Draw the share of requests that were answered within a time, for each run: its name, its latencies, nanoseconds,
+    and its numbers.
+    """
+    for (label, latency, numbers), tone in zip(runs, (BLUE, PURPLE), strict=False):
+        shares = np.arange(1, len(latency) + 1) / max(len(latency), 1) * 100
+        rate = f"{short_number(numbers.busy_rate)} requests/s while busy"
+        times = f"p50 {short_number(numbers.p50 / 1e6)} ms, p99 {short_number(numbers.p99 / 1e6)} ms"
+        ax.step(np.sort(latency) / 1e6, shares, where="post", color=tone, label=f"{label}: {times}, {rate}")
+    ax.set_xlim(left=0)
+    ax.set_ylim(0, 118)  # with room for the legend
+    ax.set_yticks(range(0, 101, 20))
+    ax.set_xlabel("latency, ms")
+    ax.set_ylabel("requests answered within it, %")
+    ax.set_title(title, fontsize="medium", parse_math=False)
+    ax.legend(fontsize="small", loc="upper left")
+
+
+def _plot_lanes(ax: Axes, name: str, names: list[str], recorded: Lanes, replayed: Lanes, wall: int) -> None:
+    """Draw the last recorded executions of each instance, and below them those of the replay, over the time of day.
+    `wall`: add it to a time of the record to get nanoseconds since the epoch.
+    """
+    runs = [("recorded", BLUE, recorded), ("what if", PURPLE, replayed)]
+    for row, (label, tone, batches) in enumerate(runs):
+        for lane in range(len(names)):
+            of_lane = batches.lane == lane
+            begin = days(batches.start[of_lane], wall)
+            spans = list(zip(begin, days(batches.end[of_lane], wall) - begin, strict=True))
+            known = label if lane == int(batches.lane.min(initial=0)) else None
+            ax.broken_barh(
+                spans, (lane + row * 0.4 - 0.38, 0.36), facecolors=tone, edgecolors="white", linewidth=0.4, label=known
+            )
+    name_lanes(ax, names)
+    name_time_axis(ax)
+    ax.set_ylabel("instance")
+    ax.set_title(f"Batches of {name}", parse_math=False)
+    ax.legend(loc="upper right", ncols=2)
