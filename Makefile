@@ -171,7 +171,7 @@ EXAM_ARGS ?=
 exam: $(VENV)/.test
 	TRITONLAB_EXAM=1 $(PY) -m pytest -q --timeout=3600 tests/export/preflight/test_trial.py \
 	  tests/conformance/test_corpus_judged.py tests/conformance/test_verdicts.py
-	$(PY) -m tests.check.exam $(EXAM_ARGS)
+	$(PY) -m tests.tools.check.exam $(EXAM_ARGS)
 
 gpu: $(VENV)/.test
 	$(PY) -m tests.gpu

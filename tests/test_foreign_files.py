@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
-from tritonlab.check.check_finding import read_from
 from tritonlab.core.foreign_file import read_arrays
 from tritonlab.core.status import TritonError
 from tritonlab.exchanges.golden import GoldenSet, read_case
@@ -30,6 +29,7 @@ from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.record.recording import Recording
 from tritonlab.record.triton_trace import read_trace
 from tritonlab.server.models.backend_choice import read_choices
+from tritonlab.tools.check.check_finding import read_from
 
 
 class Runs:

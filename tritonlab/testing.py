@@ -25,8 +25,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
-from .check.run import check_case
-from .check.strategies import requests_for
 from .core.inference.infer_request import InferenceRequest, RequestEvent
 from .core.inference.infer_response import InferenceResponse
 from .core.observe.instrument import HOOKS, Instrument
@@ -43,6 +41,8 @@ from .stub._pb_stub.api.simulated_array import SimulatedArray
 from .stub._pb_stub.wire.connection import Connection, Message
 from .stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
 from .stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
+from .tools.check.run import check_case
+from .tools.check.strategies import requests_for
 
 __all__ = [
     "MS",

@@ -30,8 +30,8 @@ from .views.card.failure_pane import FailurePane
 from .views.opener import open_view, show_progress
 
 if TYPE_CHECKING:
-    from ..check.check_result import CheckResult
     from ..record.line_profile import LineProfile
+    from ..tools.check.check_result import CheckResult
     from ..tools.measure.load_testing.load_run import LoadTest
     from ..tools.measure.tuning.tune_result import TuneResult
     from ..tools.measure.tuning.tuned_model import Written
@@ -267,7 +267,7 @@ class Model(LoadTested, served.Model):
         Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
         and ImportError for a strategy without hypothesis.
         """
-        from ..check.run import CheckOptions, check_model
+        from ..tools.check.run import CheckOptions, check_model
 
         call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
         options = CheckOptions(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tritonlab import Model, Server
-    from tritonlab.check.check_result import CheckResult
+    from tritonlab.tools.check.check_result import CheckResult
 
 
 class _OnDemand(MetaPathFinder):

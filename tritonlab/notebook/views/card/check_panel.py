@@ -12,7 +12,7 @@ from ....core.status import TritonError
 from ..theme import STYLE
 
 if TYPE_CHECKING:
-    from ....check.check_result import CheckResult
+    from ....tools.check.check_result import CheckResult
 
 _SECONDS = 30.0
 

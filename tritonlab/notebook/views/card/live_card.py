@@ -35,7 +35,7 @@ from .model_facts import MOVING, ModelFacts, current_facts
 from .model_states import ModelStates
 
 if TYPE_CHECKING:
-    from ....check.check_result import CheckResult
+    from ....tools.check.check_result import CheckResult
     from ...authoring.written_model import LoadReport
     from ..playground.playground import Playground
 

@@ -1,0 +1,421 @@
+"""`Bench`, what all relations of a check work with: the copy of the model, requests that it takes, their answers, the
+noise, and the time that is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.config.model_config import ModelConfig
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from .generated import (
+    FILLS,
+    LONG_SIZES,
+    Generator,
+    RequestShape,
+    filled,
+    is_extreme,
+    new_values,
+    value_edges,
+    with_rows,
+)
+from .noise import AnswerNoise
+from .problems import answer_problems, breaks_a_rule
+from .sample import ModelAnswer, Sample
+from .scratch_model import ScratchModel
+
+#: Requests that are known to be taken, at most, and those that are tried to find them.
+_POOL, _TRIED = 12, 40
+#: Inputs that are exchanged between two of them, at most.
+_MIXED = 4
+#: Seconds in which an answer must come, at least; and how many times as long as the slowest known one.
+_LEAST_TIMEOUT, _TIMES = 2.0, 20.0
+#: Seconds by which a trial may go on when the time of its relation is over.
+_GRACE = 2.0
+#: The most elements of a request that has many.
+_MOST_ELEMENTS = 1 << 16
+#: Seconds between two answers of a model that reads a clock: more than one, as clocks are often shown in seconds.
+_TICK = 1.1
+#: Requests that are enough to know if the model is slow.
+_FEW = 4
+
+
+class OutOfTime(Exception):
+    """The time of a relation is over."""
+
+
+class Stopped(Exception):
+    """The check is to end now, with what was found."""
+
+
+class Known(NamedTuple):
+    """A request and the answer that it gets alone. `words`: what is special about it."""
+
+    sample: Sample
+    answer: ModelAnswer
+    words: str = ""
+
+
+class Bench:
+    """The bench of one check.
+
+    `pool` are requests that the model answers, `refused` those that it answers with an error, `edges` those of edge
+    values, whatever became of them. `contract` are requests whose answers break a rule of Triton's.
+    """
+
+    def __init__(
+        self,
+        scratch: ScratchModel,
+        generator: Generator,
+        examples: Sequence[Sample],
+        random: np.random.Generator,
+        *,
+        is_random: bool = False,
+        is_clocked: bool = False,
+        is_hashed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.scratch = scratch
+        self.generator = generator
+        self.shape: RequestShape = generator.shape
+        self.random = random
+        self.noise = AnswerNoise()
+        self.pool: list[Known] = []
+        self.refused: list[Known] = []
+        self.edges: list[Known] = []
+        self.contract: list[Known] = []
+        #: requests whose answers had not ended when the time for it was over, while the model went on with them
+        self.endless: list[Known] = []
+        self.notes: list[str] = []
+        self.found: set[tuple[str, str]] = set()
+        #: requests of many elements, and their answers
+        self.long: list[Known] = []
+        #: whether two instances of it were seen not to start
+        self.has_one_instance = False
+        self.deadline = float("inf")
+        #: when all of the check has to be over
+        self.end = float("inf")
+        self.say: Callable[[str], None] = lambda text: None
+        #: called before each request; raises Stopped
+        self.poll: Callable[[], None] = lambda: None
+        self.sent = 0
+        self.examples = examples
+        #: whether its sources make sets or call hash()
+        self.is_hashed = is_hashed
+        self._is_random = is_random
+        self._is_clocked = is_clocked
+        self._clock = clock
+        self._sleep = sleep
+        #: the first answers of new processes, by the requests
+        self._first_answers: dict[tuple[Any, ...], ModelAnswer] = {}
+        self._ids = itertools.count(1)
+        self._fill = FILLS[0]
+
+    # -- time
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for what is done now."""
+        return self.deadline - self._clock()
+
+    def over(self) -> bool:
+        return self.left <= 0
+
+    def limit(self, seconds: float) -> None:
+        """Let what is done now have so many seconds, as far as the check has them."""
+        self.deadline = min(self._clock() + seconds, self.end)
+
+    def need(self, seconds: float) -> None:
+        """Let what is done now have so many seconds more, at least, as far as the check has them."""
+        self.deadline = max(self.deadline, min(self._clock() + seconds, self.end))
+
+    def _check_time(self) -> None:
+        self.poll()
+        if self.left < -_GRACE:
+            raise OutOfTime
+
+    # -- requests
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.scratch.config
+
+    @property
+    def sequences(self) -> bool:
+        return bool(self.config.HasField("sequence_batching"))
+
+    def sequence_id(self) -> int | str:
+        """Return an id that no sequence has had, of the type that the model wants."""
+        number = next(self._ids)
+        controls = [control for one in self.config.sequence_batching.control_input for control in one.control]
+        is_text = any(control.kind == 3 and control.data_type == DataType.BYTES for control in controls)
+        return f"sequence-{number}" if is_text else number
+
+    def alone(self, sample: Sample) -> ModelAnswer:
+        """Send one request, as a sequence of its own where the model has sequences, and wait for its end."""
+        self._check_time()
+        self.sent += 1
+        if self.sequences:
+            flags = SEQUENCE_START | SEQUENCE_END
+            return self.scratch.alone(sample, correlation_id=self.sequence_id(), flags=flags)
+        return self.scratch.alone(sample)
+
+    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
+        self._check_time()
+        self.sent += len(samples)
+        return self.scratch.together(samples, instance)
+
+    def at_once(self, samples: Sequence[Sample]) -> list[ModelAnswer]:
+        """Send requests one right after the other, without waiting for an answer."""
+        self._check_time()
+        self.sent += len(samples)
+        return self.scratch.ask([one.request(self.scratch.name) for one in samples])
+
+    def renew(self, careful: bool = True) -> None:
+        """Start new processes, if it has to be done in new ones."""
+        if careful:
+            self._check_time()
+            self.scratch.fresh()
+
+    def varied(self) -> Sample:
+        """Return a request of new values, of one row and the size of those that are known."""
+        return self.generator.one(new_values if self._fill is FILLS[0] else self._fill, 1, 2)
+
+    def renew_after_time(self) -> None:
+        """Start new processes for what comes next, after something was cut short."""
+        self.scratch.stop(0.2)
+        self.scratch.start(**self.scratch.override)
+
+    def fresh_answer(self, sample: Sample, after: float = 0.0) -> ModelAnswer:
+        """Return the first answer of new processes, `after` so many seconds. What they answered before and do not
+        answer now depends on the time, or on nothing, and is noise."""
+        self.renew()
+        if after:
+            self._sleep(after)
+        answer = self.alone(sample)
+        earlier = self._first_answers.setdefault(sample.key, answer)
+        if earlier.good and answer.good and self.noise.differ(earlier, answer) is not None:
+            self.noise.learn([earlier, answer])
+        return answer
+
+    def depends_on_time(self, sample: Sample) -> bool:
+        """Return whether new processes of a model that reads a clock answer otherwise somewhat later."""
+        if not self._is_clocked:
+            return False
+        before = deepcopy(self.noise)
+        self.fresh_answer(sample)
+        self.fresh_answer(sample, _TICK)
+        return self.noise != before
+
+    def recover(self, answer: ModelAnswer) -> None:
+        """Start new processes if the last answer says that the old ones are dead or hang."""
+        if answer.died or not answer.ended:
+            self.scratch.stop(0.2)
+            self.scratch.fresh()
+
+    # -- what is wrong with an answer by itself
+
+    def problems(self, sample: Sample, answer: ModelAnswer) -> Iterator[tuple[str, str]]:
+        """Yield what an answer has that the config does not promise, or lacks, as the output and a sentence."""
+        for name, words in answer_problems(self.scratch.version.config, sample, answer, self.shape.rows(sample)):
+            if not self.is_left_out_at_times(words):
+                yield name, words
+
+    def is_left_out_at_times(self, words: str) -> bool:
+        """Return whether a sentence says that an output is missing which other answers have: there may be nothing to
+        say."""
+        names = {name for one in (*self.pool, *self.edges) for outputs in one.answer.responses for name in outputs}
+        return any(f"does not have '{name}', which" in words for name in names)
+
+    # -- what the model is like
+
+    def learn(self) -> None:
+        """Find requests that the model answers, their answers alone, and the noise."""
+        self.say("looking for requests that the model takes")
+        self._fill_pool()
+        if not self.pool:
+            return
+        slowest = max(known.answer.seconds for known in self.pool)
+        self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
+        self._measure_noise()
+        self._sweep_edges()
+        self._sweep_sizes()
+
+    def prepare(self, samples: Sequence[Sample], answers: Sequence[ModelAnswer]) -> None:
+        """Take these requests for all that is known, to do one case again."""
+        for sample, answer in zip(samples, answers, strict=True):
+            (self.pool if answer.good else self.refused).append(Known(sample, answer))
+        slowest = max((answer.seconds for answer in answers if answer.ended), default=0.0)
+        self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
+        if self.pool:
+            self._learn_of(self.pool[0].sample, 2)
+
+    def _fill_pool(self) -> None:
+        for sample in self.examples:
+            self._try(sample)
+        if self.pool and self.examples and not self.generator.has_given and len(self.pool) >= _POOL:
+            return
+        for fill in FILLS:
+            taken = len(self.pool)
+            candidates = self.generator.candidates(fill, lambda taken=taken: len(self.pool) > taken)  # type: ignore[misc]
+            for tried in range(_TRIED):
+                if len(self.pool) >= _POOL or self.over() or self._is_slow():
+                    break
+                if (tried >= 6 and len(self.pool) == taken) or (self.endless and not self.pool):
+                    break  # values of this kind are not for this model, or none ends in time
+                self._try(next(candidates))
+            if len(self.pool) > taken or self.over():
+                self._fill = fill
+                self._mix()
+                return
+
+    def _mix(self) -> None:
+        """Try requests that differ in one input from another: a model may tell them apart by the others only."""
+        first = self.pool[0] if self.pool else None
+        other = next((one for one in self.pool[1:] if first and _has_same_shapes(first.sample, one.sample)), None)
+        if first is None or other is None or len(first.sample.inputs) < 2:
+            return
+        for name in list(first.sample.inputs)[:_MIXED]:
+            if not self.over():
+                changed = {**first.sample.inputs, name: other.sample.inputs[name]}
+                self._try(first.sample.with_inputs(changed))
+
+    def _is_slow(self) -> bool:
+        """Return whether enough requests are known for a model that takes long for each."""
+        spent = sum(known.answer.seconds for known in (*self.pool, *self.refused))
+        return len(self.pool) >= _FEW and spent > 0.1 * self.left
+
+    def _try(self, sample: Sample) -> None:
+        answer = self.alone(sample)
+        known = Known(sample, answer)
+        if breaks_a_rule(answer):
+            self.contract.append(known)
+        elif answer.good:
+            self.pool.append(known)
+        elif answer.ended:
+            self.refused.append(known)
+        else:
+            self.endless.append(known)
+        self.recover(answer)
+
+    def _measure_noise(self) -> None:
+        """Ask again in new processes, from the last to the first: what differs depends on what came before, or on
+        nothing."""
+        self.say("measuring whether it is deterministic")
+        self._learn_of(self.pool[0].sample, 3)
+        self.renew()  # the first request may be what all later answers depend on
+        again: list[Known] = [Known(one.sample, self.alone(one.sample)) for one in reversed(self.pool)][::-1]
+        for place, (before, after) in enumerate(zip(self.pool, again, strict=True)):
+            if self.noise.differ(before.answer, after.answer) is None:
+                continue
+            ones = [self.fresh_answer(before.sample) for _ in range(2)]
+            if self._is_random:
+                ones += [before.answer, after.answer]
+            self.noise.learn(ones)
+            self.pool[place] = Known(before.sample, ones[0])
+
+    def _learn_of(self, sample: Sample, times: int) -> None:
+        """Learn the noise of a request in so many new processes, as the first one and as the second there: what differs
+        though the same came before depends on the time, or on nothing."""
+        answers = [(self.fresh_answer(sample), self.alone(sample)) for _ in range(times)]
+        firsts, seconds = zip(*answers, strict=True)
+        if self._is_random:  # processes forked from one have the state of its random numbers
+            firsts = (*firsts, *seconds[-1:], *(self.alone(sample) for _ in range(3)))
+        if self._is_clocked and (later := self.fresh_answer(sample, _TICK)).good:
+            firsts = (*firsts, later)
+        self.noise.learn(firsts)
+        self.noise.learn(seconds)
+
+    def _sweep_edges(self) -> None:
+        self.say("sending edge values")
+        for words, sample in self.edge_samples():
+            if self.over():
+                return
+            answer = self.alone(sample)
+            known = Known(sample, answer, words)
+            self.edges.append(known)
+            if not answer.good and answer.ended and not answer.died:
+                self.refused.append(known)
+            self.recover(answer)
+
+    def _sweep_sizes(self) -> None:
+        """Try more elements than the other requests have, where dimensions are of any size."""
+        if not self.shape.is_variable or self.generator.given_names:
+            return
+        self.say("sending many elements")
+        is_picky = any(not one.words for one in self.refused)  # it may take even sizes only
+        for size in LONG_SIZES:
+            if self.over() or self._is_slow() or self.shape.elements(size) > _MOST_ELEMENTS:
+                return
+            sample = self.generator.one(self._fill, 1, size)
+            answer = self.alone(sample)
+            known = Known(sample, answer, f"dimensions of any size are {size}")
+            if answer.good:
+                self.long.append(known)
+            elif answer.ended and not answer.died:
+                self.refused.append(known)
+            if not answer.good and (answer.died or not answer.ended or not is_picky):
+                self.edges.append(known)
+            self.recover(answer)
+
+    def mixed_company(self) -> list[Known]:
+        """Return answered requests with edge values or many elements; none for a model with noise, which was measured
+        with the requests of the pool only."""
+        if not self.noise.is_silent:
+            return []
+        return [one for one in self.edges if one.answer.good and not is_extreme(one.words)] + self.long
+
+    def edge_samples(self) -> Iterator[tuple[str, Sample]]:
+        """Yield requests of edge values in words, for one input after the other, from a request that is answered."""
+        base = self.pool[0].sample
+        amounts = self.amounts()
+        for name, tensor in base.inputs.items():
+            if name in self.generator.given_names:
+                continue
+            for words, value in value_edges(tensor.datatype):
+                if name in amounts and words.startswith(("the largest", "the smallest", "infinity", "1000")):
+                    continue
+                yield f"{name} is {words}", base.with_inputs({**base.inputs, name: filled(tensor, value)})
+        if self.shape.is_variable and not self.generator.given_names:
+            yield "no elements", Sample(self.shape.made(self.random, self._fill, 1, 0))
+        if self.shape.batches:
+            yield "no rows", with_rows(base, [])
+        yield "timeout is 1 microsecond", replace(base, fields={**base.fields, "timeout": 1})
+
+    def amounts(self) -> set[str]:
+        """Return the inputs of whole numbers that seem to say how much the model does: with a larger one it answers
+        more, or later."""
+        base, found = self.pool[0], set()
+        for name, tensor in base.sample.inputs.items():
+            if tensor.datatype.numpy.kind not in "iuf" or name in self.generator.given_names:
+                continue
+            few = self.alone(base.sample.with_inputs({**base.sample.inputs, name: filled(tensor, 1)}))
+            many = self.alone(base.sample.with_inputs({**base.sample.inputs, name: filled(tensor, 40)}))
+            self.recover(many)
+            is_same = few.good and many.good and _shapes(few) == _shapes(many)
+            if not is_same or many.seconds > 3 * few.seconds + 0.03:
+                found.add(name)
+        return found
+
+
+def _has_same_shapes(one: Sample, other: Sample) -> bool:
+    """Return whether two requests have inputs of the same names and shapes."""
+    shapes = [{name: tensor.shape for name, tensor in each.inputs.items()} for each in (one, other)]
+    return shapes[0] == shapes[1]
+
+
+def _shapes(answer: ModelAnswer) -> list[tuple[str, tuple[int, ...]]]:
+    return [
+        (name, one.shape if one.datatype is not DataType.BYTES else (one.byte_size // 20,))
+        for each in answer.responses
+        for name, one in each.items()
+    ]

@@ -1,0 +1,306 @@
+"""`CheckResult`, what a check has found and what it has tried, as text, HTML, JSON, JUnit and plot."""
+
+from __future__ import annotations
+
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.axes import axes_of
+from ...core.html_table import cell
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import Tensor
+from ...core.plain_facts import few_lines
+from ...core.quoting import xml_document
+from ...core.status import UnavailableError
+from ...core.stored_picture import date_line, stored_picture
+from ...core.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
+from ...exchanges.literal import floats
+from .case import Case
+from .check_finding import CheckFinding
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The most elements of a tensor, and letters of a text, in a cell.
+_ELEMENTS, _LETTERS = 32, 60
+#: Inline, because a page may keep no style sheet; legible on light and dark pages.
+_MARKED = "font-weight:bold;color:#d9342b"
+_LOOK = "text-align:left;white-space:normal"
+#: Of a figure, without its axis.
+_HEIGHT = 150
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One relation of a check. `left_out`: why it was not tried; "" if it was. `cut`: whether the time was over before
+    all of it was tried."""
+
+    relation: str
+    explanation: str
+    left_out: str = ""
+    cut: bool = False
+
+
+class CheckResult:
+    """The result of `Model.check`. `checked`: whether the model answered any request, and the time was enough to try
+    anything. `ok`: it was checked, and nothing was found. `tried`: the relations, each with its explanation. `notes`:
+    sentences on how to read it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        findings: tuple[CheckFinding, ...],
+        tried: tuple[Tried, ...],
+        notes: tuple[str, ...],
+        *,
+        seconds: float,
+        requests: int,
+        seed: int,
+        checked: bool = True,
+        stopped: str = "",
+    ) -> None:
+        self.name = name
+        self.findings = findings
+        self.tried = tried
+        self.notes = notes
+        self.seconds = seconds
+        self.requests = requests
+        self.seed = seed
+        self.checked = checked
+        self.stopped = stopped
+        self._when = time.time()
+
+    @property
+    def ok(self) -> bool:
+        return self.checked and not self.findings
+
+    def of(self, relation: str) -> list[CheckFinding]:
+        """Return what was found of one relation, also what another finding explains."""
+        return [one for head in self.findings for one in (head, *head.also) if one.relation == relation]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in one line."""
+        count = len(self.findings)
+        found = f"{count} finding{'s' * (count != 1)}" if count else "nothing found"
+        if not self.checked:
+            found = "nothing could be checked"
+        ended = f" ({self.stopped})" if self.stopped else ""
+        spent = f"{self.requests:,} requests in {self.seconds:.1f} s, seed {self.seed}"
+        return f"Check of {self.name}: {found}; {spent}{ended}"
+
+    def text(self) -> str:
+        """Return everything in words."""
+        lines = [self.verdict]
+        for finding in self.findings:
+            lines += ["", *(f"  {line}" for line in finding.lines())]
+        if self.findings:
+            lines.append("")
+        for one in self.tried:
+            mark = "not tried: " + one.left_out if one.left_out else self._mark(one)
+            lines.append(f"  {one.relation:<11}{mark}" + (f" — {one.explanation}" if not one.left_out else ""))
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _mark(self, one: Tried) -> str:
+        if self.of(one.relation):
+            return "does not hold"
+        return "holds as far as the time went" if one.cut else "holds"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "model": self.name,
+            "ok": self.ok,
+            "checked": self.checked,
+            "findings": [one.to_dict() for one in self.findings],
+            "relations": [
+                {
+                    "name": one.relation,
+                    "explanation": one.explanation,
+                    "tried": not one.left_out,
+                    "left_out": one.left_out,
+                    "cut": one.cut,
+                    "holds": None if one.left_out else not self.of(one.relation),
+                }
+                for one in self.tried
+            ],
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+            "requests": self.requests,
+            "seed": self.seed,
+            "stopped": self.stopped,
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw with matplotlib what grows with requests and return the Axes. `ax`: where to draw, instead of in a new
+        figure. Raises ImportError without matplotlib, and UnavailableError if nothing was found to grow.
+        """
+        grown = self._grown()
+        if not grown:
+            raise UnavailableError(f"there is nothing to plot: nothing was found to grow in '{self.name}'")
+        ax = axes_of(ax)
+        for case, series in grown:
+            gained, unit = _gained(series)
+            ax.plot(series["requests"], gained, marker="o", label=f"{series['kind']}, {case.kind}")
+            ax.set_ylabel(f"gained{unit}")
+        ax.set_xlabel("requests")
+        ax.set_title(f"What {self.name} keeps", parse_math=False)
+        ax.legend()
+        return ax
+
+    def figure(self) -> str:
+        """Return what grows with requests as SVG text; empty if nothing does."""
+        grown = self._grown()
+        return _growth_figure(self.name, grown[0][1]) if grown else ""
+
+    def _grown(self) -> list[tuple[Case, Mapping[str, Any]]]:
+        """Return the cases in which something grows, with what was measured."""
+        return [(one.case, one.judgement.series) for one in self.findings if one.judgement.series is not None]
+
+    def html(self) -> str:
+        parts = [f"<b>{escape(self.verdict)}</b>"]
+        for finding in self.findings:
+            parts.append(_finding_html(finding))
+        parts.append(stored_picture(self.figure(), self._when, self.verdict))
+        parts.append(self._relations_html())
+        parts += [f"<div>{escape(note)}</div>" for note in self.notes]
+        parts.append(date_line(self._when))
+        return f"<div class='tl-panel'>{''.join(parts)}</div>"
+
+    def _relations_html(self) -> str:
+        rows = []
+        for one in self.tried:
+            mark = f"not tried: {one.left_out}" if one.left_out else self._mark(one)
+            look = "font-weight:bold" if mark == "does not hold" else ""
+            rows.append(
+                f"<tr>{cell(one.relation, look='text-align:left')}{cell(mark, look=f'text-align:left;{look}')}"
+                f"{cell(one.explanation, look='text-align:left;white-space:normal')}</tr>"
+            )
+        body = "".join(rows)
+        return f"<div style='overflow-x:auto'><table class='tl-tensors'><tbody>{body}</tbody></table></div>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return few_lines(self.text())
+
+
+def _finding_html(finding: CheckFinding) -> str:
+    where = f"<div class='tl-dim'>{escape(finding.where)}</div>" if finding.where else ""
+    head = f"<div style='margin-top:8px'><b>{escape(finding.relation)}</b>: {escape(finding.sentence)}</div>{where}"
+    also = (f"<div class='tl-dim'>also {escape(one.relation)}: {escape(one.sentence)}</div>" for one in finding.also)
+    return head + _side_by_side(finding) + "".join(also)
+
+
+def _side_by_side(finding: CheckFinding) -> str:
+    """Return the two requests beside each other, and the answers, with the element that differs in bold."""
+    case, judgement = finding.case, finding.judgement
+    if judgement.series is not None:
+        return ""
+    heads = ["", "the request", "the other"][: 1 + len(case.samples)]
+    rows = []
+    for name in dict.fromkeys(name for sample in case.samples for name in sample.inputs):
+        tensors = [sample.inputs.get(name) for sample in case.samples]
+        rows.append([name, *map(_tensor_cell, tensors)])
+    difference = judgement.difference
+    table = [f"<tr>{''.join(cell(text, kind='th', look='text-align:left') for text in heads)}</tr>"]
+    table += [f"<tr>{cell(row[0], kind='th', look='text-align:left')}{''.join(row[1:])}</tr>" for row in rows]
+    answers = [("alone", judgement.expected), ("got", judgement.got)]
+    for words, answer in answers:
+        if answer is None:
+            continue
+        if difference is not None and difference.kind == "value" and answer.good:
+            tensor = answer.responses[difference.response].get(difference.output)
+            html = _tensor_cell(tensor, difference.index)
+            label = f"{difference.output} {words}"
+        else:
+            html, label = cell(answer.text(), look="text-align:left;white-space:normal"), words
+        span = html.replace("<td", f"<td colspan='{len(case.samples)}'", 1)
+        table.append(f"<tr>{cell(label, kind='th', look='text-align:left')}{span}</tr>")
+    return f"<div style='overflow-x:auto'><table class='tl-tensors'><tbody>{''.join(table)}</tbody></table></div>"
+
+
+def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
+    """Return JUnit's XML of the results of several models, by name; a text in the place of one is why it could not be
+    checked. Each relation is a test."""
+    root = ElementTree.Element("testsuites")
+    for name, result in results:
+        suite = ElementTree.SubElement(root, "testsuite", name=name)
+        if isinstance(result, str):
+            suite.attrib.update(tests="1", failures="0", errors="1", skipped="0")
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name="check")
+            ElementTree.SubElement(case, "error", message=result.partition("\n")[0]).text = result
+            continue
+        skipped = sum(bool(one.left_out) for one in result.tried)
+        failed = sum(bool(result.of(one.relation)) for one in result.tried)
+        suite.attrib.update(tests=str(len(result.tried)), failures=str(failed), errors="0", skipped=str(skipped))
+        suite.set("time", f"{result.seconds:.3f}")
+        for one in result.tried:
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=one.relation)
+            if one.left_out:
+                ElementTree.SubElement(case, "skipped", message=one.left_out)
+            elif found := result.of(one.relation):
+                text = "\n\n".join("\n".join(each.lines()) for each in found)
+                ElementTree.SubElement(case, "failure", message=found[0].sentence).text = text
+    return xml_document(root)
+
+
+def _growth_figure(name: str, series: Mapping[str, Any]) -> str:
+    """Return what a model's processes hold against the requests that they have had, as SVG text."""
+    requests, kind = series["requests"], series["kind"]
+    values, unit = _gained(series)
+    picture = SvgPicture(f"{kind} of {name} against requests")
+    y = Scale(min(0.0, *values), max(*values, 1e-6), 6 + _HEIGHT, 6)
+    ticks = [Tick(value, f"{value:g}") for value in round_steps(y.low, y.high, 6)]
+    left = axis_width(ticks)
+    right = picture.width - 20
+    x = Scale(0, max(requests[-1], 1), left, right)
+    picture.y_axis(y, ticks, f"{kind} gained{unit}", left, right)
+    points = [(x(count), y(value)) for count, value in zip(requests, values, strict=True)]
+    picture.polyline(points, BLUE)
+    for across, down in points:
+        picture.dot(across, down, 2.5, BLUE)
+    picture.height = 6 + _HEIGHT
+    picture.x_axis(x, [Tick(value, f"{value:,.0f}") for value in round_steps(x.low, x.high)], "requests")
+    return picture.svg()
+
+
+def _gained(series: Mapping[str, Any]) -> tuple[list[float], str]:
+    """Return what was gained since the first measurement, and the unit as it follows a name."""
+    is_bytes = series["kind"] in ("memory", "shared memory")
+    first, scale = series["values"][0], 1 << 20 if is_bytes else 1
+    return [(value - first) / scale for value in series["values"]], ", MiB" if is_bytes else ""
+
+
+def _tensor_cell(tensor: Tensor | None, marked: tuple[int, ...] | None = None) -> str:
+    """Return the shape and the first values of a tensor, or those around the element that is marked, by index."""
+    if tensor is None:
+        return cell("", look=_LOOK)
+    array = tensor.numpy() if tensor.datatype is DataType.BYTES else floats(tensor)
+    flat = array.reshape(-1)
+    place = int(np.ravel_multi_index(marked, array.shape)) if marked else (0 if marked == () else -1)
+    first = max(0, min(place - _ELEMENTS // 2, flat.size - _ELEMENTS)) if place >= 0 else 0
+    elements = []
+    for number in range(first, min(first + _ELEMENTS, flat.size)):
+        text = escape(_element(tensor, flat[number]))
+        elements.append(f"<span style='{_MARKED}'>{text}</span>" if number == place else text)
+    before, after = "… " * (first > 0), " …" * (first + _ELEMENTS < flat.size)
+    values = f"{before}{', '.join(elements)}{after}"
+    kind = f"<span class='tl-dim'>{tensor.datatype.name} {escape(str(list(tensor.shape)))}</span> "
+    return f"<td style='{_LOOK}'>{kind}[{values}]</td>"
+
+
+def _element(tensor: Tensor, value: object) -> str:
+    if tensor.datatype is not DataType.BYTES:
+        return str(value)
+    text = repr(bytes(value))[1:] if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"

@@ -1,0 +1,335 @@
+"""Requests made from a model's configuration: values that most models take, and the edges of what it declares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.config.model_config import ModelConfig
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import Tensor
+from ...core.status import InvalidArgumentError
+from .sample import Sample
+
+#: Sizes of a dimension of any size, smallest first: a model that adds two inputs needs both of one size, so all
+#: dimensions of one request have the same.
+_SIZES = (2, 4, 1, 8, 3, 16)
+#: Sizes that are tried when those are known to be taken: one more than a power of two, and what buffers are made for.
+LONG_SIZES = (17, 64, 513)
+_WORDS = ("ab", "cat sat", "x", "the quick brown fox", "12", "Grüße", "a-b_c", "hello world", "7", "0.5")
+
+Random = np.random.Generator
+#: Fills an array of that datatype and shape.
+Fill = Callable[[DataType, tuple[int, ...], Random], NDArray[Any]]
+
+
+def _plain_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    """Small values: letters, whole numbers, and floats of which some are negative."""
+    if datatype is DataType.BYTES:
+        return _texts(list(_WORDS), shape, random)
+    if datatype is DataType.BOOL:
+        return random.integers(0, 2, shape).astype(np.bool_)
+    if datatype is DataType.BF16:
+        bits = (random.integers(-16, 17, shape).astype(np.float32) / 4).view(np.uint32) >> 16
+        return np.asarray(bits, np.uint16)
+    if datatype.numpy.kind == "f":
+        return (random.integers(-40, 41, shape) / 4).astype(datatype.numpy)
+    return random.integers(1, 10, shape).astype(datatype.numpy)
+
+
+def _numbers_as_text(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    if datatype is DataType.BYTES:
+        return _texts([str(number) for number in random.integers(0, 100, 8)], shape, random)
+    return _plain_values(datatype, shape, random)
+
+
+def _json_texts(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    if datatype is DataType.BYTES:
+        made = [json.dumps({"text": word, "id": int(random.integers(0, 100))}) for word in _WORDS[:4]]
+        return _texts(made, shape, random)
+    return _plain_values(datatype, shape, random)
+
+
+def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    if datatype.numpy.kind == "f":
+        return np.asarray(random.integers(0, 65, shape) / 64, datatype.numpy)
+    if datatype.numpy.kind in "iu" and datatype is not DataType.BF16:
+        return random.integers(0, 2, shape).astype(datatype.numpy)
+    return _plain_values(datatype, shape, random)
+
+
+def new_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    """Values that no request had before: random texts, and numbers of many digits."""
+    if datatype is DataType.BYTES:
+        array = np.empty(shape, np.object_)
+        for index in np.ndindex(shape):
+            array[index] = f"text {int(random.integers(1 << 60)):x}".encode()
+        return array
+    if datatype.numpy.kind == "f":
+        return np.asarray(random.normal(size=shape) * 8, datatype.numpy)
+    return _plain_values(datatype, shape, random)
+
+
+#: Kinds of values, those that most models take first.
+FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _json_texts)
+
+
+def _texts(choices: Sequence[str], shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    array = np.empty(shape, np.object_)
+    for index in np.ndindex(shape):
+        array[index] = choices[int(random.integers(len(choices)))].encode()
+    return array
+
+
+def tensor_of(datatype: DataType, array: NDArray[Any]) -> Tensor:
+    """Return a tensor over an array that is in the datatype's own form, bit patterns for BF16."""
+    if datatype is DataType.BYTES:
+        return Tensor.from_numpy(array)
+    return Tensor(datatype, array.shape, np.ascontiguousarray(array).reshape(array.shape))
+
+
+class RequestShape:
+    """What the requests of a model look like: names, datatypes and dims of its inputs, without the batch dimension."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.batches = config.max_batch_size > 0
+        self.most_rows = max(int(config.max_batch_size), 1)
+        self.types = {one.name: DataType(one.data_type) for one in config.input}
+        self.dims = {one.name: [int(size) for size in one.dims] for one in config.input}
+        self.optional = {one.name for one in config.input if one.optional}
+        self.ragged = {one.name for one in config.input if one.allow_ragged_batch}
+
+    @property
+    def is_variable(self) -> bool:
+        return any(-1 in dims for dims in self.dims.values())
+
+    def elements(self, size: int) -> int:
+        """Return how many elements a request of one row has. `size`: of dimensions of any size."""
+        return sum(int(np.prod(self.shape(name, 1, size), dtype=np.int64)) for name in self.types)
+
+    def shape(self, name: str, rows: int, size: int) -> tuple[int, ...]:
+        dims = tuple(size if each < 0 else each for each in self.dims[name])
+        return (rows, *dims) if self.batches else dims
+
+    def made(self, random: Random, fill: Fill, rows: int, size: int) -> dict[str, Tensor]:
+        """Return inputs of so many rows. `size`: of dimensions of any size."""
+        return {
+            name: tensor_of(datatype, fill(datatype, self.shape(name, rows, size), random))
+            for name, datatype in self.types.items()
+        }
+
+    def with_batch(self, sample: Sample) -> Sample:
+        """Return the request with a batch dimension, if its inputs have none and the model wants one."""
+        lacks = [len(one.shape) == len(self.dims.get(name, [])) for name, one in sample.inputs.items()]
+        if not (self.batches and all(lacks)):
+            return sample
+        return sample.with_inputs(
+            {name: Tensor(one.datatype, (1, *one.shape), one.data) for name, one in sample.inputs.items()}
+        )
+
+    def rows(self, sample: Sample) -> int:
+        first = next(iter(sample.inputs.values()), None)
+        return int(first.shape[0]) if self.batches and first is not None and first.shape else 1
+
+
+class Generator:
+    """The source of the requests of a check. `given`: for some inputs, what makes their values; one call returns one
+    value, without the batch dimension.
+    """
+
+    def __init__(self, shape: RequestShape, random: Random, given: Mapping[str, Callable[[], Any]]) -> None:
+        if unknown := sorted(set(given) - set(shape.types)):
+            known = ", ".join(shape.types)
+            raise InvalidArgumentError(f"strategies name '{unknown[0]}', which is not an input; there are {known}")
+        self.shape = shape
+        self._random = random
+        self._given = given
+        #: the inputs whose values are not generated
+        self.given_names = frozenset(given)
+        self.has_given = bool(given)
+
+    def candidates(self, fill: Fill, is_taken: Callable[[], bool]) -> Iterator[Sample]:
+        """Yield requests without end: of any size until the model has taken one, then the most of that size first."""
+        sizes = _SIZES if self.shape.is_variable else (1,)
+        size, taken = sizes[0], 0
+        for number in range(1 << 30):
+            taken += is_taken()
+            if not 0 < taken < 8:
+                size = sizes[number % len(sizes)]
+            rows = 1 if number % 4 < 3 or not self.shape.batches else min(2 + number % 3, self.shape.most_rows)
+            made = self.one(fill, rows, size)
+            if number % 2 and self.shape.optional and len(self.shape.optional) < len(made.inputs):
+                needed = {name: one for name, one in made.inputs.items() if name not in self.shape.optional}
+                made = made.with_inputs(needed)
+            yield made
+
+    def one(self, fill: Fill, rows: int, size: int) -> Sample:
+        inputs = self.shape.made(self._random, fill, rows, size)
+        for name in self._given:
+            inputs[name] = self._drawn(name, rows)
+        return Sample(inputs)
+
+    def _drawn(self, name: str, rows: int) -> Tensor:
+        datatype = self.shape.types[name]
+        values = [self._given[name]() for _ in range(rows if self.shape.batches else 1)]
+        try:
+            tensors = [Tensor.from_any(_shaped(one, self.shape.dims[name]), datatype) for one in values]
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"strategies['{name}']: {error.message}") from error
+        if not self.shape.batches:
+            return tensors[0]
+        if datatype is DataType.BYTES:
+            return Tensor.from_numpy(np.stack([one.numpy() for one in tensors]))
+        if len({one.shape for one in tensors}) > 1:
+            tensors = tensors[:1] * len(tensors)
+        return tensor_of(datatype, np.stack([one.data.reshape(one.shape) for one in tensors]))
+
+
+def _shaped(value: Any, dims: Sequence[int]) -> Any:
+    """Return a scalar as an array of the dims, where these are ones only."""
+    if isinstance(value, (str, bytes, int, float, bool)) and dims and all(size in (1, -1) for size in dims):
+        array: Any = value
+        for _ in dims:
+            array = [array]
+        return array
+    return value
+
+
+#: Edges of values: what is tried, and how an array of floats, of whole numbers or of texts is filled with it.
+FLOAT_EDGES: Mapping[str, float] = {
+    "1000": 1000.0,
+    "-1000": -1000.0,
+    "NaN": np.nan,
+    "infinity": np.inf,
+    "-infinity": -np.inf,
+    "zero": 0.0,
+    "-1": -1.0,
+}
+TEXT_EDGES: Mapping[str, bytes] = {
+    "an empty text": b"",
+    "a blank": b" ",
+    "a text that is not ASCII": "Zoë ☃ 日本語 🎈".encode(),
+    "a text with a NUL": b"a\0b",
+    "bytes that are not UTF-8": b"\xff\xfe caf\xe9 \x80",
+    "a line end": b"a\nb\n",
+    "a text of 100,000 letters": b"abcdefghi " * 10_000,
+}
+
+
+def value_edges(datatype: DataType) -> Iterator[tuple[str, Any]]:
+    """Yield the edges of a datatype's values, in words and as a value."""
+    if datatype is DataType.BYTES:
+        yield from TEXT_EDGES.items()
+    elif datatype is DataType.BF16 or datatype is DataType.BOOL:
+        return
+    elif datatype.numpy.kind == "f":
+        yield from FLOAT_EDGES.items()
+        kind: Any = datatype.numpy
+        most = np.finfo(kind).max
+        yield "the largest number", float(most)
+        yield "the smallest number", -float(most)
+    else:
+        yield "zero", 0
+        whole: Any = datatype.numpy
+        limits = np.iinfo(whole)
+        if limits.min < 0:
+            yield "-1", -1
+            yield "the smallest number", int(limits.min)
+        yield "the largest number", int(limits.max)
+
+
+def is_extreme(words: str) -> bool:
+    """Return whether an edge, in words, is an extreme of its datatype."""
+    return words.endswith((" is the largest number", " is the smallest number"))
+
+
+def near_collisions(sample: Sample) -> Iterator[Sample]:
+    """Yield requests that are easily taken for this one: of the same elements in another order, of the same sum, with
+    the same begin, with one element changed, and those that are equal when they are rounded or stripped."""
+    for name, tensor in sample.inputs.items():
+        if tensor.datatype is DataType.BF16 or tensor.datatype is DataType.BOOL:
+            continue
+        array = tensor.numpy()
+        flat = array.reshape(-1)
+        made = []
+        if flat.size > 1:
+            made += [flat[::-1], np.roll(flat, 1)]
+        if flat.size:
+            changed = flat.copy()
+            last = changed[-1]
+            with np.errstate(over="ignore"):
+                changed[-1] = bytes(last) + b"x" if tensor.datatype is DataType.BYTES else last + 1
+                made.append(changed)
+                if flat.size > 1 and tensor.datatype is not DataType.BYTES:
+                    same_sum = changed.copy()
+                    same_sum[0] = flat[0] - 1
+                    made.append(same_sum)
+            if tensor.datatype.numpy.kind == "f":
+                made += _change_last_digits(flat)
+            if tensor.datatype is DataType.BYTES:
+                long = [bytes(one)[:1] * 64 for one in flat]
+                for tail in (b"", b"b", b"c"):
+                    text = np.empty(flat.shape, np.object_)
+                    text[:] = [each + tail for each in long]
+                    made.append(text)
+                blank = flat.copy()
+                blank[-1] = bytes(last) + b" "
+                made.append(blank)
+                upper = np.empty(flat.shape, np.object_)
+                upper[:] = [bytes(one).swapcase() for one in flat]
+                made.append(upper)
+        for each in made:
+            yield sample.with_inputs({**sample.inputs, name: tensor_of(tensor.datatype, each.reshape(array.shape))})
+    for one, other in pairwise(sample.inputs):  # two inputs in each other's place
+        first, second = sample.inputs[one], sample.inputs[other]
+        if first.datatype is second.datatype and first.shape == second.shape:
+            yield sample.with_inputs({**sample.inputs, one: second, other: first})
+
+
+def _change_last_digits(flat: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return arrays of floats that differ from that one in the digits only which are cut off where it is the key of a
+    cache."""
+    made = [np.trunc(flat)]
+    for little in (0.004, 0.03, -0.03):
+        changed = flat.copy()
+        changed[-1] += little
+        made.append(changed)
+    return [one for one in made if (one != flat).any()]
+
+
+def filled(tensor: Tensor, value: Any) -> Tensor:
+    """Return a tensor of the same shape with that value everywhere."""
+    if tensor.datatype is DataType.BYTES:
+        array = np.empty(tensor.shape, np.object_)
+        for index in np.ndindex(tensor.shape):
+            array[index] = value
+        return Tensor.from_numpy(array)
+    return tensor_of(tensor.datatype, np.full(tensor.shape, value, tensor.datatype.numpy))
+
+
+def with_rows(sample: Sample, rows: Sequence[int]) -> Sample:
+    """Return the request with these of its rows."""
+    inputs = {}
+    for name, tensor in sample.inputs.items():
+        array = tensor.numpy() if tensor.datatype is not DataType.BF16 else tensor.data.reshape(tensor.shape)
+        inputs[name] = tensor_of(tensor.datatype, np.take(array, list(rows), axis=0))
+    return sample.with_inputs(inputs)
+
+
+def joined(samples: Sequence[Sample]) -> Sample:
+    """Return one request with the rows of all; their shapes must be equal but for the rows."""
+    inputs = {}
+    for name, first in samples[0].inputs.items():
+        arrays = [
+            one.inputs[name].numpy()
+            if first.datatype is not DataType.BF16
+            else one.inputs[name].data.reshape(one.inputs[name].shape)
+            for one in samples
+        ]
+        inputs[name] = tensor_of(first.datatype, np.concatenate(arrays))
+    return samples[0].with_inputs(inputs)

@@ -1,0 +1,206 @@
+"""The noise of a model, which all comparisons allow, and the comparison of two of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.inference.data_type import DataType
+from ...core.inference.tensor import Tensor
+from ...exchanges.comparison import tolerance
+from ...exchanges.literal import floats
+from .sample import ModelAnswer
+
+#: A sum of another order, as in a larger batch, moves floats by so much of the largest in the tensor.
+_OF_LARGEST = {DataType.FP64: 1e-11, DataType.FP32: 2e-5, DataType.FP16: 4e-3, DataType.BF16: 3e-2}
+#: Comparisons allow the measured noise times this.
+_MARGIN = 4.0
+
+
+@dataclass(frozen=True)
+class AnswerDifference:
+    """Where two answers to one request differ. `kind`: error, count, outputs, datatype, shape or value. `index`: of the
+    first element that does, of `output` in response number `response`."""
+
+    kind: str
+    output: str = ""
+    response: int = 0
+    index: tuple[int, ...] = ()
+    expected: str = ""
+    got: str = ""
+
+    @property
+    def place(self) -> str:
+        """The element in words: `OUT[0, 2]`."""
+        index = str(list(self.index)) if self.index else ""
+        response = f" of response {self.response + 1}" if self.response else ""
+        return f"{self.output}{index}{response}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "index": list(self.index)}
+
+
+@dataclass
+class AnswerNoise:
+    """How far the answers to one request differ by themselves. `values`: by output the largest absolute difference.
+    `free`: outputs that differ in more than numbers, which are not compared. `counts`: whether even the number of
+    responses differs.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    free: set[str] = field(default_factory=set)
+    counts: bool = False
+    fails: bool = False
+    #: whether the same responses come in another order, which is no noise, but is looked at as such (`streams`)
+    order: bool = False
+
+    @property
+    def is_silent(self) -> bool:
+        return not (self.values or self.free or self.counts or self.fails)
+
+    def learn(self, answers: Sequence[ModelAnswer]) -> None:
+        """Take the differences between these answers to one request for noise."""
+        first = answers[0]
+        for other in answers[1:]:
+            if is_reordered(first, other):
+                self.order = True
+                continue
+            for _ in range(64):
+                found = self.differ(first, other)
+                if found is None:
+                    break
+                self._allow(found, first, other)
+
+    def _allow(self, found: AnswerDifference, first: ModelAnswer, other: ModelAnswer) -> None:
+        if found.kind == "error":
+            self.fails = True
+        elif found.kind == "count":
+            self.counts = True
+        elif found.kind == "value" and first.responses[found.response][found.output].datatype is not DataType.BYTES:
+            one, two = (floats(each.responses[found.response][found.output]) for each in (first, other))
+            if one.dtype.kind != "f":
+                self.free.add(found.output)
+                return
+            wide, others = one.astype(np.float64), two.astype(np.float64)
+            with np.errstate(all="ignore"):
+                apart = np.where(_equal(one, two), 0.0, np.abs(wide - others))
+            largest = float(np.max(apart)) if np.isfinite(apart).all() else np.inf
+            spread = float(np.max(np.abs(wide), where=np.isfinite(wide), initial=0.0))
+            if not np.isfinite(largest) or largest > 0.05 * spread:
+                self.free.add(found.output)
+            self.values[found.output] = max(self.values.get(found.output, 0.0), largest)
+        else:
+            self.free.add(found.output)
+
+    def sentence(self) -> str:
+        """Say what is not deterministic; empty if everything is."""
+        if self.is_silent:
+            return ""
+        parts = []
+        for name in sorted({*self.values, *self.free}):
+            by = self.values.get(name)
+            much = f"by up to {by:.3g}" if by is not None and name not in self.free else "in its values"
+            parts.append(f"'{name}' differs {much}")
+        parts += ["the number of responses differs"] if self.counts else []
+        parts += ["it fails now and then"] if self.fails else []
+        free = ", ".join(f"'{name}'" for name in sorted(self.free))
+        rest = f"; {free} {'are' if len(self.free) > 1 else 'is'} not compared" if self.free else ""
+        return (
+            f"The model is not deterministic: asked the same again, {' and '.join(parts)}. "
+            f"Comparisons allow that{rest}."
+        )
+
+    def differ(self, expected: ModelAnswer, got: ModelAnswer) -> AnswerDifference | None:
+        """Return the first difference between two answers to one request that is more than noise."""
+        if expected.good != got.good or (not expected.good and expected.ended != got.ended):
+            return None if self.fails else AnswerDifference("error", expected=expected.text(), got=got.text())
+        if not expected.good:
+            return None  # both failed; what they say of it may differ
+        if self.order and is_reordered(expected, got):
+            return None
+        if len(expected.responses) != len(got.responses) and not self.counts:
+            counts = (f"{len(each.responses)} response{'s' * (len(each.responses) != 1)}" for each in (expected, got))
+            return AnswerDifference("count", expected=next(counts), got=next(counts))
+        for number, (one, two) in enumerate(zip(expected.responses, got.responses, strict=False)):
+            if (found := self._outputs(number, one, two)) is not None:
+                return found
+        return None
+
+    def _outputs(self, number: int, one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> AnswerDifference | None:
+        for name in dict.fromkeys([*one, *two]):
+            if name in self.free:
+                continue
+            if name not in one or name not in two:
+                words = tuple("there" if name in each else "missing" for each in (one, two))
+                return AnswerDifference("outputs", name, number, expected=words[0], got=words[1])
+            if (found := self._tensor(name, number, one[name], two[name])) is not None:
+                return found
+        return None
+
+    def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> AnswerDifference | None:
+        if one.datatype is not two.datatype:
+            return AnswerDifference(
+                "datatype", name, response=number, index=(), expected=one.datatype.name, got=two.datatype.name
+            )
+        if one.shape != two.shape:
+            return AnswerDifference(
+                "shape", name, response=number, index=(), expected=str(list(one.shape)), got=str(list(two.shape))
+            )
+        index = self._first_apart(name, one, two)
+        if index is None:
+            return None
+        values = [value_text(each, index) for each in (one, two)]
+        return AnswerDifference("value", name, number, index, *values)
+
+    def _first_apart(self, name: str, one: Tensor, two: Tensor) -> tuple[int, ...] | None:
+        if one.datatype is DataType.BYTES:
+            first, second = one.numpy(), two.numpy()
+            return next((index for index in np.ndindex(first.shape) if first[index] != second[index]), None)
+        if one.data.tobytes() == two.data.tobytes():
+            return None
+        relative, absolute = tolerance(one.datatype)
+        first, second = floats(one), floats(two)
+        wide, other = first.astype(np.float64), second.astype(np.float64)
+        with np.errstate(all="ignore"):
+            equal = _equal(first, second)
+            if relative:
+                largest = float(np.max(np.abs(wide), where=np.isfinite(wide), initial=0.0))
+                allowed = absolute + _OF_LARGEST[one.datatype] * largest + _MARGIN * self.values.get(name, 0.0)
+                # each value is near infinity if a part of it is allowed
+                equal |= np.isfinite(wide) & (np.abs(wide - other) <= allowed + 10 * relative * np.abs(wide))
+        if equal.all():
+            return None
+        return tuple(int(place) for place in np.argwhere(~equal)[0])
+
+
+def _equal(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which elements are equal, NaN and NaN included."""
+    equal: NDArray[np.bool_] = (one == other) | ((one != one) & (other != other))
+    return equal
+
+
+def is_reordered(one: ModelAnswer, other: ModelAnswer) -> bool:
+    """Return whether two answers have the same responses in another order."""
+    first, second = ([_content(each) for each in answer.responses] for answer in (one, other))
+    return first != second and sorted(first) == sorted(second)
+
+
+def _content(outputs: Mapping[str, Tensor]) -> list[tuple[str, str, bytes]]:
+    return sorted((name, str(one.shape), one.data.tobytes()) for name, one in outputs.items())
+
+
+def value_text(tensor: Tensor, index: tuple[int, ...]) -> str:
+    """Return one element as a person writes it."""
+    if tensor.datatype is DataType.BYTES:
+        value = bytes(tensor.numpy()[index])
+        try:
+            text = repr(value.decode())
+        except UnicodeDecodeError:
+            text = repr(value)
+        return text if len(text) <= 60 else text[:60] + "…"
+    found = floats(tensor)[index]
+    return str(found) if found.dtype.kind == "f" else str(found.item())

@@ -1,0 +1,94 @@
+"""`Probe`, the kernel's end of what is looked at inside a copy of a model: its allocations, and what it does with its
+inputs.
+
+The copy's model.py gets lines at its end, below all of the author's, that wrap `execute`. What it has to do it reads
+from a file before it executes, so a request has to be sent for each command. A check needs no change of the stub, and
+serving models have none of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ...core.scratch_directory import ScratchDirectory
+
+#: Appended to model.py. Its lines are below the author's, so that those keep their numbers.
+_APPENDED = """
+
+# -- added by tritonlab to this copy of the model, for its check
+from _pb_stub.process.model_probe import probe as _tritonlab_probe
+_tritonlab_probe(TritonPythonModel, __file__, {directory!r})
+"""
+
+
+Layout = Literal["copies", "read-only", "spread"]
+
+
+class TracedLine(NamedTuple):
+    """A line of the model, and the bytes per request that are allocated there and stay."""
+
+    file: str
+    line: int
+    source: str
+    per_request: float
+
+    @property
+    def name(self) -> str:
+        return Path(self.file).name
+
+
+class Probe:
+    """The probe of one copy. `ask` sends a request, at which the copy does what it is told here."""
+
+    def __init__(self) -> None:
+        self._scratch = ScratchDirectory("probe-")
+        self._directory = self._scratch.path
+
+    def attach(self, model: Path, file: str) -> None:
+        """Append the lines to the model.py of every version in the directory of the copy."""
+        append_to(model, file, _APPENDED.format(directory=str(self._directory)))
+
+    def count(self, ask: Callable[[], object]) -> float:
+        """Return how many blocks Python has allocated for its objects; 0 if that is not known."""
+        return float(self._do("count", ask) or 0)
+
+    def give_copies(self, name: str, ask: Callable[[], object], how: Layout = "copies") -> None:
+        """Let each as_numpy() of that input return an array of its own: an ordinary one, one that is read-only, or one
+        that is not contiguous ("spread"). A name of "" ends that."""
+        self._do(f"{how} {name}" if name else "plain", ask)
+
+    def trace(self, ask: Callable[[], object]) -> None:
+        """Begin to trace allocations."""
+        self._do("trace", ask)
+
+    def mark(self, ask: Callable[[], object]) -> None:
+        """Remember what is allocated now."""
+        self._do("mark", ask)
+
+    def grown(self, ask: Callable[[], object], requests: int) -> TracedLine | None:
+        """Return the line at which most was allocated since the mark and not freed."""
+        found = self._do("grown", ask)
+        if not found:
+            return None
+        file, line, size, source = found[0]
+        return TracedLine(str(file), int(line), str(source).strip(), float(size) / requests)
+
+    def _do(self, command: str, ask: Callable[[], object]) -> Any:
+        order, answer = self._directory / "order", self._directory / "answer"
+        answer.unlink(missing_ok=True)
+        order.write_text(command)
+        ask()
+        try:
+            return json.loads(answer.read_text())
+        except (OSError, ValueError):
+            return None
+
+
+def append_to(model: Path, file: str, lines: str) -> None:
+    """Append lines to the Python file of that name of every version in a model's directory."""
+    for source in model.glob(f"*/{file}"):
+        if source.suffix == ".py":
+            source.write_bytes(source.read_bytes() + lines.encode())

@@ -1,0 +1,123 @@
+"""What is wrong with an answer by itself: the rules of Triton, and what the config promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...core.config.model_config import ModelConfig
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import InferenceResponse
+from ...server.observe.output_check import VersionCheck
+from .sample import ModelAnswer, Sample
+
+#: How errors begin that the server makes when the model's code breaks a rule.
+_FAILED = "Failed to process the request(s) for model"
+_SENDER = "Unable to send response."
+#: Rules of which Triton's text says nothing to an author, and their sentences.
+_RULES = {
+    "Number of InferenceResponse objects do not match": "execute returns another number of responses than it got "
+    "requests",
+    "whose response sender was never used": "a request gets no response: execute returns None for it and does not use "
+    "its response sender",
+    "without the final flag": "the response sender is dropped without the final flag, so that the request never ends",
+    "changed the list of its requests": "execute changes the list of its requests",
+    "must return None": "execute of a decoupled model returns something",
+    "the execute function must return None": "execute of a decoupled model returns something",
+    "Expected an 'InferenceResponse' object": "execute returns something that is not an InferenceResponse",
+    "Expected a list in the execute return": "execute does not return a list",
+    "cannot send more than one response": "a request is answered twice",
+    "cannot send complete final before": "the final flag is sent before the response",
+    "Response sender has been closed": "something is sent after the final flag",
+}
+
+
+def breaks_a_rule(answer: ModelAnswer) -> bool:
+    """Return whether the answer is an error of the server's, because the model's code has broken a rule, or none."""
+    return rule_broken(answer) != ""
+
+
+def rule_broken(answer: ModelAnswer) -> str:
+    """Return which rule the model's code has broken, in words; "" if none."""
+    if not answer.ended and not answer.died:
+        if answer.busy:
+            return ""  # slow is not wrong
+        if answer.responses:
+            return "the request never ends: the final flag is not sent"
+        return "the request never gets a response"
+    error = answer.error
+    if not error:
+        return ""
+    is_servers = answer.exception is None and error.startswith(_FAILED) and not answer.died
+    is_sender = answer.exception is not None and _SENDER in answer.exception.text
+    if not (is_servers or is_sender or "expected a single response" in error):
+        return ""
+    for part, words in _RULES.items():
+        if part in error:
+            return words
+    return answer.summary if is_servers or is_sender else "a request is answered twice"
+
+
+def answer_problems(config: ModelConfig, sample: Sample, answer: ModelAnswer, rows: int) -> Iterator[tuple[str, str]]:
+    """Yield what an answer has that the config does not promise, or lacks, as the output and a sentence."""
+    if words := rule_broken(answer):
+        yield "", words
+    if not answer.good:
+        return
+    check = VersionCheck(config)
+    request = InferenceRequest("", dict(sample.inputs), **sample.fields)
+    request.batch_size = rows
+    for number, outputs in enumerate(answer.responses):
+        for warning in check.warnings(request, InferenceResponse(outputs=dict(outputs))):
+            yield f"{number}", warning
+    if answer.empty and not answer.responses and any(True for _ in config.output):
+        promised = ", ".join(f"'{one.name}'" for one in config.output)
+        yield "", f"a response has no outputs; the config promises {promised}"
+
+
+def text_outputs(answers: list[tuple[Sample, ModelAnswer]]) -> set[str]:
+    """Return the outputs that seem to be text: BYTES that were valid UTF-8 in all answers to requests of ASCII."""
+    seen: dict[str, int] = {}
+    binary: set[str] = set()
+    for sample, answer in answers:
+        if not is_ascii(sample):
+            continue
+        for outputs in answer.responses:
+            for name, tensor in outputs.items():
+                if tensor.datatype is not DataType.BYTES:
+                    continue
+                elements = [bytes(one) for one in tensor.numpy().flat]
+                seen[name] = seen.get(name, 0) + sum(bool(one) for one in elements)
+                if not all(_is_utf8(one) for one in elements):
+                    binary.add(name)
+    return {name for name, count in seen.items() if count >= 3 and name not in binary}
+
+
+def is_ascii(sample: Sample) -> bool:
+    texts = [one for one in sample.inputs.values() if one.datatype is DataType.BYTES]
+    return all(bytes(element).isascii() for one in texts for element in one.numpy().flat)
+
+
+def is_utf8(sample: Sample) -> bool:
+    """Return whether all texts of a request are UTF-8."""
+    texts = [one for one in sample.inputs.values() if one.datatype is DataType.BYTES]
+    return all(_is_utf8(bytes(element)) for one in texts for element in one.numpy().flat)
+
+
+def broken_text(answer: ModelAnswer, names: set[str]) -> tuple[str, bytes] | None:
+    """Return an output of text, and its element, that is not valid UTF-8."""
+    for outputs in answer.responses:
+        for name, tensor in outputs.items():
+            if name in names:
+                for element in tensor.numpy().flat:
+                    if not _is_utf8(bytes(element)):
+                        return name, bytes(element)
+    return None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,421 @@
+"""`resources`: what the model's processes hold does not grow with requests, nor with errors and cancellations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
+
+from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from ..bench import Bench, OutOfTime
+from ..case import Case, Judgement, Relation
+from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope, steady_share
+from ..probe import TracedLine
+from ..sample import ModelAnswer, Sample
+
+NAME = "resources"
+#: Points of a measurement; the slope is that of the second half.
+_POINTS = 16
+#: Points without which a measurement that was cut short says nothing.
+_LEAST_POINTS = 8
+#: Requests between two points, at most.
+_MOST = 400
+#: Requests in flight together.
+TOGETHER = 16
+#: Requests after which a bounded cache is full, mostly.
+_WARM = 1_600
+#: Requests of new values after which a cache that goes on growing is said to have no bound.
+_NEW = 20_000
+#: What has small limits, so that it need not be many thousands.
+_SCARCE = ("descriptors", "threads", "blocks")
+#: Requests for which allocations are traced, and the seconds that this may take.
+_TRACED, _TRACING = 100, 10.0
+#: The seconds that are left for tracing by the measurements that are not needed for a finding.
+_LINE_SECONDS = 6.0
+#: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
+_AGAIN = 0.5
+#: The objects that are gained at least: a small cache, or an interpreter that is warming up, has as many.
+_OBJECTS = 1000
+#: The share of a plan's time that one measurement has: two are made to see if something grows, and four to be sure.
+_ONCE = 0.22
+#: Seconds after which a model that refuses because there is too much to do answers again.
+_PAUSE = 1.5
+#: The share of the process' growth that Python's own count of a line has at least, if it is the same number.
+_CLOSE = 0.8
+#: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
+_IDLE = 0.3
+
+
+def search(bench: Bench) -> Iterator[Case]:
+    """Yield what grows with requests, with errors, and with cancellations. Raises OutOfTime if that was not measured
+    for want of time."""
+    plans = [("answered", bench.pool[0].sample)]
+    if bench.refused:
+        plans.append(("refused", bench.refused[0].sample))
+    plans.append(("cancelled", max(bench.pool, key=lambda one: len(one.answer.responses)).sample))
+    until, total = bench.deadline, max(bench.left, 0.0)
+    shares = {"answered": 0.5, "refused": 0.25, "cancelled": 0.25}
+    grown = cut = False
+    for kind, sample in plans:
+        if grown:
+            break
+        bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
+        bench.limit(total * shares[kind])  # whatever those before it took
+        case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * _ONCE, 1.0), 12.0)})
+        try:
+            grown = judge(bench, case, False) is not None
+        except OutOfTime:
+            cut = True
+        if grown:
+            bench.deadline = until
+            yield case
+    bench.deadline = until
+    if cut:
+        raise OutOfTime
+
+
+def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge whether anything grows with these requests. What grows once is measured again, for longer, if this is
+    careful; else OutOfTime is raised if the time was not enough to know."""
+    scratch = bench.scratch
+    is_given = scratch.config.HasField("dynamic_batching") or scratch.is_ensemble or bench.sequences
+    # what an execution leaves is what a request leaves, where the author joins none
+    scratch.start(**({} if is_given else {"dynamic_batching": None}))
+    try:
+        return _judge(bench, case, careful)
+    finally:
+        scratch.start()
+
+
+def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    seconds = float(case.facts["seconds"])
+    load = RepeatedLoad(bench, case.kind, case.samples[0])
+    try:
+        early = _measured(load, seconds, until=_WARM)
+        # what has a small limit is full before a cache would be
+        first = _grown(early, _SCARCE)
+        if not first:
+            whole = _measured(load, seconds)
+            first = _grown(whole, tuple(KINDS))
+            if not first and _is_short(whole):
+                raise OutOfTime
+        if not first:
+            return None
+        if not careful:
+            return Judgement("Something grows.")  # how much is measured when it is judged
+        bench.need(3 * seconds + _TRACING)
+        longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds)
+        last = _measured(load, longer)
+        again = _still_grown(first, _grown(last, tuple(first), _AGAIN))
+        again = again or {kind: grown for kind, grown in first.items() if kind in _SCARCE}
+        if _is_short(last):  # that refutes nothing, and the search has seen it as well
+            again = first
+    except Broken as broken:
+        return _failing(bench, case, load, broken)
+    except OutOfTime:
+        if not careful:
+            raise
+        return None
+    kind = next((one for one in KINDS if one in again), None)
+    if kind is None:
+        return None
+    found = again[kind]
+    new = _measured_of_cache(bench, load, kind=kind, seconds=seconds) if kind in ("memory", "objects") else None
+    if new is not None:
+        if kind not in (grown := _grown(new, (kind,), _AGAIN)):
+            return None  # it is full
+        found = grown[kind]
+    return _judgement(bench, case, kind=kind, found=found, load=load)
+
+
+def _measured_of_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: float) -> Measured | None:
+    """Return a measurement with new values only, which the load has from then on, if the same requests sent again
+    leave nothing: then it is a cache that grows. None if they do, or if there is no time to see it."""
+    bench.need(3 * seconds + _TRACING)
+    if not load.varies or bench.left < 2 * seconds + _LINE_SECONDS:
+        return None
+    with suppress(Broken):
+        load.values = "known"
+        known = _measured(load, seconds)
+        if len(known.requests) >= _LEAST_POINTS and not _grown(known, (kind,), _AGAIN):
+            load.values = "new"
+            new = _measured(load, min(2 * seconds, bench.left - _LINE_SECONDS), until=_NEW)
+            if len(new.requests) >= _LEAST_POINTS and load.varies:
+                return new
+    load.values = "both"
+    return None
+
+
+def _failing(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
+    """Judge a model that has answered many requests and then answers no more."""
+    answer = broken.answer
+    if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
+        return None
+    if answer.exception is None and answer.ended and not answer.died:
+        bench.need(_PAUSE + _TRACING)
+        time.sleep(_PAUSE)
+        if bench.alone(broken.sample).good:
+            if (failing := _failing_together(bench, broken)) is not None:
+                return failing
+            refused = f"After {load.sent:,} requests the model refuses more for a while: {answer.summary.rstrip('.')}."
+            bench.notes.append(refused)
+            return None
+    text = f"After {load.sent:,} requests the model begins to fail: {answer.summary or answer.text()}."
+    return Judgement(text, None, expected=None, got=answer, place=answer.place)
+
+
+def _failing_together(bench: Bench, broken: Broken) -> Judgement | None:
+    """Judge a request that is answered alone, and fails again in a batch with the same other requests."""
+    mates = [one for one in broken.mates if one is not broken.sample]
+    batch, rows = [broken.sample], bench.shape.rows(broken.sample)
+    for one in mates:
+        if rows + bench.shape.rows(one) <= bench.shape.most_rows:
+            batch.insert(0, one)
+            rows += bench.shape.rows(one)
+    if len(batch) < 2 or not bench.scratch.batches or bench.sequences:
+        return None
+    for _ in range(2):
+        bench.renew()
+        if not all(bench.alone(one).good for one in batch):
+            return None
+        got = bench.together(batch)[-1]
+        if got.good or not got.ended:
+            return None
+    why = got.summary.rstrip(".")
+    text = f"A request that is answered alone fails as the last one of a batch of {len(batch)}: {why}."
+    return Judgement(text, None, expected=None, got=got, place=got.place)
+
+
+def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
+    line = _line(bench, load) if kind in ("memory", "objects") else None
+    what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
+    what += " of new values" * (load.values == "new")
+    each = _amount(kind, found.slope, what)
+    place = (line.file, line.line) if line is not None else None
+    by = ""
+    if line is not None:
+        size = f", {_bytes(line.per_request)} each," if kind == "objects" else ""
+        by = f" Most of it{size} is allocated in line {line.line} of {line.name}: {line.source}"
+        if kind == "memory" and not _CLOSE < line.per_request / found.slope.per_request < 1 / _CLOSE:
+            by += f" (Python itself counts {_bytes(line.per_request)} there; the process has grown by the other number)"
+    sure = f"over {found.requests[-1]:,.0f} requests"
+    low, high = _bytes(found.slope.low), _bytes(found.slope.high)
+    if kind in ("memory", "shared memory") and low != high:
+        sure = f"between {low} and {high}, {sure}"
+    series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
+    if load.values == "new":
+        least = f"more than {found.requests[-1]:,.0f}"
+        by = f" The same requests sent again leave nothing, as in a cache without a bound, or of {least} entries.{by}"
+    return Judgement(f"{each} ({sure}).{by}", None, expected=None, got=None, place=place, series=series)
+
+
+def _amount(kind: str, found: Slope, what: str) -> str:
+    if kind in ("memory", "shared memory"):
+        return f"Each {what} leaves {_bytes(found.per_request)} of {kind} behind"
+    name = {"descriptors": "file descriptor", "threads": "thread", "objects": "Python object", "files": "file"}.get(
+        kind, "block of shared memory (/dev/shm)"
+    )
+    left = "behind" if kind in ("objects", "blocks", "files") else "open" if kind == "descriptors" else "running"
+    if found.per_request >= 0.95:
+        count = round(found.per_request)
+        return f"Each {what} leaves {count} {name}{'s' * (count > 1)} {left}"
+    return f"On average each {what} leaves {found.per_request:.2g} {name}s {left}"
+
+
+def _bytes(amount: float) -> str:
+    """Return a number of bytes with two digits."""
+    unit, size = next((one for one in (("MB", 1e6), ("kB", 1e3)) if amount >= one[1]), ("bytes", 1.0))
+    return f"{float(f'{amount / size:.2g}'):g} {unit}"
+
+
+class Broken(Exception):
+    """An answer without which nothing can be measured: the model died, hangs or fails."""
+
+    def __init__(self, sample: Sample, answer: ModelAnswer, mates: Sequence[Sample] = ()) -> None:
+        super().__init__(sample, answer, mates)
+        self.sample = sample
+        self.mates = mates
+        self.answer = answer
+
+    def __str__(self) -> str:
+        return self.answer.text()
+
+
+class RepeatedLoad:
+    """The requests of one measurement: those that are answered, half of them of new values each time; those that fail;
+    or those that are cancelled.
+    """
+
+    def __init__(self, bench: Bench, kind: str, sample: Sample) -> None:
+        self.bench = bench
+        self.kind = kind
+        self.sent = 0
+        #: what is sent to ask the model what it holds: any request, in a replay the only one that is known
+        self.plain = bench.pool[0].sample if bench.pool else sample
+        known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
+        self._samples = [one.sample for one in known] or [sample]
+        self._pool = {id(one) for one in self._samples}
+        #: whether requests of new values are sent, which the model has to take
+        self.varies = kind == "answered"
+        self.values: Literal["both", "known", "new"] = "both"
+        self._others = shared_blocks()
+        self._settled = False
+
+    def blocks(self) -> set[str]:
+        """Return the names in /dev/shm that are there since the begin."""
+        return shared_blocks() - self._others
+
+    def is_varied(self, sample: Sample) -> bool:
+        """Return whether the request was made for this load, so that nobody knows whether the model takes it."""
+        return id(sample) not in self._pool
+
+    def _next(self) -> Sample:
+        self.sent += 1
+        if self.varies and (self.values == "new" or (self.values == "both" and self.sent % 2)):
+            return self.bench.varied()
+        return self._samples[self.sent % len(self._samples)]
+
+    def send(self, count: int) -> None:
+        """Send so many requests. Raises Broken, OutOfTime."""
+        bench, scratch = self.bench, self.bench.scratch
+        for start in range(0, count, TOGETHER):
+            samples = [self._next() for _ in range(min(TOGETHER, count - start))]
+            requests = []
+            for number, sample in enumerate(samples):
+                more: dict[str, Any] = {"request_id": f"check-{self.sent + number}"}
+                if bench.sequences:
+                    more |= {"correlation_id": bench.sequence_id(), "flags": SEQUENCE_START | SEQUENCE_END}
+                requests.append(sample.request(scratch.name, **more))
+            cancel = {n: 0 if n % 2 else -1 for n in range(len(samples))} if self.kind == "cancelled" else None
+            bench.poll()
+            answers = scratch.ask(requests, cancel=cancel)
+            bench.sent += len(samples)
+            for sample, answer in zip(samples, answers, strict=True):
+                if not answer.ended or answer.died or (self.kind == "answered" and not answer.good):
+                    if self.is_varied(sample) and answer.ended and not answer.died:
+                        self.varies = False  # the model does not take all values
+                        continue
+                    bench.recover(answer)
+                    raise Broken(sample, answer, samples)
+            if bench.over():
+                raise OutOfTime
+
+
+class Measured(NamedTuple):
+    """Points of a measurement: requests sent, and what was held then, by kind."""
+
+    requests: list[float]
+    held: list[dict[str, float]]
+
+
+class GrownUse(NamedTuple):
+    """What has grown: its slope, and the points."""
+
+    slope: Slope
+    requests: list[float]
+    values: list[float]
+
+
+def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
+    """Send requests and measure now and then, for that time or until so many are sent. When the time of the relation is
+    over, what was measured until then has to do. Raises Broken, OutOfTime."""
+    found = Measured([0.0], [_held(load)])
+    began = time.monotonic()
+    step = TOGETHER
+    load.send(step)
+    rate = step / max(time.monotonic() - began, 1e-3)
+    step = int(min(max(rate * seconds / _POINTS, TOGETHER), until / _POINTS if until else _MOST))
+    sent = 0
+    while len(found.requests) < _POINTS or (len(found.requests) < 2 * _POINTS and time.monotonic() - began < seconds):
+        if until and (sent >= until or time.monotonic() - began > seconds):
+            break
+        try:
+            load.send(step)
+        except OutOfTime:
+            break
+        sent += step
+        found.requests.append(float(sent))
+        found.held.append(_held(load))
+    return found
+
+
+def _held(load: RepeatedLoad) -> dict[str, float]:
+    bench = load.bench
+    held = measure(bench.scratch.pids)
+    held["blocks"] = float(len(load.blocks()))
+    held["files"] = float(bench.scratch.count_files())
+    if bench.scratch.probe is not None:
+        held["objects"] = bench.scratch.probe.count(lambda: bench.alone(load.plain))
+    return held
+
+
+def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict[str, GrownUse]:
+    """Return what has grown in both halves alike, by the slope of the second. `share`: of what it must at least."""
+    if _is_short(measured):
+        return {}
+    found = {}
+    half = len(measured.requests) // 2
+    for kind in kinds:
+        values = [one[kind] for one in measured.held]
+        line = slope(measured.requests[half:], values[half:])
+        if kind == "objects" and values[-1] - values[0] < _OBJECTS:
+            continue
+        if is_steady(values, kind) and line.grows(kind, share) and not (kind == "blocks" and _grows_alone()):
+            found[kind] = GrownUse(line, measured.requests, values)
+    return found
+
+
+def _is_short(measured: Measured) -> bool:
+    """Return whether a measurement ended before it could show growth."""
+    return len(measured.requests) < _LEAST_POINTS
+
+
+def _still_grown(first: Mapping[str, GrownUse], again: Mapping[str, GrownUse]) -> dict[str, GrownUse]:
+    """Return what has grown again, and not much less than at first."""
+    return {
+        kind: found
+        for kind, found in again.items()
+        if kind in _SCARCE or found.slope.per_request >= steady_share(kind) * first[kind].slope.per_request
+    }
+
+
+def _grows_alone() -> bool:
+    """Return whether others make blocks of shared memory now."""
+    before = shared_blocks()
+    time.sleep(_IDLE)
+    return bool(shared_blocks() - before)
+
+
+def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
+    """Return the line of the model that allocates what stays, as tracemalloc sees it."""
+    probe = bench.scratch.probe
+    if probe is None:
+        return None
+    bench.say("looking for the line")
+    bench.need(_TRACING)
+    timeout = bench.scratch.timeout
+    try:
+        bench.renew()
+        bench.scratch.timeout = max(timeout, _TRACING)  # the request at which traces are compared takes seconds
+        probe.trace(lambda: bench.alone(load.plain))
+        load.send(_TRACED)
+        probe.mark(lambda: bench.alone(load.plain))
+        load.send(_TRACED)
+        return probe.grown(lambda: bench.alone(load.plain), _TRACED)
+    except (Broken, OutOfTime):
+        return None
+    finally:
+        bench.scratch.timeout = timeout
+        bench.renew_after_time()  # `renew` would raise OutOfTime, and with it what was found would be lost
+
+
+RESOURCES = Relation(
+    NAME,
+    "What the model's processes hold (memory, descriptors, threads, shared memory, files) does not grow with requests.",
+    search,
+    {"answered": judge, "refused": judge, "cancelled": judge},
+    weight=3.0,
+    careful=frozenset({"answered", "refused", "cancelled"}),
+    shrinks=False,
+)

@@ -1,0 +1,138 @@
+"""`Sample`, the content of a request that a check sends, and `ModelAnswer`, what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...core.inference.data_type import DataType
+from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.tensor import Tensor
+from ...core.plain_facts import plain
+from ...core.status import RemoteException
+from ...exchanges.golden import non_default_fields
+
+#: What the text of a request shows of a tensor, in characters.
+_SHOWN = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The content of a request: inputs with their batch dimension, and the fields that are not the default ones."""
+
+    inputs: Mapping[str, Tensor]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def from_request(request: InferenceRequest) -> Sample:
+        """Return the content of a request, without what ties it to a sequence or a place in a queue."""
+        fields = non_default_fields(request)
+        for name in ("request_id", "correlation_id", "flags", "priority", "timeout"):
+            fields.pop(name, None)
+        return Sample(dict(request.inputs), fields)
+
+    def request(self, model: str, **more: Any) -> InferenceRequest:
+        return InferenceRequest(model, dict(self.inputs), **{**self.fields, **more})
+
+    def with_inputs(self, inputs: Mapping[str, Tensor]) -> Sample:
+        return replace(self, inputs=dict(inputs))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """A value that is equal for requests of equal content."""
+        tensors = tuple((name, one.datatype, one.shape, one.data.tobytes()) for name, one in self.inputs.items())
+        return tensors, repr(sorted(self.fields.items()))
+
+    @property
+    def size(self) -> tuple[int, int, float]:
+        """A measure by which the smallest of several requests is chosen."""
+        elements = sum(int(np.prod(one.shape)) for one in self.inputs.values())
+        weight = sum(_weight(one) for one in self.inputs.values())
+        return elements, sum(one.byte_size for one in self.inputs.values()), weight
+
+    def texts(self) -> Iterator[str]:
+        """Yield the elements of its BYTES inputs that are valid UTF-8."""
+        for tensor in self.inputs.values():
+            if tensor.datatype is DataType.BYTES:
+                for element in tensor.numpy().flat:
+                    with suppress(UnicodeDecodeError):
+                        yield bytes(element).decode()
+
+    def text(self) -> str:
+        """Return the inputs in one line, the first values of each."""
+        texts = (f"{name}: {tensor_text(one)}" for name, one in self.inputs.items())
+        more = [f"{name}={value!r}" for name, value in self.fields.items()]
+        return "; ".join([*texts, *more])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"inputs": plain(dict(self.inputs)), **plain(dict(self.fields))}
+
+
+def _weight(tensor: Tensor) -> float:
+    if tensor.datatype is DataType.BYTES:
+        return float(sum(len(bytes(one)) for one in tensor.numpy().flat))
+    data = tensor.data.astype(np.float64, copy=False) if tensor.datatype is not DataType.BF16 else tensor.data
+    with np.errstate(all="ignore"):
+        return float(np.nan_to_num(np.abs(data.astype(np.float64)), nan=1e9, posinf=1e9).clip(0, 1e9).sum())
+
+
+def tensor_text(tensor: Tensor) -> str:
+    """Return datatype, shape and first values in one line."""
+    text = repr(tensor).removeprefix("<Tensor ").removesuffix(">")
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """What came back for one request: the outputs of each response that has any, and how it ended.
+
+    `error`: the text of the error, "" for none. `exception`: the Python exception of the model's code. `ended`: whether
+    the final flag came in time. `empty`: how many responses without outputs came besides an empty final one. `after`:
+    how many responses came after the request was cancelled. `polled`: whether the model looked at the cancellation.
+    `died`: whether its process ended; `busy`: whether `execute` still went on, or responses still came, when the time
+    for the answer was over.
+    """
+
+    responses: tuple[Mapping[str, Tensor], ...] = ()
+    error: str = ""
+    exception: RemoteException | None = None
+    ended: bool = True
+    empty: int = 0
+    seconds: float = 0.0
+    after: int = 0
+    polled: bool = False
+    died: bool = False
+    busy: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Return whether the model has answered, and not with an error."""
+        return self.ended and not self.error
+
+    def text(self) -> str:
+        """Return the answer in one line."""
+        if not self.ended:
+            return "no answer in time" if not self.responses else f"{len(self.responses)} responses, and no end"
+        if self.error:
+            return f"error: {self.summary}"
+        texts = ["; ".join(f"{name}: {tensor_text(one)}" for name, one in each.items()) for each in self.responses[:3]]
+        more = len(self.responses) - len(texts)
+        return " | ".join([*texts, *([f"and {more} more"] if more else [])]) or "a response without outputs"
+
+    @property
+    def summary(self) -> str:
+        """The exception or the first line of the error, without the words that all errors have."""
+        if self.exception is not None:
+            return str(self.exception).partition("\n")[0][:_SHOWN]
+        return (self.error.partition("message: ")[2] or self.error).strip().partition("\n")[0][:_SHOWN]
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The author's line that raised, or that called the library which did, if there is one."""
+        every: Sequence[Any] = self.exception.frames if self.exception is not None else ()
+        frames = [one for one in every if "-packages/" not in one.file and "/lib/python" not in one.file] or every
+        return (frames[-1].file, frames[-1].line) if frames else None
