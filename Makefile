@@ -169,7 +169,7 @@ engines: $(VENV)/.test $(REFERENCE)/.stamp $(ENGINES)/dynamo/.stamp $(ENGINES)/r
 
 EXAM_ARGS ?=
 exam: $(VENV)/.test
-	TRITONLAB_EXAM=1 $(PY) -m pytest -q --timeout=3600 tests/export/preflight/test_trial.py \
+	TRITONLAB_EXAM=1 $(PY) -m pytest -q --timeout=3600 tests/tools/deploy/preflight/test_trial.py \
 	  tests/conformance/test_corpus_judged.py tests/conformance/test_verdicts.py
 	$(PY) -m tests.tools.check.exam $(EXAM_ARGS)
 

@@ -44,8 +44,9 @@ APART = ("test_behind_a_proxy.py", "test_newcomers_day.py")
 WAITING = ("tests/conformance/", "notebooks/")
 #: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
 LONG = (
-    *("tests/test_", "tests/tools/measure/tuning/", "tests/stub/test_interpreters.py", "tests/tritonserver/test_server.py"),
-    *("tests/export/preflight/test_trial.py", "tests/conformance/test_verify.py", "tests/conformance/test_verdicts.py"),
+    *("tests/test_", "tests/tools/measure/tuning/", "tests/stub/test_interpreters.py"),
+    *("tests/tritonserver/test_server.py", "tests/tools/deploy/preflight/test_trial.py"),
+    *("tests/conformance/test_verify.py", "tests/conformance/test_verdicts.py"),
 )
 
 

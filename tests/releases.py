@@ -23,13 +23,13 @@ from tritonlab import Server
 from tritonlab.core.status import TritonError
 from tritonlab.exchanges.golden import GoldenCase, case_of
 from tritonlab.exchanges.sending import ask
-from tritonlab.export.environment.built_environment import pack
-from tritonlab.export.preflight.judge import preflight
-from tritonlab.export.repository import export
-from tritonlab.export.verify.judgement import ModelJudgement
-from tritonlab.export.verify.judges import judge_python
-from tritonlab.export.verify.verification import verify
-from tritonlab.export.verify.wheels import CACHE_VARIABLE, find_wheel, wheels
+from tritonlab.tools.deploy.environment.built_environment import pack
+from tritonlab.tools.deploy.preflight.judge import preflight
+from tritonlab.tools.deploy.repository import export
+from tritonlab.tools.deploy.verify.judgement import ModelJudgement
+from tritonlab.tools.deploy.verify.judges import judge_python
+from tritonlab.tools.deploy.verify.verification import verify
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE, find_wheel, wheels
 
 EQUAL, DIFFERENT, NOT_LOADED = "equal", "differs", "does not load"
 #: The Python of the containers up to 2.51.

@@ -20,8 +20,6 @@ from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
 from tritonlab.core.foreign_file import read_arrays
 from tritonlab.core.status import TritonError
 from tritonlab.exchanges.golden import GoldenSet, read_case
-from tritonlab.export.verify.release_verdict import ReleaseVerdict
-from tritonlab.export.verify.verdict_history import VerdictHistory
 from tritonlab.golden_run import _suites
 from tritonlab.notebook.authoring.draft import Draft
 from tritonlab.notebook.authoring.errors import FileError
@@ -30,6 +28,8 @@ from tritonlab.record.recording import Recording
 from tritonlab.record.triton_trace import read_trace
 from tritonlab.server.models.backend_choice import read_choices
 from tritonlab.tools.check.check_finding import read_from
+from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
+from tritonlab.tools.deploy.verify.verdict_history import VerdictHistory
 
 
 class Runs:

@@ -39,8 +39,6 @@ def test_another_name_is_not() -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "import tritonlab.export.repository, tritonlab; assert callable(tritonlab.export)",
-        "import tritonlab; tritonlab.export; import tritonlab.export.repository; assert callable(tritonlab.export)",
         "import tritonlab, triton_python_backend_utils",
         "from tritonlab import *; assert Tensor and verify and open is __builtins__.open",
     ],

@@ -40,8 +40,9 @@ LEVELS: list[list[str]] = [
     ["frontends.cli"],
     ["ray", "dynamo"],
     ["tools.measure.load_testing"],
-    ["exchanges", "record"],
-    ["export"],
+    ["record"],
+    ["exchanges"],
+    ["tools.deploy"],
     ["tools.measure.tuning"],
     ["tools.check"],
     ["notebook.authoring"],
@@ -67,15 +68,23 @@ LAZY = {
     ("tritonlab.__main__", "tritonlab.golden_run"): f"{_OTHER}0.5 s",
     ("tritonlab.__main__", "tritonlab.preflight_run"): f"{_OTHER}0.5 s",
     ("tritonlab.__main__", "tritonlab.dynamo.worker"): f"{_OTHER}15 ms, with uvloop",
-    ("tritonlab.__main__", "tritonlab.export.verify.verification"): f"{_GRPC}65 ms",
+    ("tritonlab.__main__", "tritonlab.tools.deploy.verify.verification"): f"{_GRPC}65 ms",
     ("tritonlab.exchanges.remote.remote_server", "tritonlab.exchanges.remote.grpc_link"): "gRPC, unused over HTTP",
     ("tritonlab.exchanges.remote.remote_server", "tritonlab.exchanges.remote.remote_target"): "only for a load test",
     ("tritonlab.exchanges.remote.remote_target", "tritonlab.exchanges.remote.grpc_calls"): "gRPC, unused over HTTP",
-    ("tritonlab.export.report", "tritonlab.export.verify.verdict_history"): "only for a zip file, with gRPC",
-    ("tritonlab.export.preflight.judge", "tritonlab.export.preflight.trial"): "only for a trial: 3 ms at %load_ext",
-    ("tritonlab.export.whole_export", "tritonlab.export.preflight.trial"): "only for a proof: 3 ms at %load_ext",
+    ("tritonlab.tools.deploy.report", "tritonlab.tools.deploy.verify.verdict_history"): (
+        "only for a zip file, with gRPC"
+    ),
+    ("tritonlab.tools.deploy.preflight.judge", "tritonlab.tools.deploy.preflight.trial"): (
+        "only for a trial: 3 ms at %load_ext"
+    ),
+    ("tritonlab.tools.deploy.whole_export", "tritonlab.tools.deploy.preflight.trial"): (
+        "only for a proof: 3 ms at %load_ext"
+    ),
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
-    ("tritonlab.tools.measure.load_testing.load_tested", "tritonlab.tools.measure.load_testing.load_run"): "only for a load test: 27 ms",
+    ("tritonlab.tools.measure.load_testing.load_tested", "tritonlab.tools.measure.load_testing.load_run"): (
+        "only for a load test: 27 ms"
+    ),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"): f"{_GRPC}188 ms",
     ("tritonlab.notebook.model", "tritonlab.tools.check.run"): "only for `check`: 57 ms",
     ("tritonlab.notebook.model", "tritonlab.record.line_profiling"): "only for `profile`: 11 ms",

@@ -109,7 +109,7 @@ def test_releases_prints_the_table_as_text_and_as_json(capsys: pytest.CaptureFix
 
 def test_a_server_starts_without_what_verifies() -> None:
     """It imports grpcio, whose switches `serve` sets first: gRPC was a tenth slower."""
-    code = "import sys, tritonlab.__main__; print('tritonlab.export.verify.verification' in sys.modules)"
+    code = "import sys, tritonlab.__main__; print('tritonlab.tools.deploy.verify.verification' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .core.observe.log_settings import LogSetting
     from .core.observe.trace_settings import TraceSetting
     from .core.status import ModelError, ModelLoadError, TritonError
-    from .export.verify.verification import verify
     from .frontends.endpoints import EndpointOptions
     from .notebook.authoring.config_options import ConfigOptions
     from .notebook.authoring.imported_notebook import import_repository
@@ -44,10 +43,7 @@ if TYPE_CHECKING:
     from .runtime import open_repository as open  # noqa: F401
     from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
     from .server.options import Options
-
-# The package `export` is imported now, because Python would put it in the place of the function later.
-import_module(".export", __name__)
-del globals()["export"]
+    from .tools.deploy.verify.verification import verify
 
 kernel_modules.install()  # from here on `import triton_python_backend_utils` works in this process
 
@@ -96,7 +92,7 @@ _NAMES = {
     "core.observe.log_settings": ("LogSetting",),
     "core.observe.trace_settings": ("TraceSetting",),
     "core.status": ("ModelError", "ModelLoadError", "TritonError"),
-    "export.verify.verification": ("verify",),
+    "tools.deploy.verify.verification": ("verify",),
     "frontends.endpoints": ("EndpointOptions",),
     "notebook.authoring.config_options": ("ConfigOptions",),
     "notebook.authoring.imported_notebook": ("import_repository",),

@@ -14,10 +14,10 @@ from typing import Any
 
 from . import quickstart
 from .core.version import VERSION
-from .export.releases import DEFAULT_TARGET, table_facts, table_text
 from .frontends.cli.freed_memory import keep_freed_memory
 from .ipc.processes.interpreter import Interpreter, InterpreterError
 from .ipc.processes.own_stub import NAME, write_own_stub
+from .tools.deploy.releases import DEFAULT_TARGET, table_facts, table_text
 
 DYNAMO_MISSING = (
     "NVIDIA Dynamo is not installed in this environment: `pip install ai-dynamo==1.6.1`, in one that is not your "
@@ -212,7 +212,7 @@ def verify_export(options: argparse.Namespace) -> int:
     """Verify an export and print the verdict. Return 1 if it differs or could not be verified, 130 if it was
     interrupted."""
     # it imports grpcio, which reads its switches then; imported before `serve` sets them, gRPC is a tenth slower
-    from .export.verify import verification
+    from .tools.deploy.verify import verification
 
     try:
         found = verification.verify(

@@ -11,12 +11,12 @@ from pathlib import Path
 from .core.config.model_config import ConfigError
 from .core.status import TritonError
 from .exchanges.golden import GoldenSet, golden_beside
-from .export.preflight.finding import Finding, Prediction, Preflight, say_once
-from .export.preflight.judge import judge, preflight, subject_in
-from .export.preflight.trial import try_models
-from .export.releases import UnknownTarget, find_target
 from .repository.layout import is_model_directory, model_names
 from .server.api.server import Server
+from .tools.deploy.preflight.finding import Finding, Prediction, Preflight, say_once
+from .tools.deploy.preflight.judge import judge, preflight, subject_in
+from .tools.deploy.preflight.trial import try_models
+from .tools.deploy.releases import UnknownTarget, find_target
 
 #: Exit statuses: nothing stops the models, something does, or there was nothing to judge.
 PASSED, FAILED, NOTHING = 0, 1, 2

@@ -40,8 +40,6 @@ from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
 from .exchanges.golden import GoldenSet
 from .exchanges.sending import asks_of
-from .export.needed_models import stood_in_words
-from .export.releases import DEFAULT_TARGET
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.notebook_ports import open_endpoints
@@ -51,18 +49,20 @@ from .notebook.views.card.opened_view import Repository
 from .notebook.views.opener import open_load_panel, open_playground, open_view, show_progress
 from .record.recorder import Recorder
 from .record.recording import Recording
+from .server.api.needed_models import stood_in_words
 from .server.api.server import UNLOAD_SECONDS
 from .server.build import check_options
 from .server.options import Options
+from .tools.deploy.releases import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from .exchanges.remote.remote_server import RemoteServer
-    from .export.environment.placed import EnvironmentOptions
-    from .export.report import ExportReport
     from .frontends.endpoints import Endpoints
     from .notebook.views.card.load_panel import Loadable, LoadPanel
     from .notebook.views.playground.playground import Playground
     from .notebook.views.record.record_view import RecordView
+    from .tools.deploy.environment.placed import EnvironmentOptions
+    from .tools.deploy.report import ExportReport
 
 _lock = threading.Lock()  # guards everything below
 _server: Server | None = None

@@ -26,11 +26,11 @@ import tritonlab.testing
 import tritonlab.tritonserver as tritonserver
 from tritonlab.__main__ import command_parser
 from tritonlab.core.error_pages import error_pages
-from tritonlab.export.releases import table_text
 from tritonlab.frontends.cli.flags import GROUPS
 from tritonlab.notebook.shell.commands import COMMANDS
 from tritonlab.notebook.shell.magics import TritonMagics
 from tritonlab.notebook.shell.parsing import line_parser
+from tritonlab.tools.deploy.releases import table_text
 
 PACKAGE = Path(tritonlab.__file__).parent
 ROOT = PACKAGE.parent

@@ -14,12 +14,12 @@ from tests.conformance.rules import rule
 from tests.models import IDENTITY
 from tests.serving import config
 from tritonlab import Server
-from tritonlab.export.left_out import NotDeployable
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.card.card import card_text
 from tritonlab.notebook.views.card.model_facts import current_facts
 from tritonlab.notebook.views.card.status_table import status_table
 from tritonlab.server.models.backend_choice import CHOICES_FILE, PARAMETER
+from tritonlab.tools.deploy.left_out import NotDeployable
 
 BEFORE = config("IN FP32 64", "OUT FP32 64", "max_batch_size: 4")
 ENGINE = """# tuned by hand

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import ROOT
 from tests.browser.test_accessible import no_faults
 from tests.browser.test_extension import LOAD, accept, marked, open_notebook, toolbar
-from tritonlab.export.verify.wheels import CACHE_VARIABLE
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -31,9 +31,9 @@ class TritonPythonModel:
 #: A judge that needs no server: it is slow enough to be cancelled, and says what a real one does.
 JUDGE = """
 import importlib
-from tritonlab.export.child_command import raise_if_cancelled
-from tritonlab.export.verify.release_verdict import ReleaseVerdict
-from tritonlab.export.verify.verdict import Verification
+from tritonlab.tools.deploy.child_command import raise_if_cancelled
+from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
+from tritonlab.tools.deploy.verify.verdict import Verification
 import time
 
 def judged(directory, *, triton, say, cancel, **rest):
@@ -47,7 +47,7 @@ def judged(directory, *, triton, say, cancel, **rest):
     verdicts = (ReleaseVerdict(triton[0], "a fake judge", problem="nobody was asked"),)
     return Verification(directory, verdicts, ("Triton 2.51: nobody was asked",), page, page.with_suffix(".json"))
 
-importlib.import_module("tritonlab.export.verify.verification").verify = judged
+importlib.import_module("tritonlab.tools.deploy.verify.verification").verify = judged
 JUDGE_STEPS = 40
 """
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import tritonlab
-from tests.export.preflight.corpus import RIGHT, TRAPS, notebook_folder
-from tritonlab.export.verify.hiding import find_hiding
-from tritonlab.export.verify.judgement import ModelJudgement
-from tritonlab.export.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
+from tests.tools.deploy.preflight.corpus import RIGHT, TRAPS, notebook_folder
+from tritonlab.tools.deploy.verify.hiding import find_hiding
+from tritonlab.tools.deploy.verify.judgement import ModelJudgement
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
 
 from .reference import ROOT
 

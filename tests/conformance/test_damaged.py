@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.damaged import CONFIG, MODEL, POLLED, REFUSED, Entry, write_files
-from tritonlab.export.preflight.finding import Prediction
-from tritonlab.export.preflight.judge import judge, subject_in
+from tritonlab.tools.deploy.preflight.finding import Prediction
+from tritonlab.tools.deploy.preflight.judge import judge, subject_in
 
 from .clients import Client
 from .real_client import RealClient

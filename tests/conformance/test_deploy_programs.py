@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import yaml
 
-from tests.export.deploy.promql import Prometheus, read_metrics
 from tests.models import streams
 from tests.serving import NO_PLUGINS
+from tests.tools.deploy.manifests.promql import Prometheus, read_metrics
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.export.deploy.facts import DeployedModel, Deployment, Recorded
-from tritonlab.export.deploy.files import deploy_files, write_deploy_files
-from tritonlab.export.releases import find
+from tritonlab.tools.deploy.manifests.facts import DeployedModel, Deployment, Recorded
+from tritonlab.tools.deploy.manifests.files import deploy_files, write_deploy_files
+from tritonlab.tools.deploy.releases import find
 
 from .clients import Client
 from .raw_http import RawHTTP

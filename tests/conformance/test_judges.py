@@ -24,16 +24,16 @@ from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.exchanges.golden import GoldenCase
-from tritonlab.export.child_command import Cancelled
-from tritonlab.export.environment.placed import EnvironmentOptions
-from tritonlab.export.environment.python_prefix import find_python
-from tritonlab.export.last_cases import last_cases
-from tritonlab.export.placement import compare_trees
-from tritonlab.export.verify import hiding
-from tritonlab.export.verify.judges import JudgePython, judge_python
-from tritonlab.export.verify.verification import verify
-from tritonlab.export.verify.wheels import CACHE_VARIABLE, TritonFiles, find_wheel, unpacked
+from tritonlab.exchanges.last_cases import last_cases
 from tritonlab.record.recorder import Recorder
+from tritonlab.tools.deploy.child_command import Cancelled
+from tritonlab.tools.deploy.environment.placed import EnvironmentOptions
+from tritonlab.tools.deploy.environment.python_prefix import find_python
+from tritonlab.tools.deploy.placement import compare_trees
+from tritonlab.tools.deploy.verify import hiding
+from tritonlab.tools.deploy.verify.judges import JudgePython, judge_python
+from tritonlab.tools.deploy.verify.verification import verify
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE, TritonFiles, find_wheel, unpacked
 
 from .reference import ROOT, missing
 from .test_verify import CONFIG, DECOUPLED, MODEL, VALUE, _processes_with

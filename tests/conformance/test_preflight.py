@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.export.preflight.test_judge import CONFIG, SILENT, SOUND, source
 from tests.serving import write_model
+from tests.tools.deploy.preflight.test_judge import CONFIG, SILENT, SOUND, source
 from tritonlab import Server
-from tritonlab.export.repository import export
+from tritonlab.tools.deploy.repository import export
 
 from .real_client import RealClient
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.releases import PYTHON, Cell, table_of, text_of
-from tritonlab.export.environment.python_prefix import find_python
-from tritonlab.export.verify.hiding import find_hiding
-from tritonlab.export.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
+from tritonlab.tools.deploy.environment.python_prefix import find_python
+from tritonlab.tools.deploy.verify.hiding import find_hiding
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
 
 from .reference import ROOT, missing
 

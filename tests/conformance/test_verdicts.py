@@ -23,12 +23,12 @@ import pytest
 import tritonlab
 from tests.models import streams
 from tritonlab.core.status import TritonError
-from tritonlab.export.child_command import CommandFailed
-from tritonlab.export.verify.hiding import find_hiding
-from tritonlab.export.verify.judgement import ModelJudgement
-from tritonlab.export.verify.verdict import Verification
-from tritonlab.export.verify.verification import verify
-from tritonlab.export.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
+from tritonlab.tools.deploy.child_command import CommandFailed
+from tritonlab.tools.deploy.verify.hiding import find_hiding
+from tritonlab.tools.deploy.verify.judgement import ModelJudgement
+from tritonlab.tools.deploy.verify.verdict import Verification
+from tritonlab.tools.deploy.verify.verification import verify
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
 
 from .reference import ROOT, missing
 

@@ -20,12 +20,12 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.exchanges.golden import GoldenCase, case_of
 from tritonlab.exchanges.sending import asks_of
-from tritonlab.export.child_command import Cancelled, CommandFailed
-from tritonlab.export.own_backends import backends_of
-from tritonlab.export.verify.hiding import find_hiding
-from tritonlab.export.verify.verdict import Verification
-from tritonlab.export.verify.verification import verify
-from tritonlab.export.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
+from tritonlab.tools.deploy.child_command import Cancelled, CommandFailed
+from tritonlab.tools.deploy.own_backends import backends_of
+from tritonlab.tools.deploy.verify.hiding import find_hiding
+from tritonlab.tools.deploy.verify.verdict import Verification
+from tritonlab.tools.deploy.verify.verification import verify
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
 
 from .reference import ROOT, missing
 

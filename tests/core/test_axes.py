@@ -27,7 +27,8 @@ def test_axes_of_the_caller_are_drawn_on() -> None:
 
 
 def test_tritonlab_imports_no_matplotlib() -> None:
-    source = "import sys, tritonlab, tritonlab.tools.measure.load_testing.load_result, tritonlab.tools.measure.tuning.tune_result\n"
+    source = "import sys, tritonlab, tritonlab.tools.measure.load_testing.load_result\n"
+    source += "import tritonlab.tools.measure.tuning.tune_result\n"
     source += "import tritonlab.notebook.views.record.metrics, tritonlab.notebook.views.record.timeline\n"
     source += "sys.exit(any(name.startswith('matplotlib') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0

@@ -16,9 +16,9 @@ from tests.engines.environment import ROOT, environment, python_of
 from tests.engines.figures import Figures
 from tests.engines.models import DOUBLE, DOUBLE_CONFIG
 from tests.engines.rows import ROWS, write_models
-from tests.export.deploy.deployments import deployment
 from tests.serving import write_model
-from tritonlab.export.deploy.kubernetes import serving_runtime
+from tests.tools.deploy.manifests.deployments import deployment
+from tritonlab.tools.deploy.manifests.kubernetes import serving_runtime
 
 #: Those of the models that a row is about, and one for KServe's client.
 SERVED = ("stream", "total", "double")

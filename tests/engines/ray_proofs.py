@@ -27,10 +27,10 @@ from tests.engines.load import Call, Load, measured, reading_of
 from tests.engines.models import TOTAL, TOTAL_CONFIG, write_mortal, write_plain
 from tests.engines.odd import REQUESTS, OddRequest, answer_of, write_odd
 from tests.engines.ray_rows import prove_rows
-from tests.export.deploy.deployments import deployment
 from tests.serving import write_model
-from tritonlab.export.deploy.facts import DeployedModel
-from tritonlab.export.deploy.ray import serve_config
+from tests.tools.deploy.manifests.deployments import deployment
+from tritonlab.tools.deploy.manifests.facts import DeployedModel
+from tritonlab.tools.deploy.manifests.ray import serve_config
 
 CALLERS, SECONDS = 16, 10.0
 

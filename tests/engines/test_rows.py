@@ -13,11 +13,11 @@ import pytest
 
 from tests.engines.rows import ROWS, Row, write_models
 from tritonlab.core.config.model_config import parse_pbtxt
-from tritonlab.export.preflight import engines
-from tritonlab.export.preflight.finding import Finding
-from tritonlab.export.preflight.subject import Subject
-from tritonlab.export.releases import find_target
 from tritonlab.repository.model_tree import read_tree
+from tritonlab.tools.deploy.preflight import engines
+from tritonlab.tools.deploy.preflight.finding import Finding
+from tritonlab.tools.deploy.preflight.subject import Subject
+from tritonlab.tools.deploy.releases import find_target
 
 ENGINES = ("dynamo", "ray", "kserve")
 

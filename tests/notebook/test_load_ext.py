@@ -24,8 +24,8 @@ HEAVY = {
 #: What `%load_ext tritonlab` brings in of ours beside the magics; of `tools.measure` only what gives models the method.
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
-    *("core", "core.config", "core.inference", "core.metrics", "core.observe", "exchanges", "export"),
-    *("export.environment", "export.preflight"),
+    *("core", "core.config", "core.inference", "core.metrics", "core.observe", "exchanges", "tools.deploy"),
+    *("tools.deploy.environment", "tools.deploy.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "tools.measure.load_testing", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),
@@ -65,7 +65,7 @@ if sys.argv[1] == "kernel":
     asyncio.run(cells())
 else:
     load()
-    import tritonlab, tritonlab.tools.measure.load_testing.load_run, tritonlab.export.repository
+    import tritonlab, tritonlab.tools.measure.load_testing.load_run, tritonlab.tools.deploy.repository
     assert callable(tritonlab.load) and callable(tritonlab.export)  # not the packages of these names
 """
 

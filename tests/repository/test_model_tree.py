@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.export.left_out import sentences
 from tritonlab.repository.model_tree import Omission, Omitted, read_tree, shortened
+from tritonlab.tools.deploy.left_out import sentences
 
 
 @pytest.fixture

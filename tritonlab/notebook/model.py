@@ -12,16 +12,16 @@ from ..core.observe.failure_capsule import FailureCapsule
 from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
 from ..exchanges.golden import GoldenSet
+from ..exchanges.last_cases import last_cases
 from ..exchanges.snippets import Snippet, failure_test
-from ..export.last_cases import last_cases
-from ..export.preflight.finding import Preflight
-from ..export.preflight.judge import preflight
-from ..export.releases import DEFAULT_TARGET
 from ..server.api import model as served
 from ..server.api import server as served_server
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.model_signature import HelpOfModel
 from ..server.observe.why import Why
+from ..tools.deploy.preflight.finding import Preflight
+from ..tools.deploy.preflight.judge import preflight
+from ..tools.deploy.releases import DEFAULT_TARGET
 from ..tools.measure.load_testing.load_target import LocalTarget
 from ..tools.measure.load_testing.load_tested import LoadTested
 from .authoring.notebook_ports import Ports, open_address

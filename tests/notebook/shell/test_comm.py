@@ -17,10 +17,10 @@ from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
 from tests.notebook.repositories import write_repository
 from tests.serving import eventually
 from tritonlab import Server
-from tritonlab.export.child_command import raise_if_cancelled
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm import PROTOCOL, Windows
 from tritonlab.notebook.shell.comm_calls import CALLS
+from tritonlab.tools.deploy.child_command import raise_if_cancelled
 
 SOURCE = answers("x")
 MODEL = f"%%triton_model echo {IDENTITY_OPTIONS}\n{SOURCE}"
@@ -259,7 +259,7 @@ def test_an_export_is_cancelled_from_the_window(
         raise_if_cancelled(cancel)
 
     # by its name: `tritonlab.export` is a function
-    monkeypatch.setattr(importlib.import_module("tritonlab.export.whole_export"), "verify", judged)
+    monkeypatch.setattr(importlib.import_module("tritonlab.tools.deploy.whole_export"), "verify", judged)
     window.begin("export", models=["echo"], directory=str(tmp_path / "x"), verify=["2.51"], job="mine")
     window.wait(lambda message: message.get("progress") == {"line": "at work"})
     assert window.request("cancel_export", job="mine") == {"cancelled": True}

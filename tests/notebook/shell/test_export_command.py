@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.models import counts
-from tritonlab.export import whole_export
-from tritonlab.export.environment.placed import EnvironmentOptions, PlacedEnvironment
+from tritonlab.tools.deploy import whole_export
+from tritonlab.tools.deploy.environment.placed import EnvironmentOptions, PlacedEnvironment
 
 CELL = counts("seen_rows", reads="X", writes="Y")
 OPTIONS = "--quiet --input X:FP32[2] --output Y:FP32[2]"

@@ -1,6 +1,7 @@
 """Models with one bug each, and correct ones that look suspicious: what the engine of the check is tested with.
 
-They are small on purpose. A corpus of larger ones, written from how public models go wrong, is `tests/tools/check/corpus`.
+They are small on purpose. A corpus of larger ones, written from how public models go wrong, is
+`tests/tools/check/corpus`.
 """
 
 from __future__ import annotations

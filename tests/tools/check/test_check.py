@@ -1,7 +1,7 @@
 """Checks of models with one bug each, and of correct ones, in real processes.
 
-`python -m tests.tools.check.all_planted` checks all of `planted.py`, with all relations; here is a part of it, for a few
-seconds each.
+`python -m tests.tools.check.all_planted` checks all of `planted.py`, with all relations; here is a part of it, for a
+few seconds each.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ...core.config.model_config import ConfigError, ModelConfig, read_config
 from ...core.config.model_config_rules import is_ensemble, polled
-from ...export.needed_models import named_in
 from ...repository.layout import CONFIG_FILE, MODEL_FILE, names_in, version_numbers
 from ...repository.model_repository_manager import select_versions
 from ...repository.model_tree import ModelTree, is_environment, leads_out, read_tree
+from ...server.api.needed_models import named_in
 from .errors import FileError
 from .original_text import OriginalText, is_text
 from .source_map import ModelFile, Segment

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ...export.preflight.names import undefined_names
-from ...export.preflight.subject import SourceFile
+from ...tools.deploy.preflight.names import undefined_names
+from ...tools.deploy.preflight.subject import SourceFile
 from .errors import SourceError
 from .source_map import Segment, whole
 

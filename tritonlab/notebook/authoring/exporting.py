@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.status import InvalidArgumentError
 from ...exchanges.golden import GoldenCase, GoldenSet
-from ...export.child_command import Say
-from ...export.environment.placed import EnvironmentOptions
-from ...export.releases import DEFAULT_TARGET
-from ...export.report import ExportReport
-from ...export.repository import Progress
-from ...export.whole_export import WholeExport
 from ...record.recorder import MOST
+from ...tools.deploy.child_command import Say
+from ...tools.deploy.environment.placed import EnvironmentOptions
+from ...tools.deploy.releases import DEFAULT_TARGET
+from ...tools.deploy.report import ExportReport
+from ...tools.deploy.repository import Progress
+from ...tools.deploy.whole_export import WholeExport
 from .artifact import artifact_of
 from .cells import user_namespace
 from .errors import OptionError

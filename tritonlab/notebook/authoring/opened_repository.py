@@ -20,9 +20,6 @@ from ...core.quoting import magic_line
 from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...core.text_table import text_table
 from ...engine.schedulers.timer import Timer
-from ...export.left_out import never_ran
-from ...export.own_backends import OwnBackend, find_own_backend
-from ...export.whole_repository import ExportedModel, RepositoryReport, export_whole
 from ...repository.layout import CONFIG_FILE, fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
@@ -31,6 +28,9 @@ from ...server.models.backend_choice import choice_words
 from ...server.models.backends import answer_words
 from ...server.models.repository_poller import RepositoryPoller
 from ...server.observe.why import failed_load
+from ...tools.deploy.left_out import never_ran
+from ...tools.deploy.own_backends import OwnBackend, find_own_backend
+from ...tools.deploy.whole_repository import ExportedModel, RepositoryReport, export_whole
 from .base_directory import BaseDirectory, models_in_order
 from .errors import FileError
 from .model_cells import imported_cells

@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 
 from ...core.status import InvalidArgumentError, NotFoundError
 from ...exchanges.golden import GoldenSet
-from ...export import left_out
-from ...export.deploy.files import KINDS
-from ...export.environment.lock import EnvironmentRefused
-from ...export.environment.placed import CHOICES
-from ...export.last_cases import last_cases
-from ...export.needed_models import needed_models
-from ...export.preflight.names import undefined_names
-from ...export.preflight.subject import SourceFile
-from ...export.releases import DEFAULT_TARGET, UnknownTarget, find, find_target, releases, table_facts
-from ...export.report import ExportReport
-from ...export.verify.judgement import NO_REQUEST
-from ...export.verify.wheels import NoWheel, find_wheel
-from ...export.whole_export import ExportOptionError
+from ...exchanges.last_cases import last_cases
 from ...repository.model_tree import Omission, Omitted, read_tree
 from ...repository.place import repository_path
+from ...server.api.needed_models import needed_models
+from ...tools.deploy import left_out
+from ...tools.deploy.environment.lock import EnvironmentRefused
+from ...tools.deploy.environment.placed import CHOICES
+from ...tools.deploy.manifests.files import KINDS
+from ...tools.deploy.preflight.names import undefined_names
+from ...tools.deploy.preflight.subject import SourceFile
+from ...tools.deploy.releases import DEFAULT_TARGET, UnknownTarget, find, find_target, releases, table_facts
+from ...tools.deploy.report import ExportReport
+from ...tools.deploy.verify.judgement import NO_REQUEST
+from ...tools.deploy.verify.wheels import NoWheel, find_wheel
+from ...tools.deploy.whole_export import ExportOptionError
 from ..authoring.cells import user_namespace
 from ..authoring.errors import NotebookError
 from ..authoring.exporting import export_models

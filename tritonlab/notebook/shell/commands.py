@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.error_pages import error_pages
-from ...export.releases import DEFAULT_TARGET
 from ...server.api.server import UNLOAD_SECONDS
+from ...tools.deploy.releases import DEFAULT_TARGET
 from ..views.record.record_view import KINDS
 from . import model_commands as models
 from . import request_commands as requests

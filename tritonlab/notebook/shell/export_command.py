@@ -10,9 +10,9 @@ from typing import Any
 from IPython.display import display
 
 from ...core.quoting import magic_line
-from ...export.environment.placed import EnvironmentOptions
-from ...export.report import ExportArchive, ExportReport
-from ...export.whole_export import ExportOptionError
+from ...tools.deploy.environment.placed import EnvironmentOptions
+from ...tools.deploy.report import ExportArchive, ExportReport
+from ...tools.deploy.whole_export import ExportOptionError
 from ..authoring.errors import OptionError
 from ..authoring.exporting import export_models
 from ..views.card.export_panel import DEFAULT_DIRECTORY

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.inference.data_type import DataType
 from ...exchanges.golden import GoldenReport, GoldenSet
 from ...exchanges.sending import ask, asks_of
-from ...export.needed_models import stood_in_words
 from ...server.api.debugging import EditorAttach, follow_pauses
+from ...server.api.needed_models import stood_in_words
 from ...server.api.request_maker import make_tensors
 from ...tools.measure.load_testing.load_tested import smallest_shapes
 from ..authoring.cells import user_namespace

@@ -18,7 +18,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError, TritonError
 from ...exchanges.golden import GoldenSet
-from ...export.last_cases import last_cases
+from ...exchanges.last_cases import last_cases
 from ...server.api.model import Model
 from ...server.api.server import Server
 from ...server.models.dependency_graph import composing_models

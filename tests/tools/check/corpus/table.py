@@ -1,8 +1,8 @@
 """The exam for `model.check()`: what is wrong with each model of `wrong/`, and which models of `right/` are right.
 
 `wrong/` and `right/` are model repositories. The planted bugs are from how public models go wrong, and were written
-without a look at the checker; `thread` names the thread that reports such a bug. `tests/tools/check/proofs.py` shows each of
-them with a few requests, and that the right models answer properly.
+without a look at the checker; `thread` names the thread that reports such a bug. `tests/tools/check/proofs.py` shows
+each of them with a few requests, and that the right models answer properly.
 """
 
 from __future__ import annotations

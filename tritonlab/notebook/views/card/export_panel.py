@@ -9,9 +9,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ....core.status import TritonError
-from ....export.needed_models import needed_models
-from ....export.report import ExportArchive, ExportConflict, ExportReport
-from ....export.repository import export
+from ....server.api.needed_models import needed_models
+from ....tools.deploy.report import ExportArchive, ExportConflict, ExportReport
+from ....tools.deploy.repository import export
 from ..theme import STYLE
 
 if TYPE_CHECKING:

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.models import streams
+from tests.serving import Lab, config
+from tritonlab.core.observe.failure_capsule import MOST_CAPSULE
+from tritonlab.core.status import TritonError
+from tritonlab.exchanges.last_cases import ANSWERED_AGAIN, KEPT, answered_cases, last_cases
+from tritonlab.record.recorder import RESPONSE_BYTES, Recorder
+
+IO = config("X FP32 -1", "OUT FP32 -1")
+SOURCE = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.one(request) for request in requests]
+
+    def one(self, request):
+        value = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        if value[0] < 0:
+            raise ValueError("negative")
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", value.repeat(REPEATS) * 2)])
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    found = Lab(tmp_path)
+    Recorder.for_instruments(found.server.instruments)
+    yield found
+    found.server.stop()
+
+
+def test_answers_and_errors_are_kept_with_their_requests(lab: Lab) -> None:
+    model = lab.load("m", SOURCE.replace("REPEATS", "1"), IO)
+    model(X=np.float32([1, 2]))
+    Recorder.for_instruments(lab.server.instruments).last_requests.due.clear()  # the next is kept, too
+    with pytest.raises(TritonError, match="negative"):
+        model(X=np.float32([-1]))
+    good, bad = last_cases([model])
+    assert [*good.answers[0]["OUT"].numpy()] == [2, 4] and good.source == KEPT and not good.error
+    assert "negative" in bad.error and not bad.answers and not bad.unanswered
+    assert [case.error for case in last_cases([model], 1)] == [bad.error] and not [*answered_cases([model], 0)]
+
+
+def test_the_answers_of_a_stream_are_kept_from_the_first_on(lab: Lab) -> None:
+    more = "model_transaction_policy { decoupled: true }"
+    model = lab.load("m", streams("x + n", over="range(3)"), config("IN FP32 -1", "OUT FP32 -1", more))
+    list(model.infer(inputs={"IN": np.float32([1])}))
+    (case,) = last_cases([model])
+    assert [float(each["OUT"].numpy()[0]) for each in case.answers] == [1, 2, 3]
+
+
+def test_a_stream_of_very_many_responses_is_not_kept_in_parts(lab: Lab) -> None:
+    more = "model_transaction_policy { decoupled: true }"
+    count = MOST_CAPSULE // RESPONSE_BYTES + 10
+    model = lab.load("m", streams("x + n", over=f"range({count})"), config("IN FP32 -1", "OUT FP32 -1", more))
+    assert len(list(model.infer(inputs={"IN": np.float32([1])}))) >= count
+    (case,) = last_cases([model])
+    assert case.unanswered and not case.answers
+
+
+@pytest.mark.parametrize("reason", ["large", "loaded again"])
+def test_what_is_not_kept_is_answered_again(lab: Lab, reason: str) -> None:
+    repeats = "1_000_000" if reason == "large" else "2"
+    model = lab.load("m", SOURCE.replace("REPEATS", repeats), IO)
+    model(X=np.float32([1]))
+    if reason == "loaded again":
+        model = lab.load("m", SOURCE.replace("REPEATS", "3"), IO)
+    (case,) = last_cases([model])
+    assert case.unanswered and not case.answers
+    (case,) = answered_cases([model])
+    assert case.source == ANSWERED_AGAIN and not case.unanswered
+    assert case.answers[0]["OUT"].shape == ((1_000_000,) if reason == "large" else (3,))

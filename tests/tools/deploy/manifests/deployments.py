@@ -1,0 +1,54 @@
+"""Deployments to make files of, and how tests read the files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.inference.infer_response import InferenceResponse
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.tools.deploy.manifests.facts import DeployedModel, Deployment, Recorded
+from tritonlab.tools.deploy.releases import find
+
+MIB = 1 << 20
+CONFIG: dict[str, Any] = {
+    "max_batch_size": 8,
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32"}],
+    "instance_group": [{"kind": "KIND_CPU", "count": 2}],
+}
+STREAM: dict[str, Any] = {
+    "max_batch_size": 0,
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32"}],
+    "instance_group": [{"kind": "KIND_CPU", "count": 1}],
+    "model_transaction_policy": {"decoupled": True},
+}
+
+
+def recorded(model: str, *values: float) -> Recorded:
+    """Return a request of a model that answers with each of `values`."""
+    tensors = [Tensor.from_numpy(np.array([[value]], np.float32)) for value in values]
+    request = InferenceRequest(model, {"IN": tensors[0]})
+    return Recorded(request, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
+
+
+def deployment(**more: Any) -> Deployment:
+    """Return a model with metrics of its own and one that streams, which took 400 MiB of shared memory."""
+    metrics = {"parse_errors": "counter", "rows": "counter", "depth": "gauge", "row_bytes": "histogram"}
+    models = [
+        DeployedModel("digits.v2", CONFIG, metrics, [recorded("digits.v2", 0.5), recorded("digits.v2", 2)]),
+        DeployedModel("counter", STREAM, {}, [recorded("counter", 1, 2)]),
+    ]
+    facts: dict[str, Any] = {"models": models, "release": find("2.51"), "peak_shm_bytes": 400 * MIB, "has_lock": True}
+    return Deployment(**{**facts, **more})
+
+
+def on_gpu() -> Deployment:
+    group = {"kind": "KIND_GPU", "count": 1, "gpus": [0]}
+    return deployment(models=[DeployedModel("digits", {**CONFIG, "instance_group": [group]})])
+
+
+def read(text: str | bytes) -> Any:
+    return yaml.safe_load(text)

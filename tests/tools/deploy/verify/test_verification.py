@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+
+from tests.serving import write_model
+from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.tools.deploy.releases import UnknownTarget
+from tritonlab.tools.deploy.verify import verification
+from tritonlab.tools.deploy.verify.judgement import judge
+from tritonlab.tools.deploy.verify.judges import WheelJudge
+from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
+from tritonlab.tools.deploy.verify.replayed_requests import ModelAnswers
+from tritonlab.tools.deploy.verify.verification import static_findings, verify
+
+SOURCE = "import triton_python_backend_utils as pb_utils\nmaker = pb_utils.MetricFamily\n"
+ENVIRONMENT = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }'
+
+
+def test_what_no_server_can_judge_is_judged_by_its_files(tmp_path: Path) -> None:
+    write_model(tmp_path, "early", SOURCE, "")
+    write_model(tmp_path, "bare", "", ENVIRONMENT)
+    write_model(tmp_path, "odd", "", "no config")
+    found = static_findings(tmp_path, ["early", "bare", "odd"], "2.33")
+    assert [text.partition(":")[0] for text in found] == ["early", "bare", "odd"]
+    assert "MetricFamily" in found[0]
+    assert found[1] == "bare: its environment, env, is not in its directory"
+    assert static_findings(tmp_path, ["early"], "2.51") == []
+
+
+def test_releases_are_known_before_a_server_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path / "models", "m", SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: pytest.fail(f"{who.name} was started"))
+    with pytest.raises(UnknownTarget):
+        verify(tmp_path, triton="2.51,2.5")
+    for nothing in ("", ",", []):
+        with pytest.raises(ValueError, match="no release of Triton is named"):
+            verify(tmp_path, triton=nothing)
+
+
+def test_a_target_is_verified_on_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path / "models", "m", SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: {})
+    monkeypatch.setattr(verification, "find_docker_judge", lambda release, container: f"no container {container}")
+    (verdict,) = verify(tmp_path, triton="kserve").releases
+    assert verdict.release == "2.34" and "no wheel has Triton 2.34" in verdict.verdict
+    assert "no container 23.05" in verdict.verdict
+
+
+def test_a_model_that_does_not_load_does_not_lack_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"bad": ModelAnswers("bad", "ValueError"), "idle": ModelAnswers("idle")}
+    for name in answers:
+        write_model(tmp_path / "models", name, SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: answers)
+    judge_of = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
+    found = verify(tmp_path)
+    assert [text.partition(":")[0] for text in found.not_verified] == ["no request was sent to idle"]
+    assert "1 of 2 models differ: bad" in found.releases[0].verdict
+
+
+@pytest.mark.parametrize("first", ["", "models"])
+@pytest.mark.parametrize("then", ["", "models"])
+def test_an_export_has_one_record_by_whichever_directory_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
+) -> None:
+    write_model(tmp_path / "models", "m", SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: {"m": ModelAnswers("m")})
+    judge_of = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
+    case = GoldenCase("m", "one", {}, {}, error="no")
+    place = verify(tmp_path / first, requests=[case]).record
+    sent: list[GoldenCase] = []
+
+    def answer_here(work: object, cases: list[GoldenCase], say: object) -> tuple[dict[str, ModelAnswers], str]:
+        sent.extend(cases)
+        return {}, ""
+
+    monkeypatch.setattr(verification, "_ask_here", answer_here)
+    monkeypatch.setattr(verification._Work, "verdict", lambda self, who, ours, place: ReleaseVerdict("2.51", "wheel"))
+    again = verify(tmp_path / then)
+    assert [each.name for each in sent] == ["one"]
+    assert again.record == place and len(again.earlier) == 1
+
+
+def test_what_lies_beside_the_models_is_copied_with_them(tmp_path: Path) -> None:
+    write_model(tmp_path, "m", SOURCE, "")
+    for folder in ("shared", ".git", "__pycache__"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "shared.txt").write_text("1")
+    work = verification._Work(tmp_path, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
+    assert [path.name for path in work._entries()] == ["m", "shared", "shared.txt"]
+
+
+def test_a_link_beside_the_models_stays_a_link(tmp_path: Path) -> None:
+    models, home = tmp_path / "models", tmp_path / "home"
+    write_model(models, "m", SOURCE, "")
+    home.mkdir()
+    (home / "key").write_text("secret")
+    (models / "home").symlink_to(home)
+    (models / "key").symlink_to(home / "key")
+    (models / "alias").symlink_to("m")
+    seen = {}
+
+    class Hiding:
+        kind = ""
+
+        def place(self, name: str, path: Path) -> str:
+            seen.update({each.name: each.is_symlink() for each in path.iterdir()})
+            raise KeyboardInterrupt
+
+    work = verification._Work(models, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
+    with pytest.raises(KeyboardInterrupt):
+        work.run(mock.Mock(hiding=Hiding))
+    assert seen == {"m": False, "home": True, "key": True, "alias": False}
+
+
+@pytest.mark.parametrize(
+    ("path", "is_advised"), [("m/1/../../shared.txt", True), ("shared.txt", True), ("m/1/gone.txt", False)]
+)
+def test_a_file_that_is_missing_beside_the_model_is_named(path: str, is_advised: bool) -> None:
+    problem = f"FileNotFoundError: [Errno 2] No such file or directory: '/mnt/models/{path}'"
+    there, here = ModelAnswers("m", problem), ModelAnswers("m", "the same")
+    (found,) = judge(here, there, [], release="2.51", places=("/x", "/mnt/models")).findings
+    advice = "<repository>/shared.txt lies beside the model directory and was not exported with it: copy it there"
+    assert (advice in found.text) is is_advised, found.text
+
+
+def test_a_backend_that_only_the_container_has_is_no_difference() -> None:
+    who = WheelJudge("2.51", files=None, python=None, hide={})  # type: ignore[arg-type]
+    text = "version 1 is at UNAVAILABLE state: Invalid argument: unable to find backend library for backend"
+    found = {
+        "net": ModelAnswers("net", f"{text} 'onnxruntime', try specifying runtime on the model configuration.;"),
+        "bad": ModelAnswers("bad", "ValueError"),
+    }
+    verification._explain_backends(who, found)
+    judged = [judge(ModelAnswers(name), found[name], [], release="2.51", places=("", "")) for name in found]
+    assert [each.symbol for each in judged] == ["?", "X"]
+    assert "has Python's backend only, and 'onnxruntime' is needed: its container has more" in str(
+        judged[0].findings[0]
+    )

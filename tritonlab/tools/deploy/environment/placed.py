@@ -1,0 +1,365 @@
+"""An environment put into the model directories of an export: its files, its parameter in the config, and the stub."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ....core.config.completed_text import completed_text
+from ....core.config.model_config import config_bytes, parse_pbtxt, read_config_text
+from ....core.scratch_directory import ScratchDirectory
+from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ....ipc.processes.own_stub import NAME as STUB
+from ....repository.layout import CONFIG_FILE
+from ....repository.place import remove
+from ..child_command import Say, run_command
+from ..preflight.subject import ExportedEnvironment, Subject
+from ..releases import DEFAULT_TARGET, find, find_target
+from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
+from .built_environment import build_environment, check_budget, pack
+from .lock import EnvironmentRefused, Pin, StubImports, check_local, lock_text, needs_numpy_1, pins, resolved
+from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
+
+LOCK = "requirements.lock"
+#: What `--env` may be, besides the path of a prefix.
+CHOICES = ("requirements", "dir", "archive", "none")
+_NAMES = {"dir": "env", "archive": "env.tar.gz"}
+#: Run by conda-pack (the extra `conda`), which knows the paths that conda wrote.
+_PACK_CONDA = (
+    "import conda_pack, sys; conda_pack.pack(prefix=sys.argv[1], output=sys.argv[2], ignore_missing_files=True)"
+)
+
+
+@dataclass(frozen=True)
+class EnvironmentOptions:
+    """What an exported model runs in. `choice`: one of CHOICES, or the path of an environment. `target`: a release of
+    Triton, the tag of its container, kserve, dynamo or ray. `python`: the version of the environment's Python, by
+    default this one's, or of the Python that installs a lock, by default that of the target's image. `budget`: the most
+    bytes it may have."""
+
+    choice: str = "requirements"
+    target: str = DEFAULT_TARGET
+    python: str = ""
+    budget: int | None = None
+
+    @property
+    def release(self) -> str:
+        return str(find_target(self.target).release.triton.value)
+
+
+@dataclass
+class PlacedEnvironment:
+    """What was put into model directories, and what the author must know of it. `name`: of the directory or archive,
+    empty if there is a lock alone."""
+
+    name: str = ""
+    python: str = ""
+    pins: tuple[Pin, ...] = ()
+    #: bytes of the environment in one model directory
+    bytes: int = 0
+    has_stub: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        if not self.name:
+            count = "1 package" if len(self.pins) == 1 else f"{len(self.pins)} packages"
+            return f"requirements.lock has {count} for Python {self.python}"
+        stub = ", with the stub of the target's wheel" if self.has_stub else ""
+        return f"{self.name} has {self.bytes / 1e6:.0f} MB in each model directory, Python {self.python}{stub}"
+
+    def subject_with(self, subject: Subject) -> Subject:
+        """Return the model as pre-flight has to look at it with this environment."""
+        packages = {pin.name.lower(): pin.version for pin in self.pins}
+        if not self.name:
+            return replace(subject, pins=packages)
+        return replace(subject, exported=ExportedEnvironment(self.name, self.python, packages, has_stub=self.has_stub))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "name": self.name,
+            "python": self.python,
+            "packages": [f"{pin.name}=={pin.version}" for pin in self.pins],
+            "bytes": self.bytes,
+            "stub_of_wheel": self.has_stub,
+            "warnings": self.warnings,
+        }
+
+
+def place_environment(
+    models: Mapping[Path, StubImports],
+    options: EnvironmentOptions,
+    *,
+    lock: Path,
+    say: Say = lambda text: None,
+    cancel: threading.Event | None = None,
+) -> PlacedEnvironment:
+    """Put the environment of `options` into the model directories, which nothing serves yet, and write `lock`.
+
+    `models`: what each of them imports. All get the same environment, which has what any of them needs. Raises
+    EnvironmentRefused before anything is written; whatever else fails, the directories are as they were.
+    """
+    cancel = cancel or threading.Event()
+    if options.choice == "none":
+        return PlacedEnvironment()
+    if options.choice not in CHOICES:
+        return _place_prefix(
+            models=list(models),
+            prefix=Path(options.choice).expanduser().absolute(),
+            options=options,
+            say=say,
+            cancel=cancel,
+        )
+    python = _chosen_python(options)
+    everything = {each.name: each for found in models.values() for each in found.distributions}
+    check_local(everything.values(), options.choice)
+    wanted = pins(everything.values(), options.release, python.version)
+    report = PlacedEnvironment(python=python.version, warnings=_loose_warnings(models.values()))
+    if options.choice != "requirements":
+        _check_relocatable(python)
+        check_budget(python, everything.values(), options.budget, say)
+    say("environment: find out what the packages need")
+    report.pins = tuple(resolved(wanted, python, cancel))
+    report.warnings += _version_warnings(wanted, report.pins, python)
+    text = lock_text(report.pins, options.release, python)
+    if options.choice == "requirements":
+        lock.write_text(text, encoding="utf-8")
+        return report
+    scratch = ScratchDirectory("environment-")
+    try:
+        made = build_environment(python, found=report.pins, directory=scratch.path / "env", say=say, cancel=cancel)
+        if options.choice == "archive":
+            say("environment: pack it")
+            made = pack(made, scratch.path / _NAMES["archive"], cancel)
+        stub = _stub_for(python.version, options, report=report, say=say, cancel=cancel)
+        _put(list(models), made, _NAMES[options.choice], stub)
+        report.name = _NAMES[options.choice]
+        report.bytes = _bytes_of(made)
+        lock.write_text(text, encoding="utf-8")
+    finally:
+        scratch.remove()
+    say(f"environment: {report.bytes / 1e6:.0f} MB in each model directory")
+    return report
+
+
+def planned_environment(
+    models: Mapping[Path, StubImports], options: EnvironmentOptions, say: Say = lambda text: None
+) -> PlacedEnvironment:
+    """Return what `place_environment` would put into the model directories, without what its packages need, and about
+    how large it would be. Nothing is fetched or written. Raises EnvironmentRefused as that does."""
+    if options.choice == "none":
+        return PlacedEnvironment()
+    if options.choice not in CHOICES:
+        prefix = Path(options.choice).expanduser().absolute()
+        version, size = _check_prefix(prefix, options)
+        stub = _wheel_with_stub(version, options, [])
+        return PlacedEnvironment(_NAMES["archive"], version, bytes=size, has_stub=stub is not None)
+    python = _chosen_python(options)
+    everything = {each.name: each for found in models.values() for each in found.distributions}
+    check_local(everything.values(), options.choice)
+    report = PlacedEnvironment(
+        python=python.version,
+        pins=tuple(pins(everything.values(), options.release, python.version)),
+        warnings=_loose_warnings(models.values()),
+    )
+    if options.choice != "requirements":
+        _check_relocatable(python)
+        report.name = _NAMES[options.choice]
+        report.bytes = check_budget(python, everything.values(), options.budget, say)
+        report.has_stub = _wheel_with_stub(python.version, options, report.warnings) is not None
+    return report
+
+
+def _check_relocatable(python: Python) -> None:
+    if why := python.why_not_relocatable:
+        raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
+
+
+def _chosen_python(options: EnvironmentOptions) -> Python:
+    """Return the Python of an environment, or the one that will install a lock, which is by default that of the
+    target's image. For a lock it need not be here: then it is this process's, under that version."""
+    if options.choice == "requirements":
+        version = options.python or find(options.release).python.value or own_python().version
+        return find_python(version) or own_python()._replace(version=version)
+    found = find_python(options.python) if options.python else own_python()
+    if found is None:
+        raise EnvironmentRefused(
+            f"this machine has no Python {options.python}", "install one with pyenv, or name another"
+        )
+    return found
+
+
+def _version_warnings(wanted: Sequence[Pin], found: Sequence[Pin], python: Python) -> list[str]:
+    """Return which packages have another version than here, because of the others or of the Python."""
+    versions = {pin.name.lower(): pin.version for pin in found}
+    return [
+        f"{pin.name} is pinned to {versions[pin.name.lower()]}, and the models ran here with {pin.version}, which does "
+        f"not go with Python {python.version} or with the other packages"
+        for pin in wanted
+        if pin.version and versions.get(pin.name.lower(), pin.version) != pin.version
+    ]
+
+
+def _loose_warnings(found: Any) -> list[str]:
+    loose = {name: file for each in found for name, file in each.loose.items()}
+    return [
+        f"module '{name}' comes from {file}, which is in no distribution: put it beside model.py"
+        for name, file in sorted(loose.items())
+    ]
+
+
+def _pack_conda(prefix: Path, archive: Path, say: Say, cancel: threading.Event) -> Path:
+    """Pack a conda prefix into `archive`, a `.tar.gz`. Raises EnvironmentRefused where conda-pack is not installed."""
+    if importlib.util.find_spec("conda_pack") is None:
+        raise EnvironmentRefused(
+            f"{prefix} is an environment of conda's, and packing it needs conda-pack", "pip install 'tritonlab[conda]'"
+        )
+    say(f"environment: conda-pack packs {prefix}")
+    run_command([sys.executable, "-c", _PACK_CONDA, str(prefix), str(archive)], cancel=cancel)
+    return archive
+
+
+def _place_prefix(
+    models: Sequence[Path], prefix: Path, options: EnvironmentOptions, say: Say, cancel: threading.Event
+) -> PlacedEnvironment:
+    """Place an environment of the author's own."""
+    version, size = _check_prefix(prefix, options)
+    report = PlacedEnvironment(python=version)
+    say(f"environment: {prefix} has {size / 1e6:.0f} MB")
+    scratch = ScratchDirectory("environment-")
+    try:
+        made = scratch.path / _NAMES["archive"]
+        if kind_of_prefix(prefix) == "conda":
+            _pack_conda(prefix, made, say, cancel)
+        else:
+            say("environment: pack it")
+            pack(prefix, made, cancel)
+        stub = _stub_for(version, options, report=report, say=say, cancel=cancel)
+        _put(models, made, _NAMES["archive"], stub)
+        report.name = _NAMES["archive"]
+        report.bytes = _bytes_of(made)
+    finally:
+        scratch.remove()
+    return report
+
+
+def _check_prefix(prefix: Path, options: EnvironmentOptions) -> tuple[str, int]:
+    """Return the Python of a prefix, as 3.11, and its bytes. Raises EnvironmentRefused if it cannot be used."""
+    if not prefix.is_dir():
+        raise EnvironmentRefused(f"{prefix} is not a directory", f"use one of {', '.join(CHOICES)}, or a prefix")
+    if why := why_refused(prefix):
+        raise EnvironmentRefused(why, "use --env dir or --env archive, which make a relocatable one, or a conda prefix")
+    version = python_of_prefix(prefix)
+    numpy = _numpy_of(prefix, version)
+    if needs_numpy_1(options.release) and not numpy.startswith("1."):
+        found = f"has numpy {numpy}" if numpy else "has no numpy"
+        raise EnvironmentRefused(f"{prefix} {found}, and Triton {options.release} needs numpy < 2", "install numpy<2")
+    size = _bytes_of(prefix)
+    if options.budget is not None and size > options.budget:
+        raise EnvironmentRefused(
+            f"{prefix} has {size / 1e6:.0f} MB; the budget is {options.budget / 1e6:.0f} MB", "set a larger budget"
+        )
+    return version, size
+
+
+def _numpy_of(prefix: Path, version: str) -> str:
+    found = sorted((prefix / "lib" / f"python{version}" / "site-packages").glob("numpy-*.dist-info"))
+    return found[0].name.removeprefix("numpy-").removesuffix(".dist-info") if found else ""
+
+
+def image_python(release: str) -> str:
+    """Return the Python of a release's container, for which its own stub was compiled."""
+    return find(release).python.value or "a Python that is not known"
+
+
+def _stub_for(
+    version: str, options: EnvironmentOptions, report: PlacedEnvironment, say: Say, cancel: threading.Event
+) -> Path | None:
+    """Return the stub of the target's wheel, if the environment's Python is not that of the target's own stub."""
+    wheel = _wheel_with_stub(version, options, report.warnings)
+    report.has_stub = wheel is not None
+    return unpacked(wheel, say, cancel).stub(version) if wheel is not None else None
+
+
+def _wheel_with_stub(version: str, options: EnvironmentOptions, warnings: list[str]) -> Wheel | None:
+    """Return the wheel whose stub the environment needs; None if the target's own stub has its Python, or there is no
+    wheel, which is then warned of. Raises EnvironmentRefused if the wheel has no such stub."""
+    if version == image_python(options.release):
+        return None
+    try:
+        wheel = find_wheel(options.release)
+    except NoWheel as error:
+        warnings.append(
+            f"the environment has Python {version}, the stub of Triton {options.release} is compiled for "
+            f"{image_python(options.release)}, and {error}: compile a stub for {version}, or use the other Python"
+        )
+        return None
+    if version not in wheel.stubs:
+        known = ", ".join(wheel.stubs)
+        raise EnvironmentRefused(
+            f"the wheel of Triton {options.release} has no stub for Python {version}, only for {known}",
+            f"use a Python of {known}",
+        )
+    return wheel
+
+
+def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> None:
+    """Put environment, stub and parameter into each model directory; all of them or none."""
+    undo: list[Callable[[], object]] = []
+    try:
+        for model in models:
+            text = _with_parameter(model, f"{MODEL_DIRECTORY}/{name}")
+            for other in {*_NAMES.values()} - {name}:
+                _set_aside(model / other, undo)
+            _set_aside(model / name, undo)
+            undo.append(lambda path=model / name: remove(path))  # type: ignore[misc]
+            if made.is_dir():
+                shutil.copytree(made, model / name, symlinks=True)
+            else:
+                shutil.copyfile(made, model / name)
+            if stub is not None:
+                _set_aside(model / STUB, undo)
+                undo.append(lambda path=model / STUB: remove(path))  # type: ignore[misc]
+                shutil.copyfile(stub, model / STUB)
+                (model / STUB).chmod(0o755)
+            _set_aside(model / CONFIG_FILE, undo)
+            undo.append(lambda path=model / CONFIG_FILE: remove(path))  # type: ignore[misc]
+            (model / CONFIG_FILE).write_bytes(config_bytes(text))
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+    for model in models:
+        for aside in model.glob(f"{_ASIDE}*"):
+            remove(aside)
+
+
+_ASIDE = ".tritonlab-aside-"
+
+
+def _set_aside(path: Path, undo: list[Callable[[], object]]) -> None:
+    if os.path.lexists(path):
+        aside = path.with_name(_ASIDE + path.name)
+        os.replace(path, aside)
+        undo.append(lambda: os.replace(aside, path))
+
+
+def _with_parameter(model: Path, value: str) -> str:
+    """Return the model's config with the parameter set; the author's text is kept where it can be."""
+    text = read_config_text(model / CONFIG_FILE)
+    config = parse_pbtxt(text, str(model / CONFIG_FILE))
+    config.parameters[PARAMETER].string_value = value
+    return completed_text(text, config).text
+
+
+def _bytes_of(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(each.lstat().st_size for each in path.rglob("*") if not each.is_dir())

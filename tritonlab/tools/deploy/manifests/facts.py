@@ -1,0 +1,140 @@
+"""The facts that the deploy files are made of, taken from models that a server runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ....core.inference.infer_request import InferenceRequest
+from ....core.inference.infer_response import InferenceResponse
+from ....exchanges.golden import GoldenCase
+from ....record.live_state import memory_use, shm_size
+from ....server.api.needed_models import stood_in
+from ..releases import Release, find_target
+
+if TYPE_CHECKING:
+    from ....server.api.model import Model
+
+_MIB = 1 << 20
+#: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
+LEAST_SHM_BYTES = 256 * _MIB
+_TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A request that the model was sent, and its responses; without an error."""
+
+    request: InferenceRequest
+    responses: Sequence[InferenceResponse]
+
+
+@dataclass(frozen=True)
+class DeployedModel:
+    """A model of the repository. `config`: in its JSON form, complete. `custom_metrics`: the kinds of the metric
+    families that its code makes, by name: counter, gauge or histogram. `recorded`: requests for the client and tests.
+    `stood_in`: what answered here in the place of the model and of those that it needs, by their names.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    custom_metrics: Mapping[str, str] = field(default_factory=dict)
+    recorded: Sequence[Recorded] = ()
+    stood_in: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def instances(self) -> int:
+        """Return how many instances each server runs; one if the config does not say."""
+        return sum(group.get("count", 1) for group in self.config.get("instance_group", ())) or 1
+
+    @property
+    def at_once(self) -> int:
+        """How many requests each server executes at once: a full batch in each instance."""
+        return self.instances * max(int(self.config.get("max_batch_size", 0)), 1)
+
+    @property
+    def is_decoupled(self) -> bool:
+        return bool(self.config.get("model_transaction_policy", {}).get("decoupled"))
+
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether an instance group requests a GPU."""
+        return any(group.get("kind") == "KIND_GPU" for group in self.config.get("instance_group", ()))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is deployed. `models`: the first one is what clients call. `peak_shm_bytes`: the most shared memory that the
+    stubs had at one time, None if it was not measured. `has_lock`: whether `requirements.lock` lies beside `models/`.
+    `backends`: the Python-based backends of the models, which lie in `backends/` there.
+    """
+
+    models: Sequence[DeployedModel]
+    release: Release
+    peak_shm_bytes: int | None = None
+    has_lock: bool = False
+    backends: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the first model's name as a DNS label, which Kubernetes requires of names."""
+        label = re.sub(r"[^a-z0-9]+", "-", self.models[0].name.lower())[:40].strip("-")
+        return label if re.match("[a-z]", label) else f"model-{label}".rstrip("-")
+
+    @property
+    def base_image(self) -> str:
+        """Return the release's own image."""
+        return self.release.image
+
+    @property
+    def image(self) -> str:
+        """Return the name of the image that the Dockerfile makes."""
+        return f"{self.name}:{self.release.container.value}"
+
+    @property
+    def needs_image(self) -> bool:
+        """Return whether the release's own image lacks something that the models need."""
+        return self.has_lock or bool(self.backends)
+
+    @property
+    def shm_mib(self) -> int:
+        """Return the MiB of shared memory of a container: twice the measured peak, 256 at least."""
+        return -(-max(2 * (self.peak_shm_bytes or 0), LEAST_SHM_BYTES) // _MIB)
+
+    @property
+    def on_gpu(self) -> bool:
+        return any(model.on_gpu for model in self.models)
+
+
+def deployment_of(
+    models: Sequence[Model],
+    target: str,
+    *,
+    cases: Iterable[GoldenCase] = (),
+    has_lock: bool = False,
+    backends: Sequence[str] = (),
+) -> Deployment:
+    """Return what the deploy files of these models are made of. The first model is the one that clients call. `target`:
+    as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error, or whose
+    answer is not the model's own, are left out.
+
+    The shared memory is what the stubs of these models have taken so far. Raises UnknownTarget.
+    """
+    answered = [case for case in cases if not (case.error or case.unanswered)]
+    deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
+    shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
+    return Deployment(deployed, find_target(target).release, shm, has_lock, backends)
+
+
+def _deployed(model: Model, cases: Sequence[GoldenCase]) -> DeployedModel:
+    samples = model.server.metrics(model.name)
+    kinds = _TYPE.findall(model.server.metrics())
+    made = {name: kind for name, kind in kinds if re.search(rf"^{name}(_bucket)?[ {{]", samples, re.MULTILINE)}
+    metrics = {name: kind for name, kind in made.items() if not name.startswith("nv_")}
+    recorded = [
+        Recorded(case.request(), [InferenceResponse(outputs=dict(outputs)) for outputs in case.answers])
+        for case in cases
+    ]
+    return DeployedModel(model.name, model.config(), metrics, recorded, stood_in(model))

@@ -1,0 +1,180 @@
+"""Pre-flight: what of a model will not work at the place where it is to run, found before it is there. The model is one
+that a server runs, or lies in a directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....core.config.model_config import ModelConfig, parse_pbtxt, read_config
+from ....exchanges.golden import GoldenCase
+from ....ipc.link.stub_link import ReadsRecorded
+from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
+from ....record.live_state import memory_use, shm_size
+from ....repository.layout import CONFIG_FILE
+from ....repository.model_tree import ModelTree, read_tree
+from ....server.api.needed_models import needed_models
+from ....server.models.backends import runs_shipped
+from ..left_out import NotDeployable
+from ..own_backends import find_own_backend
+from ..releases import DEFAULT_TARGET, Target, find_target
+from .engines import notes_of, on_the_engine
+from .features import missing_features
+from .finding import Finding, Preflight, in_order
+from .names import names_of_other_cells
+from .pickles import pickles_of_the_notebook
+from .places import (
+    mode_bits,
+    modules_of_the_stub,
+    name_of_the_model,
+    secrets_and_clutter,
+    shared_memory,
+    stray_directories,
+)
+from .reads import files_and_variables, modules_beside_the_notebook, third_party_imports
+from .relocatable import relocatable
+from .subject import Subject
+from .versions import numpy_of_the_target, python_of_the_target
+
+if TYPE_CHECKING:
+    from ....server.api.model import Model
+    from .trial import ModelTrial
+
+#: Each row, and what finds it.
+ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
+    "P1": lambda subject, target: names_of_other_cells(subject),
+    "P2": third_party_imports,
+    "P3": lambda subject, target: files_and_variables(subject),
+    "P4": modules_beside_the_notebook,
+    "P5": lambda subject, target: numpy_of_the_target(subject, target.release),
+    "P6": lambda subject, target: python_of_the_target(subject, target.release),
+    "P7": lambda subject, target: missing_features(subject, target.release),
+    "P8": shared_memory,
+    "P9": lambda subject, target: relocatable(subject, target.release),
+    "P10": lambda subject, target: secrets_and_clutter(subject),
+    "P11": lambda subject, target: mode_bits(subject),
+    "P12": on_the_engine,
+    "P13": lambda subject, target: name_of_the_model(subject),
+    "P14": lambda subject, target: pickles_of_the_notebook(subject),
+    "P15": lambda subject, target: stray_directories(subject),
+    "P16": lambda subject, target: modules_of_the_stub(subject),
+}
+#: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
+_OF_RELEASES = ("P5", "P6", "P7", "P9", "P13", "P15", "P16")
+
+
+def judge(subject: Subject, target: str | Target = DEFAULT_TARGET) -> Preflight:
+    """Return what pre-flight finds of a model for a target: a release as 2.49, its container as 24.08, or kserve,
+    dynamo or ray.
+
+    Raises UnknownTarget.
+    """
+    place = find_target(target) if isinstance(target, str) else target
+    rows = [row for name, row in ROWS.items() if place.is_triton or name not in _OF_RELEASES]
+    found = in_order(finding for row in rows for finding in row(subject, place))
+    return Preflight(subject.name, str(place), found, tuple(_notes(subject, place)))
+
+
+def _notes(subject: Subject, target: Target) -> Iterator[str]:
+    yield from notes_of(target.engine)
+    if target.is_triton and not target.release.is_started:
+        yield f"Triton {target.release} is judged by the release table and rules only: it was not started here"
+    if subject.sources and not subject.reads:
+        yield "it is not loaded, so what it imports, opens and reads of the environment is not known"
+    unparsed = [source.path for source in subject.sources if source.tree is None]
+    if unparsed:
+        yield f"{', '.join(unparsed)} could not be read as Python and was not looked at"
+
+
+def preflight(
+    model: Model, target: str = DEFAULT_TARGET, *, cases: Sequence[GoldenCase] = (), trial: ModelTrial | None = None
+) -> Preflight:
+    """Return what of a loaded model will not work at the target: a release of Triton as 2.49, its container as 24.08,
+    or kserve, dynamo or ray.
+
+    The model is loaded once more, in a process of its own, which is sent the requests of `cases` and records what it
+    reads; `trial` is what that showed, if it was done before. Raises UnknownTarget.
+    """
+    place = find_target(target)
+    subject = subject_of(model)
+    notes: tuple[str, ...] = ()
+    if subject.sources:
+        from .trial import try_models
+
+        trial = trial or try_models([model], cases).get(model.name)
+    if trial is not None and subject.sources:
+        subject = with_trial(subject, trial)
+        notes = trial.notes
+        if trial.reads and not trial.sent:
+            notes = (*notes, "no request was sent, so what `execute` reads is not known: %triton golden add keeps one")
+    found = replace(judge(subject, place), is_complete=not notes)
+    needed = ", ".join(other.name for other in needed_models(model).loaded)
+    if needed:
+        notes = (*notes, f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME")
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def with_trial(subject: Subject, trial: ModelTrial) -> Subject:
+    """Return the model with what trying it has shown; nothing if it did not load once more."""
+    if not trial.reads:
+        return subject
+    # what the first load made is not missing, though the second found it there
+    made = {path for reads in subject.reads for path in reads.written}
+    made -= {file.path for reads in subject.reads for file in reads.files}
+    reads = (each._replace(files=[file for file in each.files if file.path not in made]) for each in trial.reads)
+    modules = {**subject.modules, **trial.modules}
+    outside = _outside(reads, subject.backend)
+    return replace(subject, reads=outside, modules=modules, needed=trial.needed, without=trial.without)
+
+
+def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:
+    """Return what pre-flight looks at of a loaded model: what its code has read is that of its load."""
+    config = parse_pbtxt(model.config_pbtxt(), "the served config")
+    directory = Path(model.directory)
+    is_its_own = not runs_shipped(config)  # otherwise it is this package's code that reads and imports
+    found = model.reads() if is_its_own else ()
+    backend = None
+    with suppress(NotDeployable):  # it is gone, which an export refuses
+        own = find_own_backend(model.name, config, model.server.core.options.backend_directory, include)
+        backend = own.tree if own is not None else None
+    shm = shm_size(memory_use(model.versions(), model.server_gpus))
+    versions = tuple(model.metadata()["versions"])
+    return Subject(
+        model.name,
+        tree=_tree(directory, config, include, model.server.core.repository.inside_of(model.name, directory)),
+        config=config,
+        reads=_outside(found, backend),
+        modules=model.modules() if is_its_own else {},
+        shm_bytes=shm,
+        versions=versions,
+        repositories=(directory.parent,),
+        backend=backend,
+    )
+
+
+def _outside(reads: Iterable[ReadsRecorded], backend: ModelTree | None) -> tuple[ReadsRecorded, ...]:
+    """Return what was read besides the files of the Python-based backend, which goes with the model."""
+    if backend is None:
+        return tuple(reads)
+    own = f"{os.path.realpath(backend.root)}{os.sep}"
+    return tuple(each._replace(files=[file for file in each.files if not file.path.startswith(own)]) for each in reads)
+
+
+def subject_in(directory: Path) -> Subject:
+    """Return what can be seen of a model that is not loaded. Raises ConfigError."""
+    config = read_config(directory / CONFIG_FILE)
+    versions = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.isdecimal()))
+    repositories = (directory.parent,)
+    tree = _tree(directory, config, (), repositories)
+    return Subject(directory.name, tree, config, versions=versions, repositories=repositories)
+
+
+def _tree(directory: Path, config: ModelConfig, include: Sequence[str], inside: Sequence[Path]) -> ModelTree:
+    value = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
+    needed = [value.removeprefix(f"{MODEL_DIRECTORY}/")] if value.startswith(MODEL_DIRECTORY) else []
+    return read_tree(directory, include=include, needed=needed, inside=inside)

@@ -1,0 +1,386 @@
+"""P2 to P4: what the model's code really imported, opened and read of the environment, and what of it a deployed
+server lacks."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution
+from pathlib import Path
+
+from ....core.quoting import magic_line
+from ....ipc.link.stub_link import ReadFile
+from ....stub._pb_stub.process.reads_record import HELD, LISTED, LOADED, LOOKED, OPENED, STARTED, is_everywhere
+from ..environment.lock import url_of
+from ..releases import Target
+from .finding import Finding, Prediction, worst
+from .guards import guarded, never_run
+from .moments import outcome_at
+from .pickles import modules_of_pickles
+from .subject import SourceFile, Subject, line_of, python_there, version_of
+
+#: Modules that the image brings, and ours.
+_BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
+#: Variables that a container sets as well, or that a model can do without.
+_USUAL = {
+    "PATH",
+    "HOME",
+    "PWD",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "USER",
+    "HOSTNAME",
+    "SHELL",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+}
+_USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
+#: What a model does with a file.
+_VERBS = {OPENED: "opens", LISTED: "lists", LOOKED: "looks for", STARTED: "starts a program with", LOADED: "loads"}
+#: Directories that every machine has, and a source may spell out.
+_MOUNTED = {"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/share", "/dev/shm"}
+_MOUNTED |= {"/var/tmp", "/var/log", "/var/run"}
+_NAMED = 3
+#: Functions and methods that make a directory.
+_MAKING = {"mkdir", "makedirs"}
+
+#: A path in a source.
+_Spelled = tuple[SourceFile, ast.Constant, str]
+
+
+def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
+    """P2: what is imported and a stock image lacks, unless the model brings an environment."""
+    if subject.environment_value:
+        return
+    direct = direct_imports(subject, python_there(subject, target))
+    loaded = {module.top for module in subject.third_party if module.is_packaged} - _BROUGHT
+    for top, file in modules_of_pickles(subject).items():
+        if top in loaded and top not in direct:  # no source names it: the pickle imports it
+            direct[top] = _Import([file])
+    found: dict[str, Distribution | None] = {name: None for name, each in direct.items() if each.is_only_there}
+    for module in subject.third_party:
+        if module.top in direct and module.is_packaged and not found.get(module.top):
+            found[module.top] = module.distribution
+    if not found:
+        return
+    names = sorted((name for name in direct if name in found), key=lambda name: not direct[name].needing)
+    # no index has the local part of a version, as in 2.13.0+cpu
+    pins = {
+        name: f"{each.metadata['Name']}=={each.version.partition('+')[0]}" if each else name
+        for name, each in found.items()
+        if each is None or not url_of(each).startswith("file:")
+    }
+    pinned = " ".join(dict.fromkeys(pins[name] for name in names if name in pins))
+    local = _some([name for name in names if name not in pins])
+    outcome = worst(direct[name].outcome(subject) for name in names)
+    yield Finding(
+        row="P2",
+        sentence=f"it imports {_some(names)}, which Triton's image does not bring"
+        + (", and goes on without" if outcome is Prediction.ATTENTION else ""),
+        remedy="export it with --env archive (env='archive'), which packs them"
+        + (f"; {local} was installed from a local file, which no index has" if local else "")
+        + (f", or build an image with `pip install {pinned}`" if pinned else ""),
+        source_line=direct[names[0]].line,
+        outcome=outcome,
+    )
+
+
+def modules_beside_the_notebook(subject: Subject, target: Target) -> Iterator[Finding]:
+    """P4: modules from the working directory, or from another one that only this machine has."""
+    direct = direct_imports(subject, python_there(subject, target))
+    for module in subject.third_party:
+        if module.is_packaged or module.name != module.top or module.name in _BROUGHT | subject.own_modules:
+            continue
+        file = Path(module.file)
+        file = file.parent if file.name == "__init__.py" else file  # a package is a directory
+        cell = f" or a {magic_line('%%triton_file', subject.name, file.name)} cell" if file.suffix == ".py" else ""
+        found = direct.get(module.name)
+        yield Finding(
+            row="P4",
+            sentence=f"it imports {module.name} from {module.file}, where a deployed server does not find it",
+            remedy=f"put {file.name} beside model.py, with {magic_line('--file', str(file))}{cell}",
+            source_line=found.line if found else "",
+            outcome=found.outcome(subject) if found and found.needing else Prediction.LOAD,
+        )
+
+
+def files_and_variables(subject: Subject) -> Iterator[Finding]:
+    """P3: files and environment variables that are read and that a deployed server lacks."""
+    recorded: dict[str, ReadFile] = {}
+    # files of the model may be links here, to where the repository is that it was opened from
+    own = {os.path.realpath(subject.directory / file) for file in subject.tree.files}
+    written = [path for reads in subject.reads for path in reads.written]
+    for reads in subject.reads:
+        for file in reads.files:
+            if file.how in (LOOKED, LISTED) and any(_is_made(each, file.path) for each in subject.sources if each.tree):
+                continue  # a process that only completed the config may have made it
+            if os.path.exists(file.path) and os.path.realpath(file.path) not in own and file.how != HELD:
+                recorded.setdefault(file.path, file)
+    spelled = [each for each in _paths_in(subject) if not _is_in(each[2], written) and not _is_made(each[0], each[2])]
+    beside = {path: name for path, file in recorded.items() if (name := _name_beside(subject, file, spelled))}
+    yield from _of_files_beside(subject, recorded, beside)
+    elsewhere = {path: file for path, file in recorded.items() if path not in beside}
+    yield from _of_files(subject, elsewhere, spelled)
+    yield from _of_code_that_is_not_python(subject)
+    yield from _of_others(subject)
+    variables: dict[str, str] = {}
+    for reads in subject.reads:
+        for variable in reads.variables:
+            if variable.name not in _USUAL:
+                variables.setdefault(variable.name, f"{variable.file}:{variable.line}")
+    for name, line in variables.items():
+        yield Finding(
+            row="P3",
+            sentence=f"it reads the environment variable {name}, which is set here and may not be there",
+            remedy=f"set it there, as in `docker run -e {shlex.quote(name)}=...`, or make it a parameter of the config",
+            source_line=line,
+            outcome=outcome_at(subject, line) if _needs_variable(line) else Prediction.DIFFERS,
+        )
+
+
+def paths_of_the_machine(subject: Subject) -> set[str]:
+    """Return the paths outside of its directory that the model has read, or that its sources name."""
+    read = {file.path for reads in subject.reads for file in reads.files}
+    return read | {path for _, _, path in _paths_in(subject)}
+
+
+def _needs_variable(line: str) -> bool:
+    """Return whether the author's line fails without the variable, and has no other value for it."""
+    file, _, number = line.rpartition(":")
+    return "environ[" in linecache.getline(file, int(number))
+
+
+def _of_code_that_is_not_python(subject: Subject) -> Iterator[Finding]:
+    """Yield the files without which the model differed when they were hidden, and that no line of Python opens."""
+    for path, outcome in subject.needed.items():
+        is_folder = path.endswith("/")
+        yield Finding(
+            row="P3",
+            sentence=f"it reads {'a file of ' * is_folder}{path}, by code that is not Python: without it, it "
+            f"{outcome.value}",
+            remedy="bring it with --file (files=) and name it relative to os.path.dirname(__file__)",
+            outcome=outcome,
+        )
+
+
+def _of_others(subject: Subject) -> Iterator[Finding]:
+    """Yield the programs that it starts and the addresses that it connects with."""
+    for reads in subject.reads:
+        for program in reads.programs:
+            yield Finding(
+                row="P3",
+                sentence=f"it starts the program {program.name}, which Triton's image may not have",
+                remedy="build an image with it",
+                source_line=f"{program.file}:{program.line}",
+            )
+        for address in reads.connections:
+            line = f"{address.file}:{address.line}"
+            is_here = address.name.rpartition("://")[2].startswith(("localhost", "127.", "[::1]", "/"))
+            yield Finding(
+                row="P3",
+                sentence=f"it connects with {address.name}, "
+                + ("which is this machine" if is_here else "which the deployed server has to reach"),
+                remedy="make the address a parameter of the config or an environment variable",
+                source_line=line,
+                outcome=outcome_at(subject, line) if is_here else Prediction.ATTENTION,
+            )
+
+
+def _of_files_beside(
+    subject: Subject, recorded: Mapping[str, ReadFile], beside: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the files that lie beside the model in its repository: Triton serves with what lies there, and an export of
+    the model alone has nothing but the model."""
+    groups: dict[bool, list[str]] = {}
+    for path, name in beside.items():
+        groups.setdefault(any((place / name).exists() for place in subject.repositories), []).append(path)
+    for is_there, paths in groups.items():
+        first = recorded[paths[0]]
+        line = f"{first.file}:{first.line}"
+        yield Finding(
+            row="P3",
+            sentence=f"it opens {_some(paths, 'files of its repository')}, beside the model directory, which "
+            + ("is there if the whole repository is" if is_there else "is not exported with the model"),
+            remedy=(
+                "deploy the repository as it is, or `tritonlab.open(...).export(...)`, which takes what lies beside "
+                "the models"
+                if is_there
+                else f"copy {' and '.join(beside[path] for path in paths[:_NAMED])} into the repository there, or "
+                "bring it with --file (files=) and open it beside model.py"
+            ),
+            source_line=line,
+            outcome=Prediction.ATTENTION if is_there else outcome_at(subject, line),
+        )
+
+
+def _name_beside(subject: Subject, file: ReadFile, spelled: Iterable[_Spelled]) -> str:
+    """Return the path, relative to the model's repository, of a file in it that the model finds by its own place; empty
+    for others, such as one that it names by an absolute path, or by the working directory."""
+    folder, last = os.path.split(file.path)
+    name = os.path.relpath(os.path.join(os.path.realpath(folder), last), os.path.realpath(subject.directory.parent))
+    parameters = [value.string_value for value in subject.config.parameters.values() if value.string_value]
+    named = [*(path for _, _, path in spelled), *parameters]
+    return "" if file.is_relative or name.startswith(os.pardir) or _is_in(file.path, named) else name
+
+
+def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Iterable[_Spelled]) -> Iterator[Finding]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, file in recorded.items():
+        groups.setdefault((os.path.dirname(path), file.how), []).append(path)
+    for (folder, how), paths in groups.items():
+        lines = [f"{recorded[path].file}:{recorded[path].line}" for path in paths]
+        does_without = subject.without is Prediction.ATTENTION
+        yield Finding(
+            row="P3",
+            sentence=f"it {_VERBS[how]} {_some(paths, f'files of {folder}')}, outside of its directory, which a "
+            "deployed server does not have" + ", and its answers are the same without" * does_without,
+            remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
+            f"{os.path.basename(paths[0])!r})",
+            source_line=lines[0],
+            outcome=_weigh(subject, [Prediction.DIFFERS] if how == LOOKED else _outcomes(subject, lines)),
+        )
+    named = [*(folder for folder, _ in groups), *subject.needed]
+    for source, node, path in spelled:
+        if path not in recorded and not any(path == each or each.startswith(path + "/") for each in named):
+            yield Finding(
+                row="P3",
+                sentence=f"it names {path}, a path of this machine",
+                remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
+                source_line=line_of(source, node),
+                # while it was loaded, it did not open it; nor for its requests, if they were sent
+                outcome=_of_spelled(subject),
+            )
+
+
+def _of_spelled(subject: Subject) -> Prediction:
+    """Return what may come of a path that the sources spell out and that was not seen to be read."""
+    if subject.without is not None:
+        return Prediction.ATTENTION
+    return Prediction.FAILS if subject.reads else Prediction.LOAD
+
+
+def _outcomes(subject: Subject, lines: Iterable[str]) -> list[Prediction]:
+    return [outcome_at(subject, line) for line in lines]
+
+
+def _weigh(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
+    """Return what comes of it that files are missing: as their lines say, and no worse than what was seen."""
+    order = list(Prediction)
+    return max(worst(outcomes), subject.without or Prediction.LOAD, key=order.index)
+
+
+def _is_in(path: str, places: Iterable[str]) -> bool:
+    """Return whether a path is one of `places`, or in one that is a directory."""
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+
+
+def _is_made(source: SourceFile, path: str) -> bool:
+    """Return whether a source makes the directory of this path itself, by its path or by a name that it gives it."""
+    tree = source.tree
+    assert tree is not None
+    names: set[str] = set()
+
+    def has_it(part: ast.AST) -> bool:
+        each = [*ast.walk(part)]
+        return any(isinstance(node, ast.Constant) and _is_path(node, path) for node in each) or any(
+            isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in names for node in each
+        )
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and has_it(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names.update(filter(None, map(_last_name, targets)))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last_name(node.func) in _MAKING)
+    return any(has_it(call) for call in calls)
+
+
+def _is_path(node: ast.Constant, path: str) -> bool:
+    return isinstance(node.value, str) and node.value.rstrip("/") == path
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _paths_in(subject: Subject) -> Iterator[_Spelled]:
+    """Yield the absolute paths that the sources spell out and that lead out of the model on this machine."""
+    seen: set[str] = set()
+    own = os.path.realpath(subject.directory) + os.sep
+    for source in subject.sources:
+        not_run = never_run(source.tree) if source.tree is not None else set()
+        for node in ast.walk(source.tree) if source.tree is not None else ():
+            if not (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/")):
+                continue
+            if node in not_run:
+                continue
+            path = node.value.rstrip("/")
+            if path in seen or len(path) > 1000 or path.count("/") < 2 or "\n" in path or "\0" in path:
+                continue
+            usual = path in _MOUNTED or is_everywhere(path)
+            if not usual and os.path.exists(path) and not os.path.realpath(path).startswith(own):
+                seen.add(path)
+                yield source, node, path
+
+
+@dataclass
+class _Import:
+    """A top-level module that the model's files import: the lines, those first that cannot do without it.
+    `is_only_there`: the import runs with the target's Python and not with the one here."""
+
+    needing: list[str] = field(default_factory=list)
+    doing_without: list[str] = field(default_factory=list)
+    is_only_there: bool = False
+
+    @property
+    def line(self) -> str:
+        return [*self.needing, *self.doing_without][0]
+
+    def outcome(self, subject: Subject) -> Prediction:
+        """Return what comes of it that the module is missing."""
+        return worst(outcome_at(subject, line) for line in self.needing)
+
+
+def direct_imports(subject: Subject, python: tuple[int, ...] = ()) -> dict[str, _Import]:
+    """Return the top-level modules that the model's files import and neither Python nor the model has. `python`: the
+    version at the target."""
+    found: dict[str, _Import] = {}
+    known = _BROUGHT | subject.own_modules | set(sys.stdlib_module_names)
+    for source in subject.sources:
+        if source.tree is None:
+            continue
+        without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True, python=python)
+        not_here = never_run(source.tree, version_of(subject.python))
+        for node in ast.walk(source.tree):
+            for top in {name.partition(".")[0] for name in imported_by(node)} - known:
+                each = found.setdefault(top, _Import())
+                (each.doing_without if node in without else each.needing).append(line_of(source, node))
+                each.is_only_there |= node in not_here and node not in without
+    return found
+
+
+def imported_by(node: ast.AST) -> list[str]:
+    """Return the modules that a statement, or a call of `import_module` with a constant, imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module] if node.module and not node.level else []
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+            return [node.args[0].value]
+    return []
+
+
+def _some(names: Sequence[str], all_of_them: str = "") -> str:
+    """Return names in words; where there are many, the first, or `<number> <all_of_them>`."""
+    more = len(names) - _NAMED
+    if all_of_them:
+        return f"{len(names)} {all_of_them}" if more > 0 else " and ".join(names)
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,171 @@
+"""The process in which pre-flight tries models: `python -m tritonlab.tools.deploy.preflight.trial_process JOB`."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import pickle
+import resource
+import struct
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ....core.status import TritonError
+from ....exchanges.outcome import Outcome
+from ....exchanges.sending import ask
+from ....repository.layout import LEFT_BEHIND
+from ....server.api.server import Server
+from .trial import Job, LoadedAgain, Seen
+
+_REQUEST_SECONDS = 60.0
+_MS_BIND, _MS_REC = 4096, 16384
+_IN_OPEN, _IN_NONBLOCK = 0x20, 0o4000
+_EVENT = struct.Struct("iIII")
+#: The most directories that are watched.
+_MOST_WATCHED = 20_000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def main(file: str) -> None:
+    """Do the job in the file, and write what was seen next to it."""
+    job: Job = pickle.loads(Path(file).read_bytes())
+    hide(job)
+    os.chdir(job.cwd)
+    watch = FolderWatch(job.watched, besides=job.shown)
+    options = {**job.options, "warm": None if len(job.models) > 1 else 0, "audit_reads": not job.hidden}
+    with Server((), model_control_mode="explicit", recording=False, watchdog_seconds=0.0, **options) as server:
+        _register(server, [*job.others, *job.models])
+        for model in (*job.others, *job.models):
+            with suppress(TritonError):  # whoever needs it fails, too
+                if model in job.others:
+                    server.load(model.name, config=model.config)
+        watch.take()
+        found = {model.name: _load_and_look(server, model, watch) for model in job.models}
+    (job.scratch / "seen").write_bytes(pickle.dumps(found))
+
+
+def _register(server: Server, models: Iterable[LoadedAgain]) -> None:
+    """Register the directories that the models are in, once each, with the names that they are served by."""
+    repositories: dict[Path, dict[str, str]] = {}
+    for model in models:
+        names = repositories.setdefault(model.directory.parent, {})
+        if model.directory.name != model.name:
+            names[model.directory.name] = model.name
+    for repository, names in repositories.items():
+        server.register_model_repository(repository, names)
+
+
+def _load_and_look(server: Server, model: LoadedAgain, watch: FolderWatch) -> Seen:
+    try:
+        loaded = server.load(model.name, config=model.config)
+    except TritonError as error:
+        return Seen(problem=error.message, opened=watch.take())
+    answers = tuple(_answer(ask(loaded, case.request(), _REQUEST_SECONDS)) for case in model.cases)
+    try:
+        return Seen(answers=answers, reads=tuple(loaded.reads()), modules=loaded.modules(), opened=watch.take())
+    except TritonError:  # its process has died meanwhile
+        return Seen(answers=answers, opened=watch.take())
+    finally:
+        with suppress(TritonError):
+            server.unload(model.name, timeout=3.0)
+
+
+def _answer(outcome: Outcome) -> tuple[str, str]:
+    digest = hashlib.sha256()
+    for arrival in outcome.arrivals:
+        for name, tensor in sorted(arrival.response.outputs.items()):
+            digest.update(f"{name} {tensor.datatype.name} {tensor.shape} ".encode())
+            digest.update(tensor.to_host().data.tobytes())
+    return (outcome.error.message if outcome.error is not None else ""), digest.hexdigest()
+
+
+def hide(job: Job) -> None:
+    """Empty the hidden directories and files for this process and those that it starts, which has a mount namespace of
+    its own. What is shown, and what this process has mapped, is bound back to its place."""
+    if not job.hidden:
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    os.chdir("/")
+    shown = {os.path.abspath(path) for path in (*job.shown, *_find_mapped(), str(job.scratch)) if os.path.isabs(path)}
+    inside = [path for path in sorted(shown) if _is_in(path, job.hidden) and os.path.exists(path)]
+    inside = [path for number, path in enumerate(inside) if not _is_in(path, inside[:number])]
+    opened = [(path, os.path.isdir(path), os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in inside]
+    empty = job.scratch / "empty"
+    empty.touch()
+    for path in sorted(job.hidden, key=os.path.isdir):  # files first: the empty one may be in a hidden directory
+        if os.path.isdir(path):
+            mode = oct(os.stat(path).st_mode & 0o7777)[2:]
+            _mount("tmpfs", path, "tmpfs", 0, f"mode={mode}")
+        else:
+            with suppress(FileNotFoundError):  # another program's, which has removed it meanwhile
+                _mount(str(empty), path, "", _MS_BIND)
+    for path, is_directory, fd in opened:
+        if is_directory:
+            os.makedirs(path, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Path(path).touch()
+        _mount(f"/proc/self/fd/{fd}", path, "", _MS_BIND | _MS_REC)
+        os.close(fd)
+    os.makedirs(job.cwd, exist_ok=True)
+
+
+def _find_mapped() -> Iterator[str]:
+    """Yield the files that this process has mapped, such as the library of its Python."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return (line.split(None, 5)[5] for line in lines if "/" in line)
+
+
+def _is_in(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    if _LIBC.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{os.strerror(number)}, mounting {target}")
+
+
+class FolderWatch:
+    """The files in some directories, and below them, that any process opens (inotify)."""
+
+    def __init__(self, folders: Iterable[str], besides: Iterable[str]) -> None:
+        self._folders: dict[int, str] = {}
+        left_out = set(besides)
+        waiting = deque(folders)
+        self._fd = _LIBC.inotify_init1(_IN_NONBLOCK) if waiting else -1
+        while waiting and self._fd >= 0 and len(self._folders) < _MOST_WATCHED:
+            folder = waiting.popleft()  # in breadth: a tree of packages must not take all that can be watched
+            number = _LIBC.inotify_add_watch(self._fd, os.fsencode(folder), ctypes.c_uint32(_IN_OPEN))
+            if number < 0:
+                continue
+            self._folders[number] = folder
+            with suppress(OSError), os.scandir(folder) as entries:
+                inside = [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+                waiting += [path for path in inside if path not in left_out and not path.endswith(LEFT_BEHIND)]
+
+    def take(self) -> frozenset[str]:
+        """Return the files that were opened since the last call."""
+        found = set()
+        while self._fd >= 0:
+            try:
+                data = os.read(self._fd, 1 << 20)
+            except BlockingIOError:
+                break
+            at = 0
+            while at < len(data):
+                number, _, _, size = _EVENT.unpack_from(data, at)
+                name = os.fsdecode(data[at + _EVENT.size : at + _EVENT.size + size].rstrip(b"\0"))
+                if name and number in self._folders:
+                    found.add(os.path.join(self._folders[number], name))
+                at += _EVENT.size + size
+        return frozenset(path for path in found if os.path.isfile(path))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,312 @@
+"""Reports of what an export would do, and what it did: as objects, as text, as HTML, and as a zip file."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ...core.explained import Explained
+from ...core.plain_facts import MOST_LINES, few_lines
+from ...core.status import Code, InvalidArgumentError
+from ...core.whole_file import whole_file
+from ...repository.model_tree import shortened
+from ...server.models.backends import DEFAULT_DIRECTORY
+from .own_backends import backends_of
+from .preflight.finding import Preflight
+
+if TYPE_CHECKING:
+    from .environment.placed import PlacedEnvironment
+    from .verify.verdict import Verification
+
+#: Zip files know no earlier time. One time for all makes equal files of equal models.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+#: In names that are not UTF-8, as Python has them.
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+#: The lines of a tree that are shown however long the rest is.
+_LEAST_OF_TREE = 8
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """What an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` names what the
+    author must mend before the model runs elsewhere; `bytes`: of all files that are there afterwards.
+    """
+
+    path: Path
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    bytes: int = 0
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are there afterwards."""
+        return tuple(sorted((*self.added, *self.changed, *self.unchanged)))
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the export would change anything."""
+        return bool(self.added or self.changed or self.removed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        kinds = ("added", "changed", "removed", "unchanged", "warnings")
+        found = {kind: list(getattr(self, kind)) for kind in kinds}
+        return {"path": str(self.path), "differs": self.differs, **found, "bytes": self.bytes}
+
+    def __str__(self) -> str:
+        kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
+        lines = [f"  {verb:<7}{file}" for verb, files in kinds for file in shortened(files)] or ["  change nothing"]
+        return "\n".join([*lines, *_attention(self)])
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export did. `path` is the model directory; `image` is the container of the target; `backup` is where the
+    former directory is now; `composing`
+    reports on the models that were exported with this one; `on_gpu`: whether an instance group requests a GPU;
+    `preflight`: what will not work at the target, and what depends on how it is set up; `incomplete`: which files were
+    too large to be exported unasked, so that the model does not deploy yet. The first model's report has
+    what is there once: `beside`, the files beside the repository, `environment`, `verification`, and
+    `dry_run`: whether nothing was written.
+    """
+
+    path: Path
+    plan: ExportPlan
+    image: str
+    backup: Path | None = None
+    composing: tuple[ExportReport, ...] = ()
+    on_gpu: bool = False
+    preflight: Preflight | None = None
+    incomplete: tuple[str, ...] = ()
+    beside: ExportPlan | None = None
+    environment: PlacedEnvironment | None = None
+    verification: Verification | None = None
+    dry_run: bool = False
+
+    @property
+    def repository(self) -> Path:
+        return self.path.parent
+
+    @property
+    def reports(self) -> tuple[ExportReport, ...]:
+        """Return this report and those of the models that were written with it."""
+        return (self, *self.composing)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all models as they are exported, with their environments."""
+        return sum(report.plan.bytes for report in self.reports)
+
+    @property
+    def backends(self) -> list[str]:
+        """The names of the Python-based backends that were exported with the models."""
+        folder = f"{backends_of(self.repository).name}/"
+        files = self.beside.files if self.beside is not None else ()
+        return sorted({file.split("/")[1] for file in files if file.startswith(folder)})
+
+    def tree(self) -> str:
+        """Return the exported part of the repository, one line for each directory and file."""
+        lines = [*self._incomplete(), f"{self.repository}/"]
+        for report in self.reports:
+            state = "" if report.plan.differs else "  (was up to date)"
+            lines += [f"  {report.path.name}/{state}", *_tree(report.plan.files, "    ")]
+        if self.beside is not None and self.beside.files:
+            lines += [f"{self.beside.path}/", *_tree(self.beside.files, "  ")]
+        return "\n".join(lines)
+
+    def _incomplete(self) -> Iterator[str]:
+        for report in self.reports:
+            yield from (f"{report.path.name} is not complete: {sentence}" for sentence in report.incomplete)
+
+    def commands(self) -> tuple[str, str]:
+        """Return the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
+        path, backends = str(self.repository), backends_of(self.repository)
+        mounts = "".join(
+            f"-v {shlex.quote(f'{backends / name}:{DEFAULT_DIRECTORY / name}')} " for name in self.backends
+        )
+        own = f" --backend-directory={shlex.quote(str(backends))}" * bool(self.backends)
+        gpus = "--gpus=all " if any(report.on_gpu for report in self.reports) else ""
+        # a container's 64 MB of shared memory are too few for the tensors of Triton's stubs
+        run = f"docker run --rm {gpus}--shm-size=1g -p 8000:8000 -p 8001:8001 -p 8002:8002"
+        return (
+            f"{run} {mounts}-v {shlex.quote(f'{path}:/models')} {self.image} tritonserver --model-repository=/models",
+            f"tritonlab serve --model-repository={shlex.quote(path)}{own}",
+        )
+
+    def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
+        """Pack what was exported, models, the files beside them, and the verdict on them with its page and requests,
+        into a zip file, `<repository>-<model>.zip` beside
+        the repository if no path is given; a file of that name is replaced. Equal models give zip files that are equal
+        byte for byte. Raises InvalidArgumentError for a dry run, which has written nothing."""
+        if self.dry_run:
+            raise InvalidArgumentError("it was a dry run, and nothing is there to be packed: export without dry_run")
+        target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
+        from .verify.verdict_history import evidence_of  # with the comparison of answers
+
+        with whole_file(target) as written, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+            for report in self.reports:
+                for each in sorted(report.path.rglob("*")):
+                    name = Path(self.repository.name) / each.relative_to(self.repository)
+                    _pack(archive, each, name.as_posix())
+            if self.beside is not None:
+                for file in self.beside.files:
+                    _pack(archive, self.beside.path / file, file)
+            for path in evidence_of(self.repository, [report.path.name for report in self.reports]):
+                _pack(archive, path, path.relative_to(self.repository.parent).as_posix())
+        return ExportArchive(target)
+
+    def _zip_path(self) -> Path:
+        return self.repository.with_name(f"{self.repository.name}-{self.path.name}.zip")
+
+    def _notes(self) -> Iterator[str]:
+        if self.dry_run:
+            yield "  Nothing was written: this is what an export would write"
+        if self.environment is not None:
+            yield f"  Environment: {self.environment}"
+            yield from (f"  Attention: {warning}." for warning in self.environment.warnings)
+        if self.beside is not None and "README.md" in self.beside.files:
+            yield f"  {self.beside.path / 'README.md'} says how to run and watch it"
+        for report in self.reports:
+            yield from _attention(report.plan, f"{report.path.name}: " if self.composing else "")
+            if report.backup is not None:
+                yield f"  The former directory is now {report.backup}"
+
+    def __str__(self) -> str:
+        return "\n".join([self.tree(), *self._notes(), self._how()])
+
+    def __repr__(self) -> str:
+        rest = "\n".join([*self._notes(), self._how()])  # what is to be done is not cut, files are
+        return "\n".join([few_lines(self.tree(), max(MOST_LINES - 1 - rest.count("\n"), _LEAST_OF_TREE)), rest])
+
+    def _how(self) -> str:
+        triton, here = self.commands()
+        verdict = f"\n{self.verification}" if self.verification is not None else ""
+        return f"Serve it with Triton:\n  {triton}\nor here:\n  {here}{verdict}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was written as JSON values."""
+        return {
+            "repository": str(self.repository),
+            "models": [
+                {
+                    **report.plan.to_dict(),
+                    "name": report.path.name,
+                    "path": str(report.path),
+                    "files": list(report.plan.files),
+                    "incomplete": list(report.incomplete),
+                    "backup": str(report.backup) if report.backup is not None else None,
+                    "preflight": report.preflight.to_dict() if report.preflight is not None else None,
+                }
+                for report in self.reports
+            ],
+            "bytes": self.bytes,
+            "beside": self.beside.to_dict() if self.beside is not None else None,
+            "environment": self.environment.to_dict() if self.environment is not None else None,
+            "verification": self.verification.to_dict() if self.verification is not None else None,
+            "dry_run": self.dry_run,
+            "commands": list(self.commands()),
+        }
+
+    def _repr_html_(self) -> str:
+        triton, here = self.commands()
+        notes = "".join(f"<div>{escape(note.strip())}</div>" for note in self._notes())
+        verdict = self.verification._repr_html_() if self.verification is not None else ""
+        return (
+            f"<div class='tl-export'><pre>{escape(self.tree())}</pre>{notes}"
+            f"<div>Serve it with Triton:</div><pre>{escape(triton)}</pre>"
+            f"<div>or here:</div><pre>{escape(here)}</pre></div>{verdict}"
+        )
+
+
+@dataclass(frozen=True)
+class ExportArchive:
+    """A zip file of exported models. Jupyter shows it as a link to download it, if it is below the
+    notebook's directory; the browser can reach no other file.
+    """
+
+    path: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the file and its size as JSON values."""
+        return {"path": str(self.path), "bytes": self.path.stat().st_size}
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.path.stat().st_size:,} bytes)"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        text = escape(str(self))
+        try:
+            relative = self.path.relative_to(Path.cwd())
+        except (ValueError, OSError):
+            return f"<div class='tl-export'>{text}</div>"
+        # with `download`, because JupyterLab would open the file in a tab instead, and cannot show a zip file
+        link = f"<a href='{quote(relative.as_posix())}' download='{escape(self.path.name)}'>{text}</a>"
+        return f"<div class='tl-export'>{link}</div>"
+
+
+class ExportConflict(Explained, FileExistsError):
+    """A directory that holds something else already. `plan` is what an export with overwrite=True would do."""
+
+    code = Code.ALREADY_EXISTS
+
+    def __init__(self, plan: ExportPlan) -> None:
+        super().__init__(
+            f"{plan.path} exists; to export there would\n{plan}\n"
+            f"Nothing was written. overwrite=True (--overwrite) does it and keeps the former directory as a backup."
+        )
+        self.plan = plan
+
+    def place(self) -> str:
+        return str(self.plan.path)
+
+    def remedy(self) -> str:
+        return "export with overwrite=True (--overwrite), which keeps the former directory as a backup, or elsewhere"
+
+
+def _attention(plan: ExportPlan, model: str = "") -> list[str]:
+    return [f"  Attention: {model}{warning}." for warning in plan.warnings]
+
+
+def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
+    """Return sorted relative paths as lines, each directory once."""
+    former: tuple[str, ...] = ()
+    for file in shortened(files):
+        *folders, name = file.split("/")
+        for depth in range(len(folders)):
+            if tuple(folders[: depth + 1]) != former[: depth + 1]:
+                yield f"{indent}{'  ' * depth}{folders[depth]}/"
+        former = tuple(folders)
+        if not name:  # an empty directory
+            continue
+        yield f"{indent}{'  ' * len(folders)}{name if name.isprintable() else repr(name)}"
+
+
+def _pack(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+    if _NOT_UTF_8.search(name):
+        raise InvalidArgumentError(f"{name!r} is not UTF-8, and a zip file has no other names: call it otherwise")
+    is_directory = path.is_dir() and not path.is_symlink()
+    info = zipfile.ZipInfo(name + "/" * is_directory, _NO_TIME)
+    info.external_attr = path.lstat().st_mode << 16  # a model's own stub has to stay executable
+    info.compress_type = zipfile.ZIP_DEFLATED
+    if is_directory:
+        archive.writestr(info, b"")
+        return
+    if path.is_symlink():  # as Info-ZIP keeps one
+        archive.writestr(info, os.readlink(path))
+        return
+    with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+        shutil.copyfileobj(source, target, 1 << 20)

@@ -1,0 +1,182 @@
+"""The differences of two answers to one request, and of two documents: what differs, how much it matters, and both
+values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....core.inference.data_type import DataType
+from ....core.inference.infer_response import InferenceResponse
+from ....core.inference.tensor import Tensor
+from ....core.status import Code, TritonError
+from ....exchanges.comparison import TensorDiff, compare
+from ....exchanges.literal import floats
+from ....exchanges.outcome import Outcome
+from ..releases import find
+
+#: Symbols of a model's verdict, best first.
+EQUAL, NEAR, TEXT, NOT_SENT, NOT_VERIFIED, DIFFERS, NOT_LOADED = "=", "~", "t", "0", "?", "D", "X"
+WORDS = {
+    EQUAL: "equal",
+    NEAR: "equal within tolerance",
+    TEXT: "an error is worded differently",
+    NOT_SENT: "loaded; no request was sent",
+    NOT_VERIFIED: "could not be verified",
+    DIFFERS: "differs",
+    NOT_LOADED: "does not load",
+}
+ORDER = (EQUAL, NEAR, TEXT, NOT_SENT, NOT_VERIFIED, DIFFERS, NOT_LOADED)
+
+#: Up to these releases an error may be worded otherwise, or have HTTP status 400 for another one.
+_OTHER_WORDS_UNTIL = "2.46"
+_STATUS_400_UNTIL = "2.41"
+_STATUS_400_FOR = {Code.INTERNAL, Code.NOT_FOUND, Code.UNSUPPORTED}
+#: The names of inputs that came, which Triton lists in the order of a hash table.
+_NAMES = re.compile(r"(Got input\(s\) )\[('[^\]]*')\]")
+#: The instance that had the request, of several.
+_INSTANCE = re.compile(r"(model (?:instance )?'[^']*?)_\d+(?:_\d+)?'")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference. `symbol`: how much it matters; `known`: why every model has it on this release; `is_value`:
+    whether only values differ."""
+
+    symbol: str
+    where: str
+    text: str
+    known: str = ""
+    is_value: bool = False
+
+    @property
+    def is_serious(self) -> bool:
+        """Return whether it stops a model from passing."""
+        return self.symbol != NEAR and not self.known
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"symbol": self.symbol, "where": self.where, "text": self.text, "known": self.known}
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" + (f" ({self.known})" if self.known else "")
+
+
+def document_differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, ours, theirs) for each difference of two documents. A field that only one of them has, with its
+    default value, is not a difference: one of the releases does not know it."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        for key in dict.fromkeys([*ours, *theirs]):
+            yield from document_differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from document_differences(one, other, f"{path}[{number}]")
+    elif ours != theirs and not (_is_default(ours) and _is_default(theirs) and None in (ours, theirs)):
+        yield path, ours, theirs
+
+
+def _is_default(value: Any) -> bool:
+    return not value or (isinstance(value, Mapping) and all(_is_default(each) for each in value.values()))
+
+
+def compare_outcomes(
+    one: Outcome,
+    other: Outcome,
+    where: str,
+    release: str,
+    *,
+    places: tuple[str, str] = ("", ""),
+    names: tuple[str, str] = ("here", "there"),
+) -> Iterator[Difference]:
+    """Yield the differences of two outcomes of one request: status, error, and byte by byte the tensors of a stream
+    before its error, too.
+
+    Args:
+        one: what the second is compared with.
+        other: what is judged.
+        where: the request, and how it was sent.
+        release: of Triton, as older ones have errors of other words.
+        places: the repositories of both, whose paths are in tracebacks.
+        names: words for the places of both.
+    """
+    if one.error is not None or other.error is not None:
+        yield from _errors((one.error, other.error), where, release, places=places, names=names)
+    if (one.error is None) is not (other.error is None):
+        return
+    ones, others = one.answers(), other.answers()
+    if len(ones) != len(others):
+        yield Difference(DIFFERS, where, f"{len(ones)} responses {names[0]}, {len(others)} {names[1]}")
+        return
+    if _same_bytes(ones, others):
+        return
+    for diff in compare(one, other).tensors:
+        if not diff.same:
+            text = _with_values(diff, (ones[diff.response], others[diff.response]), names)
+            yield Difference(DIFFERS, where, text, is_value=True)
+        elif diff.largest_absolute:
+            yield Difference(NEAR, where, str(diff), is_value=True)
+        elif len({_bytes(each[diff.response].outputs[diff.name]) for each in (ones, others)}) > 1:
+            text = f"{diff}, but not byte for byte: a zero or NaN has another sign or payload"
+            yield Difference(NEAR, where, text, is_value=True)
+
+
+def _with_values(diff: TensorDiff, both: Sequence[InferenceResponse], names: tuple[str, str]) -> str:
+    """Return what differs, with both values."""
+    if diff.problem or diff.first is None:
+        return f"{diff} ({names[0]} | {names[1]})"
+    first = [floats(response.outputs[diff.name])[diff.first] for response in both]
+    return f"{diff}: {first[0]} {names[0]}, {first[1]} {names[1]}"
+
+
+def _same_bytes(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> bool:
+    return len(ones) == len(others) and all(
+        list(one.outputs) == list(other.outputs)
+        and all(_bytes(one.outputs[name]) == _bytes(other.outputs[name]) for name in one.outputs)
+        for one, other in zip(ones, others, strict=True)
+    )
+
+
+def _bytes(tensor: Tensor) -> tuple[Any, ...]:
+    array = tensor.numpy() if tensor.datatype is DataType.BYTES else tensor.data
+    data = tuple(array.reshape(-1).tolist()) if tensor.datatype is DataType.BYTES else array.tobytes()
+    return tensor.datatype, tensor.shape, data
+
+
+def _errors(
+    errors: tuple[TritonError | None, TritonError | None],
+    where: str,
+    release: str,
+    *,
+    places: tuple[str, str],
+    names: tuple[str, str],
+) -> Iterator[Difference]:
+    texts = [plain_error(error, place) if error else "" for error, place in zip(errors, places, strict=True)]
+    one, other = errors
+    if one is None or other is None:
+        found = [f"error: {text}" if each else "answers" for each, text in zip(errors, texts, strict=True)]
+        yield Difference(DIFFERS, where, f"{names[0]}: {found[0]}; {names[1]}: {found[1]}")
+        return
+    if one.code is not other.code:
+        is_400 = other.code is Code.INVALID_ARG and one.code in _STATUS_400_FOR
+        known = is_400 and _is_until(release, _STATUS_400_UNTIL)
+        why = f"Triton up to {_STATUS_400_UNTIL} answers HTTP 400 for 404, 500 and 501" if known else ""
+        yield Difference(DIFFERS, where, f"{one.code.name} {names[0]}, {other.code.name} {names[1]}", why)
+    if texts[0] != texts[1] and not texts[0].startswith(f"{texts[1]}\n"):
+        known = _is_until(release, _OTHER_WORDS_UNTIL)
+        why = f"Triton up to {_OTHER_WORDS_UNTIL} has other words" if known else ""
+        yield Difference(TEXT, where, f"'{texts[0]}' {names[0]}, '{texts[1]}' {names[1]}", why)
+
+
+def plain_error(error: TritonError, place: str = "") -> str:
+    """Return the text of an error without what differs from one server to the next: its repository, which is at
+    `place`, the number of the instance, and the order of the inputs."""
+    text = error.message.strip()
+    text = text.replace(place, "<repository>") if place else text
+    text = _INSTANCE.sub(r"\1'", text)
+    return _NAMES.sub(lambda found: f"{found[1]}{sorted(found[2].split(','))}", text)
+
+
+def _is_until(release: str, last: str) -> bool:
+    """Return whether a release is not newer than `last`; what a tritonserver on PATH is, nobody knows."""
+    return release[:1].isdigit() and find(release).order <= find(last).order

@@ -1,0 +1,245 @@
+"""The page of a verification, to be handed on: the verdict, what is not proved, each difference, and the evidence."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from ....core.html_table import cell
+from ....core.inference.data_type import DataType
+from ....core.svg_picture import BLUE, ORANGE, Key, Scale, SvgPicture, Tick, column_width, round_steps
+from ....exchanges.comparison import tolerance
+from .differences import DIFFERS, EQUAL, NEAR, NOT_LOADED, TEXT, WORDS
+from .judgement import ModelJudgement
+from .release_verdict import ReleaseVerdict
+
+_STYLE = """
+:root { --ink: #1f2328; --paper: #fff; --line: #d0d7de; --good: #1a7f37; --bad: #cf222e; --open: #9a6700; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: var(--ink);
+  background: var(--paper); }
+h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin: 1.8rem 0 .4rem; }
+table { border-collapse: collapse; margin: .5rem 0 1rem; width: 100%; }
+th, td { border: 1px solid var(--line); padding: .3rem .6rem; vertical-align: top; }
+td { overflow-wrap: anywhere; }
+.verdict { border: 1px solid var(--line); border-left: .5rem solid; padding: .5rem 1rem; margin: .6rem 0; }
+.verdict strong { font-size: 1.2rem; }
+.good { border-left-color: var(--good); } .bad { border-left-color: var(--bad); }
+.open { border-left-color: var(--open); }
+.good strong { color: var(--good); } .bad strong { color: var(--bad); } .open strong { color: var(--open); }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; font-size: 13px; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --paper: #0d1117; --line: #3d444d; --good: #3fb950; --bad: #ff7b72; --open: #d29922; }
+}
+@media print {
+  body { max-width: none; margin: 0; font-size: 11pt; -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+  tr, li, svg, .verdict { break-inside: avoid; } h2 { break-after: avoid; }
+}
+"""
+#: Inline, because JupyterLab puts all cells of tables on the right.
+_LEFT = "text-align:left"
+#: Paths that every machine has, and that are not the author's.
+_COMMON = ("/", "/usr", "/usr/local", "/opt", "/tmp", "/home", "/var/tmp")
+_TONES = {"good": ("✓", "Proved"), "bad": ("✗", "Not equal"), "open": ("?", "Not proved")}
+_ROW = 22
+#: The models that the title names.
+_NAMED = 3
+
+
+def page_of(
+    releases: Sequence[ReleaseVerdict],
+    not_verified: Sequence[str],
+    earlier: Sequence[Mapping[str, Any]],
+    record: Mapping[str, Any],
+) -> str:
+    """Return the page: one file that needs nothing else. `record`: what export.json has."""
+    names = [*record["features"]]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    title = f"{', '.join(names[:_NAMED])}{more}: judged by real Triton servers"
+    size = sum(each["bytes"] for each in record["files"].values())
+    facts = f"{record['when']}, {record['where']}, tritonlab {record['tritonlab']}; {len(record['files'])} files, "
+    facts += f"{size / 1e6:.1f} MB, whose SHA-256 are in export.json"
+    return (
+        "<!doctype html><html lang='en'><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width'><meta name='color-scheme' content='light dark'>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1><p>{escape(facts)}.</p>"
+        f"{body_of(releases, not_verified, earlier)}</html>\n"
+    )
+
+
+def without_paths(text: str, paths: Iterable[str]) -> str:
+    """Return a text with `<hidden>` for paths of the author's machine."""
+    for path in sorted({*paths} - {*_COMMON}, key=len, reverse=True):
+        hidden = "&lt;hidden&gt;" if text.startswith("<!doctype") else "<hidden>"
+        shown = escape(path) if text.startswith("<!doctype") else path
+        text = re.sub(rf"(?<![\w.-]){re.escape(shown)}(?![\w.-])", hidden, text)
+    return text
+
+
+def body_of(
+    releases: Sequence[ReleaseVerdict], not_verified: Sequence[str], earlier: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return what a page shows below its title."""
+    parts = ["".join(map(_banner, releases))]
+    parts.append("<h2>What is not proved</h2>" + _list(_list_unproved(releases, not_verified)))
+    for release in releases:
+        if any(finding.symbol in (DIFFERS, NOT_LOADED, TEXT) for model in release.models for finding in model.findings):
+            parts.append(f"<h2>What differs on Triton {escape(release.release)}</h2>{_differences(release)}")
+    for release in releases:
+        if release.models:
+            parts.append(f"<h2>What was sent to Triton {escape(release.release)}</h2>{_evidence(release)}")
+    if any(model.requests for release in releases for model in release.models):
+        parts.append(f"<h2>How it was compared</h2>{_how()}")
+    for release in releases:
+        parts += [picture] if (picture := _latencies(release)) else []
+    parts.append("<h2>Who judged</h2>" + _judges(releases))
+    if earlier:
+        parts.append("<h2>Earlier verdicts</h2>" + _earlier(earlier))
+    return "".join(parts)
+
+
+def _tone(release: ReleaseVerdict) -> str:
+    if release.passed:
+        return "good"
+    symbols = {finding.symbol for model in release.models for finding in model.findings if finding.is_serious}
+    return "bad" if release.still_open or symbols & {DIFFERS, NOT_LOADED, TEXT} else "open"
+
+
+def _banner(release: ReleaseVerdict) -> str:
+    tone = _tone(release)
+    mark, word = _TONES[tone]
+    head = f"<strong>{mark} {word} on Triton {escape(release.release)}</strong>"
+    return f"<div class='verdict {tone}'>{head}<div>{escape(release.verdict)}</div></div>"
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
+
+
+def _list_unproved(releases: Sequence[ReleaseVerdict], not_verified: Sequence[str]) -> Iterator[str]:
+    """Yield what the verdict does not say, that of this export first."""
+    yield from not_verified
+    shown = (DIFFERS, NOT_LOADED, TEXT, NEAR)
+    for release in releases:
+        yield from (f"Triton {release.release}: {text}" for text in release.still_open)
+        for model in release.models:
+            for each in model.findings:
+                if each.symbol not in shown and each.text not in "".join(not_verified):
+                    yield f"{model.name} on Triton {release.release}: {each}"
+            if model.through:
+                yield f"{model.name} was sent no request of its own, only those of {model.through}"
+        if release.verified and not release.is_hidden:
+            yield f"Triton {release.release}: {release.hidden_words or release.hidden}"
+    yield "Inputs that are not below, more than four requests at once, and how fast it is under load"
+    yield "What a model reaches over the network, services of this machine included, and what the host's name does"
+
+
+def _differences(release: ReleaseVerdict) -> str:
+    found = []
+    for model in release.models:
+        for each in model.findings:
+            if each.symbol in (DIFFERS, NOT_LOADED, TEXT):
+                known = f"<div>Known: {escape(each.known)}</div>" if each.known else ""
+                where = escape(f"{model.name}: {each.where}")
+                found.append(f"<li><b>{where}</b><pre>{escape(each.text)}</pre>{known}</li>")
+    return f"<ul>{''.join(found)}</ul>"
+
+
+def _evidence(release: ReleaseVerdict) -> str:
+    rows = []
+    for model in release.models:
+        loaded = f"loaded in {model.load_seconds:.1f} s"
+        if not model.requests:
+            rows.append([model.name, "none", "", "", "", "", WORDS[model.symbol] if model.symbol != EQUAL else loaded])
+        for each in model.requests:
+            result = _result(model, each.symbol, each.notebook, each.name)
+            rows.append([model.name, each.name, each.source, each.inputs, each.notebook, f"{each.sent} x", result])
+    heads = ["Model", "Request", "From", "Inputs", "In the notebook", "Sent", "Result"]
+    count = sum(len(model.requests) for model in release.models)
+    failed = sum(model.failed for model in release.models)
+    sent = sum(model.sent for model in release.models)
+    text = f"{count} request{'s' * (count != 1)}, sent {sent} times; {failed or 'none'} had failed in the notebook."
+    return f"<p>{text}</p>{_table(heads, rows)}"
+
+
+def _result(model: ModelJudgement, symbol: str, notebook: str, name: str) -> str:
+    if symbol == EQUAL:
+        return "the same error" if notebook == "failed" else "equal byte for byte"
+    if symbol == NEAR:
+        near = [each.text for each in model.findings if each.symbol == NEAR and each.where.startswith(f"{name},")]
+        return near[0] if near else WORDS[NEAR]
+    return WORDS[symbol]
+
+
+def _how() -> str:
+    floats = "; ".join(
+        f"{each.name} {relative:g} of the value plus {absolute:g}"
+        for each in DataType
+        if (relative := tolerance(each)[0]) and (absolute := tolerance(each)[1])
+    )
+    return _list(
+        [
+            "Each request was sent alone, four times at once so that batches form, and as a gRPC stream; those of a "
+            "sequence alone and in their order.",
+            "Compared with the answer that the notebook gave, and with that of tritonlab's server on a copy of the "
+            "export: names, datatypes, shapes, number and order of responses, and values byte by byte.",
+            f"Values of floats that are not equal byte for byte pass within {floats}: another build of numpy or of a "
+            "BLAS rounds otherwise. Other datatypes have to be equal.",
+            "Errors by status and text; metadata and config field by field. Not compared: parameters of responses, "
+            "what is logged, and times.",
+        ]
+    )
+
+
+def _latencies(release: ReleaseVerdict) -> str:
+    """Return the picture of how long one request of each model took, there and here; empty if nothing was measured."""
+    models = [model for model in release.models if model.latencies_ms]
+    if not models:
+        return ""
+    names = [model.name for model in models]
+    most = max(max(*model.latencies_ms, *model.own_latencies_ms) for model in models)
+    picture = SvgPicture("Latency of the first request that is answered, sent again and again")
+    left = column_width(names)
+    scale = Scale(0.0, most or 1.0, left, picture.width - 90)
+    for number, model in enumerate(models):
+        y = 14 + number * 2 * _ROW
+        picture.name(y + _ROW / 2 + 4, model.name, left)
+        for row, (values, tone) in enumerate(((model.latencies_ms, BLUE), (model.own_latencies_ms, ORANGE))):
+            for value in values:
+                picture.dot(scale(value), y + row * _ROW, 3, tone, filled=False)
+            if values:
+                middle = statistics.median(values)
+                picture.line(scale(middle), y + row * _ROW - 8, scale(middle), y + row * _ROW + 8, "", tone)
+                picture.text(picture.width - 84, y + row * _ROW + 4, f"{middle:.2f} ms")
+    picture.height += 8
+    picture.x_axis(scale, [Tick(value, f"{value:g}") for value in round_steps(0, most)], "milliseconds")
+    picture.height += 8
+    picture.legend([Key("ring", BLUE, f"Triton {release.release}"), Key("ring", ORANGE, "tritonlab serve")])
+    text = "The first request that is answered, sent again and again, one at a time, by HTTP, or gRPC if the model is "
+    text += "decoupled; the line is the median. On this machine, which did other things, too: not a benchmark."
+    return f"<h2>How long a request took on Triton {escape(release.release)}</h2><p>{text}</p>{picture.svg()}"
+
+
+def _judges(releases: Sequence[ReleaseVerdict]) -> str:
+    rows = [
+        [each.release, each.judge, each.hidden_words or each.hidden, f"{each.seconds:.0f} s", str(each.restarts)]
+        for each in releases
+    ]
+    return _table(["Triton", "Judge", "Of the author's machine", "Time", "Crashes"], rows)
+
+
+def _earlier(earlier: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [entry["when"], release["triton"], release["verdict"], str(entry.get("files", ""))]
+        for entry in reversed(earlier)
+        for release in entry["verified"]
+    ]
+    return _table(["Date", "Triton", "Verdict", "Files (digest)"], rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(cell(text, kind="th", look=_LEFT) for text in heads)
+    body = "".join(f"<tr>{''.join(cell(text, look=_LEFT) for text in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,143 @@
+"""Requests sent to one server, whichever it is, and what it answered: alone, together and as streams."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....core.status import TritonError
+from ....exchanges.golden import GoldenCase
+from ....exchanges.outcome import Arrival, Outcome
+from ....exchanges.remote.grpc_link import GrpcLink
+from ....exchanges.remote.http_link import HttpLink
+from ..child_command import Say, raise_if_cancelled
+from .judge_server import JudgeServer
+
+#: How a request was sent.
+ALONE, TOGETHER, STREAM = "alone", "together", "as a stream"
+_REQUEST_SECONDS = 30.0
+#: Each case is sent so often at once, so that batches form.
+_AT_ONCE = 4
+_LATENCY_REQUESTS = 20
+
+
+@dataclass
+class ModelAnswers:
+    """The answers of one server for a model. `problem`: why it was not loaded; `not_judged`: why that tells nothing;
+    `answers`: by way and case."""
+
+    name: str
+    problem: str = ""
+    not_judged: str = ""
+    load_seconds: float = 0.0
+    ready: bool = False
+    metadata: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    answers: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
+    latencies_ms: list[float] = field(default_factory=list)
+
+
+def replay(
+    server: JudgeServer,
+    models: Sequence[str],
+    cases: Sequence[GoldenCase],
+    *,
+    load_seconds: float,
+    say: Say,
+    cancel: threading.Event,
+) -> dict[str, ModelAnswers]:
+    """Load the models and send them the requests. Raises Cancelled, or CommandFailed if the server died."""
+    found = {name: ModelAnswers(name) for name in models}
+    for last in (False, True):  # a model may call another one in `initialize`, which is loaded then
+        for name in models:
+            if last and (not found[name].problem or found[name].load_seconds >= load_seconds):
+                continue  # what was not loaded in time is not tried again: some releases wait for minutes
+            raise_if_cancelled(cancel)
+            begun = time.monotonic()
+            found[name].problem = server.load(name, load_seconds)
+            found[name].load_seconds = time.monotonic() - begun
+            if not server.running:
+                return found
+    http = HttpLink(server.http, {}, _REQUEST_SECONDS)
+    grpc = GrpcLink(server.grpc, {}, _REQUEST_SECONDS)
+    try:
+        for name in models:
+            model, own = found[name], [case for case in cases if case.model == name]
+            if model.problem:
+                continue
+            say(f"  {name}: {len(own)} requests")
+            try:
+                model.metadata, model.config = http.metadata(name, ""), http.config(name, "")
+                model.ready = server.is_ready(name)
+                _ask(model, cases=own, http=http, grpc=grpc, cancel=cancel)
+            except TritonError as error:
+                model.problem = f"it does not answer: {error}"
+            if not server.running:
+                break
+    finally:
+        grpc.close()
+    return found
+
+
+def _ask(
+    model: ModelAnswers, cases: Sequence[GoldenCase], http: HttpLink, grpc: GrpcLink, cancel: threading.Event
+) -> None:
+    decoupled = bool(model.config.get("model_transaction_policy", {}).get("decoupled"))
+    alone: HttpLink | GrpcLink = grpc if decoupled else http
+    for case in cases:
+        raise_if_cancelled(cancel)
+        model.answers[ALONE, case.name] = [_send(alone, case, decoupled)]
+    for case in cases:
+        if case.fields.get("correlation_id"):  # its order is its meaning
+            continue
+        raise_if_cancelled(cancel)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            sent = [pool.submit(_send, grpc, case, decoupled) for _ in range(_AT_ONCE)]
+            model.answers[TOGETHER, case.name] = [each.result() for each in sent]
+        if not decoupled:
+            model.answers[STREAM, case.name] = [_send(grpc, case, True)]
+    model.latencies_ms = _latencies(model, cases, link=alone, decoupled=decoupled, cancel=cancel)
+
+
+def _send(link: HttpLink | GrpcLink, case: GoldenCase, decoupled: bool) -> Outcome:
+    request = case.request()
+    begun = time.monotonic_ns()
+    arrivals: list[Arrival] = []
+    error: TritonError | None = None
+    try:
+        for response in link.send(request, decoupled):
+            arrivals.append(Arrival(response, time.monotonic_ns() - begun))
+            error = error or response.error
+            if error is not None:
+                break  # a stream goes on after an error
+    except TritonError as problem:
+        error = problem
+    return Outcome(request, tuple(arrivals), error)
+
+
+def _latencies(
+    model: ModelAnswers,
+    cases: Sequence[GoldenCase],
+    link: HttpLink | GrpcLink,
+    decoupled: bool,
+    cancel: threading.Event,
+) -> list[float]:
+    """Return how long the first request that is answered took, again and again, in milliseconds; none without one."""
+    good = [case for case in cases if not case.fields.get("correlation_id") and _is_good(model, case)]
+    if not good:
+        return []
+    times = []
+    for _ in range(_LATENCY_REQUESTS):
+        raise_if_cancelled(cancel)
+        begun = time.monotonic()
+        _send(link, good[0], decoupled)
+        times.append((time.monotonic() - begun) * 1e3)
+    return times
+
+
+def _is_good(model: ModelAnswers, case: GoldenCase) -> bool:
+    return all(outcome.error is None for outcome in model.answers.get((ALONE, case.name), ()))

@@ -1,0 +1,40 @@
+"""The requests that an export was judged by, kept with it in the form of golden cases to be sent again."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....exchanges.golden import GoldenCase, golden_beside, read_case, write_case
+
+
+def requests_of(root: Path) -> Path:
+    """Return the directory of the requests of an export: in `root` if it has `models/`, else beside it."""
+    return root / "requests" if (root / "models").is_dir() else root.with_name(f"{root.name}.requests")
+
+
+def ship_requests(root: Path, cases: Sequence[GoldenCase]) -> None:
+    """Keep the cases with an export, in the place of earlier ones to the same models."""
+    place = requests_of(root)
+    for model in dict.fromkeys(case.model for case in cases):
+        shutil.rmtree(place / model, ignore_errors=True)
+    for case in cases:
+        write_case(case, place)
+
+
+def shipped_requests(root: Path) -> list[GoldenCase]:
+    """Return the cases that lie with an export, and those of the golden set beside it, each once."""
+    places = [requests_of(root), *(golden_beside(each) for each in (root, root / "models"))]
+    cases = [read_case(path) for place in places for path in sorted(place.glob("*/*.json"))]
+    return list({(case.model, key_of(case), case.name): case for case in cases}.values())
+
+
+def key_of(case: GoldenCase) -> str:
+    """Return a short text that is the same for equal requests."""
+    found = hashlib.sha256(repr((case.model, sorted(case.fields.items()))).encode())
+    for name, tensor in sorted(case.inputs.items()):
+        found.update(repr((name, tensor.datatype.name, tensor.shape)).encode())
+        found.update(tensor.data.tobytes())
+    return found.hexdigest()[:16]

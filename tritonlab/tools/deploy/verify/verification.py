@@ -1,0 +1,412 @@
+"""`verify`: an export judged by real Triton servers, on a copy, with the author's machine hidden."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ....core.config.model_config import ConfigError, read_config
+from ....core.scratch_directory import ScratchDirectory
+from ....core.version import VERSION
+from ....core.whole_file import write_file
+from ....exchanges.comparison import compare
+from ....exchanges.golden import GoldenCase, read_case
+from ....ipc.processes.execution_env import PARAMETER
+from ....ipc.processes.own_stub import NAME as STUB
+from ....repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
+from ....repository.model_tree import leads_out
+from ..child_command import CommandFailed, Say, raise_if_cancelled
+from ..environment.placed import LOCK
+from ..own_backends import backends_in, backends_of
+from ..preflight import judge as preflight
+from ..preflight.judge import subject_in
+from ..releases import DEFAULT_TARGET, find, find_target
+from .differences import NOT_SENT
+from .hiding import Hiding, author_paths
+from .judge_server import JudgeServer
+from .judgement import AGAIN, NO_REQUEST, judge, kept_outcome
+from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
+from .page import page_of, without_paths
+from .release_verdict import ReleaseVerdict
+from .replayed_requests import ALONE, ModelAnswers, replay
+from .shipped_requests import ship_requests, shipped_requests
+from .verdict import Verification
+from .verdict_history import VerdictHistory, record_of
+from .wheels import NoWheel, find_wheel, unpacked
+
+#: The release that is tested unless another is named.
+ON_PATH = "path"
+#: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
+_TRIES = 2
+
+
+def verify(
+    directory: str | PathLike[str],
+    *,
+    triton: str | Sequence[str] = DEFAULT_TARGET,
+    requests: str | PathLike[str] | Sequence[GoldenCase] = "golden",
+    hide: Sequence[str | PathLike[str]] = (),
+    reads: Sequence[Path] = (),
+    open_findings: Mapping[str, Sequence[str]] | None = None,
+    python: str = "",
+    load_seconds: float = 120.0,
+    say: Say = lambda text: None,
+    cancel: threading.Event | None = None,
+) -> Verification:
+    """Start real Triton servers on a copy of an exported repository, send them requests, and compare their answers
+    with those that the notebook gave, and with those of our server on another copy.
+
+    The requests, the verdict and its evidence stay with the export: a page, export.json and `requests/` in `directory`
+    if it has `models/`, else beside it. What differed before, with the same files, stays open until it is sent again.
+
+    Args:
+        directory: a model repository, or a directory with `models/`.
+        triton: releases (`2.51`, or tags of containers, `24.10`), or `path` for the tritonserver on PATH.
+        requests: `golden` for those with the export and `<directory>.golden`, a directory of golden cases, or cases.
+        hide: more directories that the servers must not see.
+        reads: files and directories that the models have read where they were written; they are hidden, too.
+        open_findings: by model, what pre-flight found that it reads there; by default what the record has.
+        python: the version of the stub for models that bring no environment.
+        load_seconds: how long a model may take to load; an environment in an archive is unpacked meanwhile.
+        say: gets a line for each step.
+        cancel: ends it when it is set, and then Cancelled is raised.
+
+    A release is fetched once, as a wheel; without a wheel its container is run, if the engine has it. Requests without
+    an answer of the notebook's prove nothing.
+
+    Raises NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
+    """
+    root, cancel = _root_of(Path(directory).expanduser().resolve()), cancel or threading.Event()
+    models = root / "models" if (root / "models").is_dir() else root
+    names = _names(models)
+    cases = _cases(requests, root)
+    given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
+    hidden = author_paths({**given, **dict.fromkeys((models, backends_of(models)), "the export itself")}, reads)
+    lock, wanted = _lock(root, models), releases(triton)
+    history = VerdictHistory(root, models, names)
+    found = history.open_findings if open_findings is None else open_findings
+    options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
+    work = _Work(models, names, cases, hide=hidden, open_findings=found, **options)
+    say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
+    ours, own_place = _ask_here(work, cases, say)
+    verdicts = []
+    for release in dict.fromkeys(wanted):
+        say(f"Triton {release}")
+        try:
+            verdict = work.verdict(_judge_for(release, python, lock, work), ours, own_place)
+        except (NoWheel, LookupError, CommandFailed) as error:
+            verdict = ReleaseVerdict(release, "none", problem=f"{error}".strip())
+        verdicts.append(replace(verdict, still_open=tuple(history.still_open(verdict))))
+    if not isinstance(requests, str | PathLike):
+        ship_requests(root, cases)
+    return _written(root, models, verdicts=verdicts, names=names, history=history, open_findings=found, hidden=hidden)
+
+
+def _root_of(directory: Path) -> Path:
+    """Return the directory that the record of an export is of: the one with `models/`, or that itself, whichever of
+    them the export was verified as."""
+    inside, above = directory / "models", directory.parent
+    if inside.is_dir():
+        return inside if record_of(inside).is_file() and not record_of(directory).is_file() else directory
+    is_part = directory.name == "models" and record_of(above).is_file() and not record_of(directory).is_file()
+    return above if is_part else directory
+
+
+def _lock(root: Path, models: Path) -> str:
+    locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
+    return next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
+
+
+def releases(triton: str | Sequence[str]) -> list[str]:
+    """Return the versions of the releases that are named. Raises UnknownTarget, and ValueError if none is."""
+    wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
+    if not wanted:
+        raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
+    return wanted
+
+
+def _names(models: Path) -> list[str]:
+    names = [name for name in model_names(models) if not name.startswith(".")] if models.is_dir() else []
+    if not names:
+        raise NotADirectoryError(f"{models} is not a model repository: nothing in it has a config.pbtxt or a version")
+    return names
+
+
+def _ask_here(work: _Work, cases: Sequence[GoldenCase], say: Say) -> tuple[dict[str, ModelAnswers], str]:
+    """Return the answers of our server on the copy, and where that lies; answers of a second start, too, if they are
+    not the notebook's.
+    """
+    ours = work.run(OwnServer())
+    place = work.place
+    if _is_other(ours, cases):
+        say("answers differ from the notebook's: our server is started again, to see whether they vary")
+        for name, again in work.run(OwnServer()).items():
+            ours[name].answers |= {(AGAIN, case): each for (way, case), each in again.answers.items() if way == ALONE}
+    return ours, place
+
+
+def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[GoldenCase]) -> bool:
+    """Return whether our server answers one of the requests on the copy otherwise than the notebook did."""
+    for case in cases:
+        sent = ours[case.model].answers.get((ALONE, case.name)) if case.model in ours else None
+        kept = kept_outcome(case)
+        is_answered = sent and kept is not None and kept.error is None and sent[0].error is None
+        if sent and kept and is_answered and not compare(kept, sent[0]).same:
+            return True
+    return False
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _release(text: str) -> str:
+    """Return the version of a release, or of the one that a target has, as kserve. Raises UnknownTarget."""
+    return text if text == ON_PATH else str(find_target(text).release.triton.value)
+
+
+def _cases(requests: str | PathLike[str] | Sequence[GoldenCase], root: Path) -> list[GoldenCase]:
+    if not isinstance(requests, str | PathLike):
+        return list(requests)
+    if requests == "golden":
+        return shipped_requests(root)
+    place = Path(requests).expanduser()
+    if not place.exists():
+        raise ValueError(f"{place} does not exist; name a directory of golden cases, or one of its files")
+    files = [place] if place.is_file() else sorted(place.glob("*/*.json"))
+    return [read_case(path) for path in files]
+
+
+def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
+    """Return who can judge that release. Raises NoWheel, which says why nobody can."""
+    if release == ON_PATH:
+        program = shutil.which("tritonserver")
+        if program is None:
+            raise NoWheel("there is no tritonserver on PATH")
+        return PathJudge(program, work.hide)
+    try:
+        wheel = find_wheel(release)
+    except NoWheel as error:
+        found = find_docker_judge(release, find(release).container.value)
+        if isinstance(found, str):
+            checks = static_findings(work.models, work.names, release)
+            raise NoWheel(f"{error}; {found}. Statically checked: {'; '.join(checks) or 'nothing found'}") from None
+        return found
+    judged_by = judge_python(wheel, version=python, lock=lock, say=work.say, cancel=work.cancel)
+    return WheelJudge(release, unpacked(wheel, work.say, work.cancel), judged_by, work.hide)
+
+
+class _Work:
+    """One verification: each judge gets a copy of the export of its own, which is removed with all it left."""
+
+    def __init__(
+        self,
+        models: Path,
+        names: list[str],
+        cases: list[GoldenCase],
+        hide: Mapping[Path, str],
+        open_findings: Mapping[str, Sequence[str]],
+        load_seconds: float,
+        say: Say,
+        cancel: threading.Event,
+    ) -> None:
+        self.models, self.names, self.cases, self.hide = models, names, cases, hide
+        self.open_findings = open_findings
+        self.load_seconds = load_seconds
+        self.say, self.cancel = say, cancel
+        self.place, self.restarts = "", 0
+        self.hiding = Hiding((), "", {})
+
+    def _entries(self) -> Iterator[Path]:
+        """Yield the models, and what lies beside them and is deployed with them, but not what only tools have there."""
+        for entry in sorted(self.models.iterdir()):
+            is_tool = entry.is_dir() and (entry.name.startswith(".") or entry.name in LEFT_BEHIND)
+            if (entry.is_file() or entry.is_dir()) and not is_tool:
+                yield entry
+
+    def run(self, who: Judge) -> dict[str, ModelAnswers]:
+        """Start a server on a copy, and send it everything."""
+        self.hiding = hiding = who.hiding()
+        self.restarts = 0
+        for left in reversed(range(_TRIES)):
+            scratch = ScratchDirectory("verify-")
+            try:
+                scratch.path.chmod(0o755)
+                copy = scratch.path / "models"
+                copy.mkdir()
+                for entry in self._entries():
+                    raise_if_cancelled(self.cancel)
+                    if entry.name not in self.names and leads_out(entry, (self.models,)):
+                        (copy / entry.name).symlink_to(entry.resolve())
+                    elif entry.is_dir():
+                        shutil.copytree(entry, copy / entry.name, symlinks=True)
+                    else:
+                        shutil.copy2(entry, copy / entry.name)
+                self.place = hiding.place("models", copy) if not isinstance(who, OwnServer) else str(copy)
+                backends = self._copy_backends(scratch.path / "brought")
+                begin = lambda ports: who.start(copy, backends, scratch.path, hiding, ports)  # noqa: B023, E731
+                with JudgeServer(begin, scratch.path, self.cancel) as server:
+                    found = replay(
+                        server,
+                        self.names,
+                        self.cases,
+                        load_seconds=self.load_seconds,
+                        say=self.say,
+                        cancel=self.cancel,
+                    )
+                    if server.running:
+                        return found
+                    if not left:
+                        raise CommandFailed(f"the server crashed twice:\n{server.last_lines()}")
+                self.restarts += 1
+                self.say("  the server crashed; it is started again")
+            finally:
+                scratch.remove()
+        raise AssertionError("unreachable")
+
+    def _copy_backends(self, directory: Path) -> list[Path]:
+        """Return copies of the Python-based backends that are exported with the models."""
+        found = backends_in(backends_of(self.models))
+        for backend in found:
+            shutil.copytree(backend, directory / backend.name, symlinks=True)
+        return [directory / backend.name for backend in found]
+
+    def verdict(self, who: Judge, ours: Mapping[str, ModelAnswers], own_place: str) -> ReleaseVerdict:
+        """Return what the judge finds."""
+        begun = time.monotonic()
+        self.say(f"  {who.name}")
+        theirs = self.run(who)
+        if isinstance(who, WheelJudge):
+            self._explain_stubs(who, theirs)
+            _explain_backends(who, theirs)
+        places = (own_place, self.place)
+        through = {
+            step["model_name"]: name
+            for name in self.names
+            for step in theirs[name].config.get("ensemble_scheduling", {}).get("step", ())
+            if theirs[name].answers
+        }
+        found = [
+            judge(
+                ours[name],
+                theirs[name],
+                self.cases,
+                release=who.release,
+                places=places,
+                open_findings=self.open_findings.get(name, ()),
+                through=through.get(name, ""),
+            )
+            for name in self.names
+        ]
+        seconds = time.monotonic() - begun
+        verdict = ReleaseVerdict(
+            who.release,
+            who.name,
+            hidden=str(self.hiding),
+            hidden_words=self.hiding.words,
+            is_hidden=self.hiding.kind == "namespace",
+            models=tuple(found),
+            seconds=seconds,
+            restarts=self.restarts,
+        )
+        self.say(f"  {verdict.verdict} ({seconds:.0f} s)")
+        return verdict
+
+    def _explain_stubs(self, who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
+        """Add to problems that a model brings a stub of another release, with which a server waits in vain."""
+        for name, answers in theirs.items():
+            stub = self.models / name / STUB
+            if answers.problem and stub.is_file() and not who.files.compiled(stub):
+                answers.problem += (
+                    f"; its {STUB} was not compiled for Triton {who.release}: an environment is exported for one "
+                    f"release (--target {who.release})"
+                )
+
+
+def _explain_backends(who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
+    """Take models out of the verdict that need a backend which the container has and the wheel has not."""
+    for answers in theirs.values():
+        if missing := _NO_BACKEND.search(answers.problem):
+            answers.not_judged = (
+                f"the wheel of Triton {who.release} has Python's backend only, and '{missing[1]}' is needed: its "
+                "container has more, in docker or podman here, or as the tritonserver on PATH (--triton path)"
+            )
+
+
+_NO_BACKEND = re.compile(r"unable to find backend library for backend '([^']*)'")
+
+
+def static_findings(models: Path, names: Sequence[str], release: str) -> list[str]:
+    """Return what is wrong with an export for a release, as far as its files show it."""
+    found = []
+    for name in names:
+        try:
+            seen = preflight.judge(subject_in(models / name), release)
+        except ConfigError as error:
+            found.append(f"{name}: {error}")
+        else:
+            found += [f"{name}: {finding.sentence}" for finding in seen.findings]
+    return found
+
+
+def _written(
+    root: Path,
+    models: Path,
+    *,
+    verdicts: list[ReleaseVerdict],
+    names: list[str],
+    history: VerdictHistory,
+    open_findings: Mapping[str, Sequence[str]],
+    hidden: Iterable[Path],
+) -> Verification:
+    silent = dict.fromkeys(
+        model.name for each in verdicts for model in each.models for found in model.findings if found.symbol == NOT_SENT
+    )
+    missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
+    missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
+    verification = Verification(
+        directory=root,
+        releases=tuple(verdicts),
+        not_verified=tuple(missing),
+        page=history.page,
+        record=history.record,
+        earlier=tuple(history.verdicts()),
+    )
+    document = {
+        "tritonlab": VERSION,
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "where": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(),
+        "target": [release.release for release in verdicts],
+        "features": {name: _features(models / name) for name in names},
+        "files": history.files,
+        "preflight": {name: list(sentences) for name, sentences in open_findings.items() if sentences},
+        "verified": [release.to_dict() for release in verdicts if release.verified],
+        "not_verified": list(verification.not_verified),
+        "earlier": list(verification.earlier),
+    }
+    html = page_of(verdicts, missing, verification.earlier, document)
+    texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", history.page: html}
+    for path, text in texts.items():
+        write_file(path, without_paths(text, map(str, hidden)))
+    return verification
+
+
+def _features(model: Path) -> list[str]:
+    """Return what of Triton a model uses, as far as its config says."""
+    try:
+        config = read_config(model / CONFIG_FILE)
+    except ConfigError:
+        return []
+    always = {"name", "backend", "platform", "max_batch_size", "input", "output", "instance_group", "version_policy"}
+    found = [field.name for field, _ in config.ListFields() if field.name not in always]
+    found += [PARAMETER] if PARAMETER in config.parameters else []
+    return [*found, *([STUB] if (model / STUB).exists() else [])]

@@ -1,0 +1,162 @@
+"""The export of a repository that was opened: every model of it, loaded or not, and what lies beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ...core.status import InvalidArgumentError
+from ...repository.model_tree import ModelTree, is_requested, leads_out, read_tree, shortened
+from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
+from . import left_out
+from .own_backends import OwnBackend, backends_of
+from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
+from .preflight.places import secrets_in, secrets_sentence
+from .releases import DEFAULT_TARGET, find_target
+from .report import ExportConflict, ExportPlan, ExportReport
+
+#: In the directory that an export is built in: the backends that go next to the repository.
+_BACKENDS = "backends"
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """One model to export: its directory, the facts of its row, and the Python-based backend that runs it."""
+
+    directory: Path
+    warnings: Sequence[str] = ()
+    backend: OwnBackend | None = None
+
+
+@dataclass(frozen=True)
+class RepositoryReport:
+    """What the export of a repository did. `models` reports on each model; `files` is about what lies beside them in
+    the repository, `backends` about the Python-based backends that lie next to it."""
+
+    models: tuple[ExportReport, ...]
+    files: ExportPlan
+    backends: ExportPlan
+
+    @property
+    def repository(self) -> Path:
+        return self.files.path
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the export changed anything."""
+        return self.files.differs or self.backends.differs or any(report.plan.differs for report in self.models)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was written as JSON values."""
+        return {"files": self.files.to_dict(), **self._whole.to_dict()}
+
+    @property
+    def _whole(self) -> ExportReport:
+        first, *others = self.models
+        return replace(first, composing=tuple(others), beside=self.backends)
+
+    def _beside(self) -> str:
+        names = [*shortened(self.files.files), *(f"Attention: {warning}." for warning in self.files.warnings)]
+        return "\n".join(f"  {name}" for name in names)
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [str(self._whole), self._beside()]))
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, [repr(self._whole), self._beside()]))
+
+    def _repr_html_(self) -> str:
+        beside = f"<pre>{escape(self._beside())}</pre>" if self._beside() else ""
+        return f"{self._whole._repr_html_()}{beside}"
+
+
+def export_whole(
+    models: Mapping[str, ExportedModel],
+    root: Path,
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    include: str | Sequence[str] = (),
+) -> RepositoryReport:
+    """Write the models, by their directories' names, and the files of `root` that lie beside them, and change nothing
+    in them: bytes, modes, links that lead within a model, empty directories. Python-based backends that run them are
+    written next to the repository.
+
+    All of it is written or nothing. What is there already and differs raises ExportConflict, unless `overwrite` is set;
+    then it is moved to `<directory>.backup` first. The report warns of what is left out because it is hidden, has more
+    than 100 MB, or is a link to something outside of the repository; `include` names or
+    patterns of such files brings them. Raises NoRepository.
+    """
+    wanted = [include] if isinstance(include, str) else list(include)
+    # what another place has is no part of the repository; `_plan_beside` names it
+    models = {
+        name: model
+        for name, model in models.items()
+        if not leads_out(model.directory, (root,)) or is_requested(name, wanted)
+    }
+    if not models:
+        raise InvalidArgumentError(f"all models of {root} are links to other places: include=['*'] exports them")
+    repository = repository_path(directory)
+    with removed_at_error(repository, f"{root} was not exported to {repository}"):
+        make_repository(repository)
+        with scratch_directory(scratch_place(repository)) as made:
+            return _export_whole(models, root, repository, scratch=Path(made), overwrite=overwrite, wanted=wanted)
+
+
+def _export_whole(
+    models: Mapping[str, ExportedModel],
+    root: Path,
+    repository: Path,
+    *,
+    scratch: Path,
+    overwrite: bool,
+    wanted: Sequence[str],
+) -> RepositoryReport:
+    plans = []
+    for name, model in models.items():
+        tree = read_tree(model.directory, include=wanted, inside=(root,))
+        new = scratch / MODELS / name
+        new.mkdir(parents=True)
+        tree.copy(new)
+        secrets = secrets_in(tree.files)
+        warned = [": ".join(secrets_sentence(secrets))] if secrets else []
+        warned += model.backend.warnings(repository) if model.backend is not None else []
+        found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *warned)))
+        plan = replace(compare_trees(new, repository / name), warnings=found)
+        if plan.differs and plan.path.exists() and not overwrite:
+            raise ExportConflict(plan)
+        plans.append(plan)
+    files = _plan_beside(root, models, new=scratch / BESIDE, repository=repository, include=wanted)
+    (scratch / _BACKENDS).mkdir()
+    for each in {model.backend.name: model.backend for model in models.values() if model.backend}.values():
+        each.write(scratch / _BACKENDS / backends_of(repository).name / each.name)
+    backends = compare_files(scratch / _BACKENDS, repository.parent)
+    for beside in (files, backends):
+        if beside.changed and not overwrite:
+            raise ExportConflict(beside)
+    built = {scratch / BESIDE: files, scratch / _BACKENDS: backends}
+    backups = put_in_place(repository, scratch, plans, built)
+    image = find_target(DEFAULT_TARGET).release.image
+    reports = [
+        ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
+    ]
+    return RepositoryReport(tuple(reports), files, backends)
+
+
+def _plan_beside(
+    root: Path, models: Mapping[str, ExportedModel], new: Path, repository: Path, include: Sequence[str]
+) -> ExportPlan:
+    """Write the files that lie beside the models to `new`, and return what becomes of those in the repository."""
+    tree = read_tree(root, include=include, skip=models)
+    files = [file for file in tree.files if "/" not in file]
+    new.mkdir(parents=True)
+    ModelTree(root, files, {link: end for link, end in tree.links.items() if "/" not in link}).copy(new)
+    plan = compare_files(new, repository)
+    hidden = sorted({file.partition("/")[0] for file in tree.files if "/" in file})
+    kept_back = [f"the directory {name} is not a model and was left out" for name in hidden]
+    warnings = (*left_out.sentences(tree.left_out), *kept_back)
+    return replace(plan, warnings=warnings)
