@@ -24,8 +24,9 @@ HEAVY = {
 #: What `%load_ext tritonlab` brings in of ours beside the magics; of `tools.measure` only what gives models the method.
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
-    *("core", "core.config", "core.inference", "core.metrics", "core.observe", "exchanges", "tools.deploy"),
-    *("tools.deploy.environment", "tools.deploy.preflight"),
+    *("core", "core.config", "core.inference", "core.metrics", "core.observe", "core.source"),
+    *("exchanges", "exchanges.remote"),
+    *("tools.deploy", "tools.deploy.environment", "tools.deploy.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "tools.measure.load_testing", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.config.model_config import ConfigError, read_config
-from ..core.python_source import UNPARSABLE
+from ..core.source.source_file import UNPARSABLE
 from .layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from .model_tree import leads_out
 from .place import scratch_name, scratch_place

@@ -22,7 +22,7 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.python_source import UNPARSABLE
+from ...core.source.source_file import UNPARSABLE
 from ...stub._pb_stub.wire.fork_bodies import ImportStep
 
 #: The modules that every stub has imported.

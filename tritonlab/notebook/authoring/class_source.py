@@ -15,8 +15,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ...tools.deploy.preflight.names import undefined_names
-from ...tools.deploy.preflight.subject import SourceFile
+from ...core.source.source_file import SourceFile
+from ...core.source.undefined_names import undefined_names
 from .errors import SourceError
 from .source_map import Segment, whole
 

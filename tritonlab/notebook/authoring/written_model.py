@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.python_source import UNPARSABLE
+from ...core.source.source_file import UNPARSABLE
 from ...core.status import LoadInterrupted, ModelError, ModelLoadError, RemoteException, TritonError
 from ...repository.model_directory import Edited, Link, Made, ModelDirectory, Stamp, stamp_of
 from .draft import Draft

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...core.source.source_file import SourceFile
+from ...core.source.undefined_names import undefined_names
 from ...core.status import InvalidArgumentError, NotFoundError
 from ...exchanges.golden import GoldenSet
 from ...exchanges.last_cases import last_cases
@@ -22,8 +24,6 @@ from ...tools.deploy import left_out
 from ...tools.deploy.environment.lock import EnvironmentRefused
 from ...tools.deploy.environment.placed import CHOICES
 from ...tools.deploy.manifests.files import KINDS
-from ...tools.deploy.preflight.names import undefined_names
-from ...tools.deploy.preflight.subject import SourceFile
 from ...tools.deploy.releases import DEFAULT_TARGET, UnknownTarget, find, find_target, releases, table_facts
 from ...tools.deploy.report import ExportReport
 from ...tools.deploy.verify.judgement import NO_REQUEST

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.config.model_config import parse_pbtxt
-from ...core.python_source import UNPARSABLE
+from ...core.source.source_file import UNPARSABLE
 from ...core.status import TritonError
 from ...repository.layout import LEFT_BEHIND
 from ..models.backend_choice import choice_words

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.python_source import UNPARSABLE
+from ...core.source.source_file import UNPARSABLE
 from ...core.status import TritonError
 from ...server.api.model import Model
 

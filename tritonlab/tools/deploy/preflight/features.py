@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable, Iterator
 
 from ....core.config.model_config import ModelConfig, messages
+from ....core.source.source_file import SourceFile
 from ..releases import Feature, Release, features
 from .finding import Finding, Prediction
-from .subject import SourceFile, Subject, line_of
+from .subject import Subject, line_of
 
 _OUTCOMES = {
     "metric_family": Prediction.LOAD,

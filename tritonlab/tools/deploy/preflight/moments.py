@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from ....core.source.source_file import SourceFile
 from .finding import Prediction
-from .subject import SourceFile, Subject
+from .subject import Subject
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: Functions that run when the model is loaded.

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ....core.config.model_config import ConfigError
+from ....core.source.undefined_names import defined_names
 from ....ipc.processes.interpreter import STUB
 from ....ipc.processes.own_stub import NAME
 from ....repository.layout import read_version
@@ -17,7 +18,6 @@ from ....repository.model_repository_manager import select_versions
 from .. import left_out
 from ..releases import Target
 from .finding import Finding, Prediction
-from .names import defined_names
 from .subject import Subject
 
 #: What a container has without --shm-size.

@@ -14,15 +14,16 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from ....core.quoting import magic_line
+from ....core.source.guards import guarded, never_run
+from ....core.source.source_file import SourceFile
 from ....ipc.link.stub_link import ReadFile
 from ....stub._pb_stub.process.reads_record import HELD, LISTED, LOADED, LOOKED, OPENED, STARTED, is_everywhere
 from ..environment.lock import url_of
 from ..releases import Target
 from .finding import Finding, Prediction, worst
-from .guards import guarded, never_run
 from .moments import outcome_at
 from .pickles import modules_of_pickles
-from .subject import SourceFile, Subject, line_of, python_there, version_of
+from .subject import Subject, line_of, python_there, version_of
 
 #: Modules that the image brings, and ours.
 _BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}

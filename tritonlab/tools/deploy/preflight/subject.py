@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....core.config.model_config import ModelConfig
-from ....core.python_source import UNPARSABLE
+from ....core.source.source_file import UNPARSABLE, SourceFile
 from ....ipc.link.stub_link import ReadsRecorded
 from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ....ipc.processes.interpreter import STUB
@@ -31,14 +31,6 @@ class ExportedEnvironment(NamedTuple):
     python: str
     packages: Mapping[str, str]
     has_stub: bool
-
-
-class SourceFile(NamedTuple):
-    """A Python file of the model. `tree` is None if this Python cannot parse it."""
-
-    path: str
-    text: str
-    tree: ast.Module | None
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
+from ....core.source.guards import guarded
+from ....core.source.source_file import SourceFile
 from ..releases import Release
 from .finding import Finding, Prediction
-from .guards import guarded
 from .moments import outcome_of
 from .reads import imported_by
-from .subject import SourceFile, Subject, line_of, version_of
+from .subject import Subject, line_of, version_of
 
 #: Names that numpy has since 2.0 (and 2.1, 2.2), with what does the same in numpy 1.
 _NUMPY_2 = {

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tritonlab.tools.deploy.preflight.guards import never_run
+from tritonlab.core.source.guards import never_run
 
 OLD, NEW = (3, 10), (3, 12)
 
