@@ -23,6 +23,8 @@ class TritonPythonModel:
     def initialize(self, args):
         self.where = os.environ["PLACE"]
         os.environ["MINE"] = "1"
+        os.environb[b"MINE_TOO"] = b"1"
+        os.environb[b"MINE_TOO"], os.environb[b"IN_BYTES"]
         os.environ["MINE"], os.getenv("NOT_SET"), dict(os.environ), os.environ.copy(), list(os.environ.items())
         self.opens = Path(self.where, "data.npy").read_bytes()
         with open(os.path.join(self.where, "log.txt"), "w"):
@@ -49,7 +51,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
     (tmp_path / "models" / "m" / "labels.txt").touch()
     (tmp_path / "models" / "m" / "1" / "beside.py").write_text("import json\n")
     monkeypatch.chdir(notebook)
-    for name, value in {"PLACE": str(notebook), "LATE": "1", "NOT_SECRET": "hush"}.items():
+    for name, value in {"PLACE": str(notebook), "LATE": "1", "IN_BYTES": "1", "NOT_SECRET": "hush"}.items():
         monkeypatch.setenv(name, value)
     with Server(tmp_path / "models", warm=0) as server:
         yield server.model("m")
@@ -68,14 +70,14 @@ def test_files_and_variables_are_recorded_while_loading_and_on_request_while_exe
     row = np.zeros(1, np.float32)
     model(IN=row)
     loaded = (
-        [(str(notebook / "table.txt"), source, 6, True), (str(notebook / "data.npy"), source, 12, False)],
-        [("NOT_SECRET", str(notebook / "here.py"), 2), ("PLACE", source, 9)],
+        [(str(notebook / "table.txt"), source, 6, True), (str(notebook / "data.npy"), source, 14, False)],
+        [("NOT_SECRET", str(notebook / "here.py"), 2), ("PLACE", source, 9), ("IN_BYTES", source, 12)],
     )
     assert read() == loaded
     model(IN=row)
     files, variables = read()
-    assert files == [*loaded[0], (str(notebook / "late.txt"), source, 19, False)]
-    assert variables == [*loaded[1], ("LATE", source, 18)]
+    assert files == [*loaded[0], (str(notebook / "late.txt"), source, 21, False)]
+    assert variables == [*loaded[1], ("LATE", source, 20)]
     (found,) = model.reads()
     assert found.working_directory == str(notebook)
     assert found.written == [str(notebook / "log.txt")]
@@ -96,7 +98,8 @@ class TritonPythonModel:
         self.environment = type(os.environ)
     def execute(self, requests):
         left = [builtins.open is not io.open, type(open) is not type(len), type(os.environ) is self.environment]
-        left += [type(os.environ) is not os._Environ, type(os.stat) is not type(len)]
+        left += [type(os.environ) is not os._Environ, type(os.environb) is not os._Environ]
+        left += [type(os.stat) is not type(len)]
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([sum(left)], "f4"))]) for r in requests]
 """
     write_model(tmp_path / "models", "m", source, CONFIG)

@@ -1,12 +1,12 @@
 """What the author's code reads outside of its model: files and environment variables, noted while the model is loaded,
 and while it executes only when that is requested.
 
-While recording, `open`, `os.mkdir` and the class of `os.environ` are others. In a process of pre-flight's own an audit
-hook sees more, from the load to the last request: directories that are listed, files that are only looked for,
-databases, libraries, programs and connections. No other stub has it, because it cannot be removed, and the reading of
-every message is an event: 1.6 us each, measured (`marshal.loads` 0.28 us without a hook, 1.93 us with one that returns
-at once; Python 3.11, 2026-11-24), of the 60 us that a request takes. A read counts if the author's code makes it, or
-calls what does; what libraries read on their own account, at their import, does not.
+While recording, `open`, `os.mkdir` and the class of `os.environ` and `os.environb` are others. In a process of
+pre-flight's own an audit hook sees more, from the load to the last request: directories that are listed, files that are
+only looked for, databases, libraries, programs and connections. No other stub has it, because it cannot be removed, and
+the reading of every message is an event: 1.6 us each, measured (`marshal.loads` 0.28 us without a hook, 1.93 us with
+one that returns at once; Python 3.11, 2026-11-24), of the 60 us that a request takes. A read counts if the author's
+code makes it, or calls what does; what libraries read on their own account, at their import, does not.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class ReadsRecord:
             vars(os)["mkdir"] = self._mkdir if on else self._mkdir.real  # os.makedirs looks it up there
         if on:
             self._environment_class = type(os.environ)
-        _set_class(os.environ, _recorded_class(self._environment_class, self) if on else self._environment_class)
+        kind = _recorded_class(self._environment_class, self) if on else self._environment_class
+        for environment in (os.environ, os.environb):
+            _set_class(environment, kind)
 
     def recorded(self) -> ReadsRecorded:
         """Return what was read so far. May be called on any thread."""
@@ -202,13 +204,14 @@ class ReadsRecord:
             if frame.f_code.co_name in _BULK:
                 return
             frame = frame.f_back
+        name = os.fsdecode(name) if isinstance(name, bytes) else name
         if not isinstance(name, str) or name in self._own or name in self._variables or len(self._variables) >= _MOST:
             return
         if frame is not None and self.is_authors(frame.f_code.co_filename):
             self._variables[name] = (frame.f_code.co_filename, frame.f_lineno)
 
     def note_set(self, name: Any) -> None:
-        self._own.add(name)
+        self._own.add(os.fsdecode(name) if isinstance(name, bytes) else name)
 
 
 class _Audit:
@@ -421,7 +424,7 @@ class _RecordedMkdir:
 
 
 def _recorded_class(kind: Any, record: ReadsRecord) -> Any:
-    """Return a subclass of the class of `os.environ` that notes what is read."""
+    """Return a subclass of the class of `os.environ` and `os.environb` that notes what is read."""
     bulk: List[Tuple[int, int]] = [(0, 0)]
 
     class Recorded(kind):  # type: ignore[misc]
