@@ -1,18 +1,23 @@
-"""The pages about errors, `tritonlab/errors.md`, and which of them an error is about."""
+"""The pages about errors, `tritonlab/errors.md`: their texts, and the advice in one line that each has."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .quoting import magic_line
+
 _BOOK = Path(__file__).resolve().parents[1] / "errors.md"
+_COMMENT = re.compile(r"<!-- (.*?) ?-->\n*", re.DOTALL)
+#: `{NAME}` or `{NAME!m}` in an advice
+_WORD = re.compile(r"\{(\w+)(!m)?\}")
 
 
 class ErrorPage(NamedTuple):
-    """A page about one error. `topic`: its name; `examples`: texts of such errors; `body`: cause and mend, in
+    """A page about one error. `topic`: its name; `examples`: texts of such errors; `body`: cause and fix, in
     Markdown."""
 
     topic: str
@@ -23,30 +28,75 @@ class ErrorPage(NamedTuple):
         return "\n\n".join([*self.examples, self.body])
 
 
+class Advice(NamedTuple):
+    """One line of advice. `topic`: its page, "" without one; `kind`: `hint`, `load` or `config`; `patterns`: one of
+    them is found in the error's text."""
+
+    topic: str
+    kind: str
+    patterns: tuple[str, ...]
+    text: str
+
+    def fill(self, found: re.Match[str], compute: Callable[[str], str]) -> str:
+        """Return the text, with groups of the match, or else computed words, in place of its braces."""
+
+        def word(brace: re.Match[str]) -> str:
+            name = brace[1]
+            value = found[name] if name in found.re.groupindex else compute(name)
+            return magic_line(value) if brace[2] else value
+
+        return _WORD.sub(word, self.text)
+
+
+@functools.cache
+def _sections() -> dict[str, str]:
+    """Return the book by topic; what is before the first one is ""."""
+    parts = re.split(r"^## (.*)\n", f"## \n{_BOOK.read_text(encoding='utf-8')}", flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
 @functools.cache
 def error_pages() -> dict[str, ErrorPage]:
     """Return the pages by topic, in the order of the book."""
     pages = {}
-    for section in re.split(r"^## ", _BOOK.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        topic, _, rest = section.partition("\n")
-        parts = re.split(r"\n{2,}", rest.strip())
+    for topic, section in [*_sections().items()][1:]:
+        parts = re.split(r"\n{2,}", _COMMENT.sub("", section).strip())
         examples = [re.sub(r"^> ?", "", part, flags=re.MULTILINE) for part in parts if part.startswith(">")]
         body = "\n\n".join(part for part in parts if not part.startswith(">"))
         pages[topic] = ErrorPage(topic, tuple(examples), body)
     return pages
 
 
-def topic_of(text: str, patterns: Sequence[re.Pattern[str]]) -> str:
-    """Return the topic of an error's text: that of the page with an example that the same one of `patterns` finds, each
-    of which is for one advice; "" if there is none."""
-    found = _first(text, patterns)
-    if found is None:
-        return ""
-    for page in error_pages().values():
-        if any(_first(example, patterns) is found for example in page.examples):
-            return page.topic
-    return ""
+@functools.cache
+def all_advice() -> tuple[Advice, ...]:
+    """Return the advice in the order of the book."""
+    return tuple(advice for topic, section in _sections().items() for advice in _read_advice(topic, section))
 
 
-def _first(text: str, patterns: Sequence[re.Pattern[str]]) -> re.Pattern[str] | None:
-    return next((pattern for pattern in patterns if pattern.search(text)), None)
+def _read_advice(topic: str, section: str) -> Iterator[Advice]:
+    patterns: list[str] = []
+    is_complete = True
+    for line in "\n".join(_COMMENT.findall(section)).splitlines():
+        kind, _, text = line.partition(":")
+        if kind == "find":
+            patterns = [text[1:]] if is_complete else [*patterns, text[1:]]
+        else:
+            yield Advice(topic, kind, tuple(patterns), text[1:])
+        is_complete = kind != "find"
+
+
+def find_advice(text: str, *kinds: str) -> tuple[Advice, re.Match[str]] | None:
+    """Return the first advice about an error's text, by the order of the kinds and then of the book, and its match."""
+    for kind in kinds:
+        for advice in all_advice():
+            if advice.kind == kind:
+                for pattern in advice.patterns:
+                    if found := re.search(pattern, text):
+                        return advice, found
+    return None
+
+
+def topic_of(text: str) -> str:
+    """Return the topic of the page about an error of this text (`%triton help TOPIC`); "" if there is none."""
+    found = find_advice(text, "hint", "load", "config")
+    return found[0].topic if found else ""

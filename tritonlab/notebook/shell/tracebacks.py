@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from ...core.config.model_config import ConfigError, parse_pbtxt, to_dict
+from ...core.error_pages import topic_of
 from ...core.explained import Explained, Explanation
 from ...core.status import (
     EnsembleError,
@@ -32,7 +33,7 @@ from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_place
 from ..authoring.config_text import ConfigTextError, line_of_step
 from ..authoring.errors import NotebookError
-from ..authoring.hints import hint, line_hint, topic
+from ..authoring.hints import hint, line_hint
 from ..authoring.source_map import located
 from ..authoring.workspace import Workspace
 
@@ -135,7 +136,7 @@ class Tracebacks:
         step = self._step(error)
         place = step.place() if step is not None else self.place(error.place())
         symptom = error.symptom()
-        return Explanation(place, self._advice(error, symptom), topic(symptom))
+        return Explanation(place, self._advice(error, symptom), topic_of(symptom))
 
     def _step(self, error: object) -> ConfigTextError | None:
         """Return what is wrong with the step of an ensemble that did not load, with its line in the config's cell."""
@@ -184,7 +185,7 @@ class Tracebacks:
         advice = self._advice(error, text)
         if not advice:
             return []
-        page = topic(text)
+        page = topic_of(text)
         more = [f"More: %triton help {page}"] if page else []
         return ["", f"Hint: {advice}" + "." * (not advice.endswith("?")), *more]
 
