@@ -9,15 +9,19 @@ import socket
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
 import grpc
 import pytest
+from packaging.requirements import Requirement
 
 from tests.serving import eventually
-from tritonlab.frontends.grpc import calls
+from tests.test_layering import ROOT
+from tritonlab.core.status import UnavailableError
+from tritonlab.frontends.grpc import NEWEST, calls
 from tritonlab.frontends.grpc.calls import CallServer, GRPCCall, RefusedCall, StreamCall, UnaryCall
 from tritonlab.frontends.shared.request_memory import too_much_unread
 from tritonlab.server.options import MAX_UNREAD_SIZE
@@ -203,7 +207,6 @@ def test_a_call_may_be_answered_on_any_thread_and_others_pass_it(channel: grpc.C
     assert slow.result(SECONDS) == b"at last"
 
 
-@pytest.mark.skipif(bool(calls.MISSING), reason="the public server has no events of its own")
 def test_an_immediate_answer_and_the_end_of_its_call_are_one_event(
     server: CallServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,11 +301,8 @@ def test_a_client_that_reads_nothing_loses_its_stream(channel: grpc.Channel, mon
     assert not stream._unsent
     with pytest.raises(grpc.RpcError) as raised:
         list(call)
-    if calls.MISSING:
-        assert raised.value.code() is grpc.StatusCode.CANCELLED
-    else:
-        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert raised.value.details() == too_much_unread(4 << 20)
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert raised.value.details() == too_much_unread(4 << 20)
     messages.put(None)
 
 
@@ -395,8 +395,7 @@ def test_stop_cancels_what_does_not_end(server: CallServer, channel: grpc.Channe
     waiting, other = Unary.waiting.get(timeout=SECONDS), Stream.waiting.get(timeout=SECONDS)
     server.stop(0.05)
     assert waiting.gone.wait(SECONDS)
-    # the public server may tell the end of a stream's messages first, at which this one ends by itself
-    assert calls.MISSING or other.gone.wait(SECONDS)
+    assert other.gone.wait(SECONDS)
     assert call.exception(SECONDS) is not None
     with pytest.raises(grpc.RpcError):
         list(stream)
@@ -490,8 +489,33 @@ def test_idle_and_confused_connections_hold_nobody_up(server: CallServer) -> Non
             each.shutdown(socket.SHUT_WR)
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             assert unary(channel)(b"x", timeout=SECONDS) == b"x"
-        more = 2 if calls.MISSING else 0  # for the one call
-        eventually(lambda: threading.active_count() <= threads + more)
+        eventually(lambda: threading.active_count() <= threads)
     finally:
         for each in sockets:
             each.close()
+
+
+# -- the private parts of grpcio
+
+
+@pytest.mark.parametrize("name", [*calls._USED, "ReceiveMessageOperation", "SendMessageOperation"])
+def test_a_grpcio_without_a_part_that_is_used_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(calls.cygrpc, name)
+    with pytest.raises(UnavailableError, match=rf"grpcio .*{name}.*: pip install 'grpcio<[\d.]+', or serve without it"):
+        calls.load_cygrpc()
+
+
+def test_other_arguments_and_parts_that_are_gone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls.cygrpc, "SendMessageOperation", lambda message: None)
+    with pytest.raises(UnavailableError, match="argument"):
+        calls.load_cygrpc()
+    monkeypatch.setattr(calls.cygrpc, "CompletionQueue", object)
+    with pytest.raises(UnavailableError, match="'poll'"):
+        calls.load_cygrpc()
+
+
+def test_no_grpcio_is_allowed_that_was_not_tested() -> None:
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (specifier,) = [each.specifier for each in map(Requirement, requirements) if each.name == "grpcio"]
+    major, minor = NEWEST
+    assert f"{major}.{minor}.99" in specifier and f"{major}.{minor + 1}.0" not in specifier

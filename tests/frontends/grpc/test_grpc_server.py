@@ -24,7 +24,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, InvalidArgumentError, NotFoundError, UnavailableError
-from tritonlab.frontends.grpc.calls import MISSING, GRPCCall
+from tritonlab.frontends.grpc.calls import GRPCCall
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
 from tritonlab.frontends.shared.grpc_options import GRPCOptions
 from tritonlab.frontends.shared.request_memory import RequestMemory
@@ -121,11 +121,6 @@ def test_outcomes(stub: Any) -> None:
     assert outcome(stub, "twice") == "expected a single response, got 2"
     assert outcome(stub, "unknown") == "Request for unknown model: 'nope' is not found"
     assert streamed(stub, "ok", "error", "refused", "twice") == ["ok", "bad", "no", "twice"]
-
-
-def test_a_grpcio_that_is_another_one_is_logged(server: GRPCServer, core: Core) -> None:
-    assert [record.level for record in core.logged] == (["WARNING"] if MISSING else [])
-    assert all("public server" in record.text and MISSING in record.text for record in core.logged)
 
 
 def test_a_defect_of_ours_ends_its_call_alone(stub: Any, caplog: pytest.LogCaptureFixture) -> None:

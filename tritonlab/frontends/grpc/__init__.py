@@ -14,13 +14,14 @@ import os
 from importlib.metadata import version
 
 _SWITCHES = "GRPC_EXPERIMENTS"
-#: The last version that is known to have the switch; one that does not know it complains on stderr.
-_KNOWN = (1, 85)
+#: The newest minor version of grpcio that the tests have seen; pyproject.toml allows none after it. One that no longer
+#: knows the switch would complain on stderr.
+NEWEST = (1, 85)
 
 
 def _read_on_the_serving_thread() -> None:
     """Import grpcio with the variable set, and take that back, as the models' processes would inherit it."""
-    if _SWITCHES in os.environ or tuple(map(int, version("grpcio").split(".")[:2])) > _KNOWN:
+    if _SWITCHES in os.environ or tuple(map(int, version("grpcio").split(".")[:2])) > NEWEST:
         return
     os.environ[_SWITCHES] = "-event_engine_listener"
     try:

@@ -19,8 +19,10 @@ reader while it sleeps (2.0 sleeps of the process a request instead of 2.6; proc
 a stub before it lends them (1.69 instead of 1.55; with one connection 1.49 instead of 1.24).
 
 The queue and the operations on calls are grpcio's private `cygrpc`, the floor its two public servers stand on. All that
-is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it. A grpcio that has it no
-more, or another one, is served through its public server (`public_server.py`), and `MISSING` says what was not found.
+is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it. The figures above
+decide for it: grpcio's public server takes 1.5 times the processor time for a call, and 8 times for a response of a
+stream. So pyproject.toml allows no minor version of grpcio after the newest that these tests have seen, a job tries the
+newest there is (`.github/workflows/newest.yml`), and one without a part that is used is refused, with its name.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import grpc
 
+from ...core.status import UnavailableError
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.request_memory import OVERHEAD, too_much_unread
-from . import public_server
+from . import NEWEST
 
 _log = logging.getLogger(__name__)
 
@@ -56,15 +60,12 @@ _USED = {
 }
 
 
-def _private_floor() -> tuple[Any, str]:
-    """Return `cygrpc` and no reason; or, if something of it is missing, nothing and the reason."""
+def load_cygrpc() -> Any:
+    """Return grpcio's private module. Raises UnavailableError for a grpcio without a part that is used."""
     try:
         from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
-        for name, parts in _USED.items():
-            found = getattr(cygrpc, name)
-            for part in parts:
-                getattr(found, part)
+        attrgetter(*_USED, *(f"{name}.{part}" for name, parts in _USED.items() for part in parts))(cygrpc)
         # objects that this module makes are made once, as a release may want other arguments
         cygrpc.ReceiveCloseOnServerOperation(0)
         cygrpc.ReceiveMessageOperation(0).message()
@@ -72,15 +73,15 @@ def _private_floor() -> tuple[Any, str]:
         cygrpc.SendInitialMetadataOperation(None, 0)
         cygrpc.SendStatusFromServerOperation(None, 0, b"", 0)
     except (ImportError, AttributeError, TypeError) as error:
-        return None, str(error)
-    return cygrpc, ""
+        below = f"{NEWEST[0]}.{NEWEST[1] + 1}"
+        raise UnavailableError(
+            f"the gRPC service does not run with grpcio {grpc.__version__} ({error}): pip install 'grpcio<{below}', or "
+            "serve without it: --allow-grpc=false"
+        ) from error
+    return cygrpc
 
 
-#: `MISSING` says which private part this grpcio lacks or has changed; "" if none.
-cygrpc, MISSING = _private_floor()
-if MISSING:
-    cygrpc = public_server
-
+cygrpc = load_cygrpc()
 _COMPRESSION = cygrpc.GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY
 _HINT = cygrpc.WriteFlag.buffer_hint
 _OK: int = grpc.StatusCode.OK.value[0]
@@ -376,9 +377,7 @@ class CallServer:
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Bind `host:port` and return the port; port 0 is any free one. Raises OSError."""
-        inner: list[Any] = [] if credentials is None else [credentials]
-        if inner and not MISSING:
-            inner = [credentials._credentials]  # type: ignore[union-attr]
+        inner = [] if credentials is None else [credentials._credentials]  # type: ignore[attr-defined]
         port = self._server.add_http2_port(address.encode(), *inner)
         if not port:
             raise OSError(f"cannot listen on {address}")

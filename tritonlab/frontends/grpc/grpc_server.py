@@ -9,13 +9,12 @@ from typing import Any
 import grpc
 
 from ...core.status import InvalidArgumentError, UnavailableError
-from ...ipc.processes.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ..shared.access import AUTHORIZATION
 from ..shared.grpc_options import GRPCOptions
 from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
-from .calls import MISSING, CallFactory, CallServer, GRPCCall, RefusedCall
+from .calls import CallFactory, CallServer, GRPCCall, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall, TracedModelInferCall
 from .infer_response_writer import LARGEST_MESSAGE
@@ -69,9 +68,6 @@ class GRPCServer:
         most = ("grpc.max_receive_message_length", min(memory.most, LARGEST_MESSAGE))
         methods = self._methods(core, shared_memory, memory)
         self._server = CallServer(methods, [*options.channel_arguments(), most], ReceptionWatch(memory).watch)
-        if MISSING:
-            text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
-            core.log.add(LogRecord.from_server("WARNING", text))
 
     def _methods(
         self, core: InferenceServer, shared_memory: SharedMemoryManager, memory: RequestMemory
