@@ -20,6 +20,7 @@ CHOICES: dict[str, Any] = {
     "random": {"use": "stand-in", "values": "random", "seed": 4, "size": 3},
     "slow": {"use": "stand-in", "delay_ms": 40, "delay_ms_per_element": 5},
     "stream": {"use": "stand-in", "responses": 3},
+    "vllm": "stand-in:echo",
 }
 
 
@@ -100,3 +101,25 @@ def test_a_config_without_outputs_is_not_enough(server: Server, repository: Path
     write(repository, "bare", {}, 'platform: "tensorrt_plan"')
     with pytest.raises(ModelLoadError, match=r"a stand-in for 'bare' needs the inputs and outputs in config.pbtxt"):
         server.load("bare")
+
+
+@rule("2.17.4")
+def test_a_model_of_vllm_has_its_inputs_and_outputs(server: Server, repository: Path) -> None:
+    mine = 'input { name: "mine" data_type: TYPE_FP32 dims: 1 optional: true }'
+    write(repository, "llm", {"model.json": "{}"}, f'backend: "vllm" instance_group {{ kind: KIND_MODEL }} {mine}')
+    server.load("llm")
+    config = server.model("llm").config()
+    assert config["model_transaction_policy"]["decoupled"] and config["max_batch_size"] == 0
+    assert [each["name"] for each in config["input"]][:3] == ["mine", "text_input", "image"]
+    assert [each["name"] for each in config["input"] if not each.get("optional")] == ["text_input"]
+    inputs = {"text_input": np.array([b"the quick fox"], np.object_), "stream": np.array([False])}
+    found = answers(server, "llm", **inputs)[0]
+    assert found["text_output"].tolist() == [b"the quick fox"]
+    assert {name: array.dtype.name for name, array in found.items()} == {
+        "text_output": "object",
+        "finish_reason": "object",
+        "logprobs": "object",
+        "cumulative_logprob": "float32",
+        "num_input_tokens": "uint32",
+        "num_output_tokens": "uint32",
+    }

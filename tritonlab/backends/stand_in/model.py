@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,34 @@ import triton_python_backend_utils as pb_utils
 from tritonlab_backend import BackendError, Senders, choice_settings, dims_of
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+#: What the config of a model of `backend: "vllm"` leaves to that backend: names, dimensions, and `?` for optional.
+_VLLM = {
+    "input": {
+        "TYPE_STRING": "text_input[1] image[-1]? sampling_parameters[1]?",
+        "TYPE_BOOL": "stream[1]? exclude_input_in_output[1]? return_finish_reason[1]? return_cumulative_logprob[1]? "
+        "return_logprobs[1]? return_num_input_tokens[1]? return_num_output_tokens[1]?",
+    },
+    "output": {
+        "TYPE_STRING": "text_output[-1] finish_reason[-1] logprobs[-1]",
+        "TYPE_FP32": "cumulative_logprob[-1]",
+        "TYPE_UINT32": "num_input_tokens[1] num_output_tokens[-1]",
+    },
+}
 _WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
 
 
 class TritonPythonModel:
     """One instance of a stand-in."""
+
+    @staticmethod
+    def auto_complete_config(auto_complete_model_config: Any) -> Any:
+        config = auto_complete_model_config.as_dict()
+        if config["backend"] == "vllm":
+            for role, tensors in _VLLM.items():
+                known = {each["name"] for each in config[role]}
+                config[role] += [each for each in _described(tensors) if each["name"] not in known]
+            config["model_transaction_policy"] = {"decoupled": True}
+        return auto_complete_model_config
 
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
@@ -109,6 +133,13 @@ class TritonPythonModel:
                 arrays[each].astype("S").tobytes() if arrays[each].dtype == object else arrays[each], seen
             )
         return np.random.default_rng([self._settings.get("seed", 0), seen])
+
+
+def _described(tensors: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for data_type, names in tensors.items():
+        for name, dim, optional in re.findall(r"(\w+)\[(-?\d)\](\??)", names):
+            tensor = {"name": name, "data_type": data_type, "dims": [int(dim)]}
+            yield {**tensor, "optional": True} if optional else tensor
 
 
 def _array(tensor: Any) -> Any:

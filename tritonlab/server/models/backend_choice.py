@@ -51,8 +51,6 @@ _FIELDS: dict[Use, dict[str, tuple[type, ...]]] = {
         "delay_ms": (int, float),
         "delay_ms_per_element": (int, float),
         "responses": (int,),
-        "answers": (str,),
-        "directory": (str,),
     },
 }
 #: The field that the text after the colon sets: `borrow:host:8001`, `stand-in:echo`, `recorded:directory`.
@@ -90,9 +88,6 @@ class BackendChoice:
         _check(name, use, choice)
         if use is Use.RECORDED or choice.get("record") or choice.get("otherwise") == Use.RECORDED.value:
             choice["directory"] = os.path.abspath(base / choice.get("directory", RECORDINGS))
-        for path in ("directory", "answers") if use is Use.STAND_IN else ():
-            if path in choice:
-                choice[path] = os.path.abspath(base / choice[path])
         return cls(use, choice)
 
     @property
@@ -116,8 +111,6 @@ def words_of(parameter: str) -> str:
     if use is Use.RECORDED:
         return f"recorded answers from {choice['directory']}"
     if use is Use.STAND_IN:
-        if choice.get("backend") == "vllm":
-            return "stand-in: NVIDIA's model.py over an engine that invents its tokens"
         return f"stand-in that invents its answers ({choice.get('values', 'zeros')})"
     return ""
 

@@ -118,23 +118,10 @@ class Backends:
         return filled, self._based_source(filled, directory, version=version, interpreter=interpreter, home=home)
 
     def _instead(self, config: ModelConfig, choice: BackendChoice) -> Path:
-        """Return the directory of the backend that answers in the place of the model's own, and mark the config. Raises
-        InvalidArgumentError."""
-        home = SHIPPED / _INSTEAD[choice.use]
-        if choice.use is Use.STAND_IN and config.backend == "vllm":
-            home, engine = SHIPPED / "vllm", Path(choice.settings.get("directory", self.directory / "vllm"))
-            if not (engine / _MODEL_FILE).exists():
-                raise InvalidArgumentError(
-                    f"the stand-in for '{config.name}' runs the model.py of NVIDIA's vLLM backend, and there is none "
-                    f"in {engine}: copy src/ of github.com/triton-inference-server/vllm_backend there, or name its "
-                    "folder with `directory` in the choice"
-                )
-            choice = BackendChoice(
-                Use.STAND_IN, {**choice.settings, "backend": "vllm", "directory": os.path.abspath(engine)}
-            )
+        """Return the directory of the backend that answers in the place of the model's own, and mark the config."""
         config.parameters[PARAMETER].string_value = choice.parameter
         _fit_for_this_machine(config, choice.use)
-        return home
+        return SHIPPED / _INSTEAD[choice.use]
 
     def _home(self, config: ModelConfig, directory: Path, version: int) -> Path | None:
         """Return the directory of the Python-based backend, None for the Python backend, and fills in the runtime."""
