@@ -31,46 +31,23 @@ class _Enum(enum.Enum):
 
 
 class TRITONSERVER_DataType(_Enum):
-    INVALID = 0
-    BOOL = 1
-    UINT8 = 2
-    UINT16 = 3
-    UINT32 = 4
-    UINT64 = 5
-    INT8 = 6
-    INT16 = 7
-    INT32 = 8
-    INT64 = 9
-    FP16 = 10
-    FP32 = 11
-    FP64 = 12
-    BYTES = 13
-    BF16 = 14
+    INVALID, BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES, BF16 = range(15)
 
 
 class TRITONSERVER_MemoryType(_Enum):
-    CPU = 0
-    CPU_PINNED = 1
-    GPU = 2
+    CPU, CPU_PINNED, GPU = range(3)
 
 
 class TRITONSERVER_InstanceGroupKind(_Enum):
-    AUTO = 0
-    CPU = 1
-    GPU = 2
-    MODEL = 3
+    AUTO, CPU, GPU, MODEL = range(4)
 
 
 class TRITONSERVER_LogLevel(_Enum):
-    INFO = 0
-    WARN = 1
-    ERROR = 2
-    VERBOSE = 3
+    INFO, WARN, ERROR, VERBOSE = range(4)
 
 
 class TRITONSERVER_LogFormat(_Enum):
-    DEFAULT = 0
-    ISO8601 = 1
+    DEFAULT, ISO8601 = range(2)
 
 
 class TRITONSERVER_MetricFormat(_Enum):
@@ -78,34 +55,27 @@ class TRITONSERVER_MetricFormat(_Enum):
 
 
 class TRITONSERVER_MetricKind(_Enum):
-    COUNTER = 0
-    GAUGE = 1
+    COUNTER, GAUGE = range(2)
 
 
 class TRITONSERVER_ModelBatchFlag(_Enum):
-    UNKNOWN = 1
-    FIRST_DIM = 2
+    UNKNOWN, FIRST_DIM = range(1, 3)
 
 
 class TRITONSERVER_ModelControlMode(_Enum):
-    NONE = 0
-    POLL = 1
-    EXPLICIT = 2
+    NONE, POLL, EXPLICIT = range(3)
 
 
 class TRITONSERVER_ModelTxnPropertyFlag(_Enum):
-    ONE_TO_ONE = 1
-    DECOUPLED = 2
+    ONE_TO_ONE, DECOUPLED = range(1, 3)
 
 
 class TRITONSERVER_RateLimitMode(_Enum):
-    OFF = 0
-    EXEC_COUNT = 1
+    OFF, EXEC_COUNT = range(2)
 
 
 class TRITONSERVER_RequestFlag(_Enum):
-    SEQUENCE_START = 1
-    SEQUENCE_END = 2
+    SEQUENCE_START, SEQUENCE_END = range(1, 3)
 
 
 class TRITONSERVER_ResponseCompleteFlag(_Enum):
