@@ -118,11 +118,11 @@ def test_status_and_unregister_mind_the_kind(manager: SharedMemoryManager, clien
         manager.register_cuda("s", client.handle, 0, SIZE)
     manager.unregister("a")
     manager.unregister("s", CudaRegion)
-    manager.unregister_all()
+    manager.unregister()
     assert manager.status(kind=CudaRegion) == facts
     manager.unregister("b", CudaRegion)
     assert manager.status(kind=CudaRegion) == facts[:1]
-    manager.unregister_all(CudaRegion)
+    manager.unregister(kind=CudaRegion)
     assert not manager.in_use
 
 
@@ -173,7 +173,7 @@ def test_the_mapping_ends_with_its_last_user(manager: SharedMemoryManager, clien
     manager.register_cuda("a", client.handle, 0, SIZE)
     manager.register_cuda("b", client.handle, 0, SIZE)
     region = manager._find("a", 0, 8)
-    manager.unregister_all(CudaRegion)
+    manager.unregister(kind=CudaRegion)
     assert isinstance(region, CudaRegion)
     address = region.memory.address
     assert bytes(region.read(0, 8)) == bytes(8)  # of a request that is under way

@@ -55,9 +55,9 @@ def test_everything_is_refused_unless_allowed(key: str) -> None:
         lambda: manager.register_system("a", key, 0, 8),
         lambda: manager.register_cuda("a", bytes(64), 0, 8),
         lambda: manager.unregister("a"),
-        lambda: manager.unregister_all(),
+        lambda: manager.unregister(),
         lambda: manager.unregister("a", CudaRegion),
-        lambda: manager.unregister_all(CudaRegion),
+        lambda: manager.unregister(kind=CudaRegion),
         lambda: manager.status(),
         lambda: manager.status(kind=CudaRegion),
         lambda: manager.read("a", 0, 8),
@@ -107,7 +107,7 @@ def test_a_region_keeps_its_file_open_until_it_is_unregistered(manager: SharedMe
     for bad in (0, 3 * PAGE):
         with pytest.raises(InvalidArgumentError):
             manager.register_system("a", key, 0, bad)
-    manager.unregister_all()
+    manager.unregister()
     assert times_open(key) == 0
 
 
@@ -130,7 +130,7 @@ def test_a_name_is_taken_until_it_is_unregistered(manager: SharedMemoryManager, 
     with refusal(NotFoundError, "Unable to find system shared memory region: 'a'"):
         manager.status("a")
     manager.register_system("a", key, 0, 8)
-    manager.unregister_all()
+    manager.unregister()
     assert manager.status() == []
 
 

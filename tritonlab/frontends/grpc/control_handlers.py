@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import grpc
@@ -17,7 +18,8 @@ from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ..shared.access import AccessRules
 from ..shared.cuda_region import CudaRegion
-from ..shared.shared_memory_manager import SharedMemoryManager
+from ..shared.shared_memory_manager import Region, SharedMemoryManager
+from ..shared.system_region import SystemRegion
 from .calls import UnaryCall
 from .errors import STATUS
 from .infer_request_reader import checked_version
@@ -79,22 +81,10 @@ class _Status(NamedTuple):
         return self.text
 
 
-def _server_live(services: Services, request: Any) -> Any:
-    return messages.ServerLiveResponse(live=services.core.live())
-
-
-def _server_ready(services: Services, request: Any) -> Any:
-    return messages.ServerReadyResponse(ready=services.core.ready())
-
-
 def _model_ready(services: Services, request: Any) -> Any:
     checked_version(request.version)
     # 2.51 says `false` of an unknown model; NOT_FOUND since 2026-06 (rule 6.7.3)
     return messages.ModelReadyResponse(ready=services.core.model_ready(request.name, request.version))
-
-
-def _server_metadata(services: Services, request: Any) -> Any:
-    return messages.ServerMetadataResponse(**services.core.facts.server_metadata())
 
 
 def _model_metadata(services: Services, request: Any) -> Any:
@@ -167,45 +157,27 @@ def _wrong_load_type(key: str, expected: str) -> InvalidArgumentError:
 # -- shared memory
 
 
-def _system_status(services: Services, request: Any) -> Any:
-    response = messages.SystemSharedMemoryStatusResponse()
-    for region in services.shared_memory.status(request.name):
-        response.regions[region["name"]].MergeFrom(response.RegionStatus(**region))
-    return response
-
-
-def _system_register(services: Services, request: Any) -> Any:
+def _register_system(services: Services, request: Any) -> Any:
     services.shared_memory.register_system(request.name, request.key, request.offset, request.byte_size)
     return messages.SystemSharedMemoryRegisterResponse()
 
 
-def _system_unregister(services: Services, request: Any) -> Any:
-    if request.name:
-        services.shared_memory.unregister(request.name)
-    else:
-        services.shared_memory.unregister_all()
-    return messages.SystemSharedMemoryUnregisterResponse()
-
-
-def _cuda_status(services: Services, request: Any) -> Any:
-    response = messages.CudaSharedMemoryStatusResponse()
-    for region in services.shared_memory.status(request.name, CudaRegion):
-        response.regions[region["name"]].MergeFrom(response.RegionStatus(**region))
-    return response
-
-
-def _cuda_register(services: Services, request: Any) -> Any:
+def _register_cuda(services: Services, request: Any) -> Any:
     region = request.name, request.raw_handle, request.device_id, request.byte_size
     services.shared_memory.register_cuda(*region)
     return messages.CudaSharedMemoryRegisterResponse()
 
 
-def _cuda_unregister(services: Services, request: Any) -> Any:
-    if request.name:
-        services.shared_memory.unregister(request.name, CudaRegion)
-    else:
-        services.shared_memory.unregister_all(CudaRegion)
-    return messages.CudaSharedMemoryUnregisterResponse()
+def _region_status(kind: type[Region], response_type: Any, services: Services, request: Any) -> Any:
+    response = response_type()
+    for region in services.shared_memory.status(request.name, kind):
+        response.regions[region["name"]].MergeFrom(response.RegionStatus(**region))
+    return response
+
+
+def _unregister(kind: type[Region], response_type: Any, services: Services, request: Any) -> Any:
+    services.shared_memory.unregister(request.name, kind)
+    return response_type()
 
 
 # -- trace and log settings
@@ -270,25 +242,33 @@ HEALTH = Rpc(
     lambda services, request: _Status(b"\x08\x01" if services.core.ready() else b"\x08\x02"),
 )
 
-RPCS = {
-    "ServerLive": Rpc("health", messages.ServerLiveRequest, _server_live),
-    "ServerReady": Rpc("health", messages.ServerReadyRequest, _server_ready),
-    "ModelReady": Rpc("health", messages.ModelReadyRequest, _model_ready),
-    "ServerMetadata": Rpc("metadata", messages.ServerMetadataRequest, _server_metadata),
-    "ModelMetadata": Rpc("metadata", messages.ModelMetadataRequest, _model_metadata),
-    "ModelConfig": Rpc("model-config", messages.ModelConfigRequest, _model_config),
-    "ModelStatistics": Rpc("statistics", messages.ModelStatisticsRequest, _model_statistics),
-    "RepositoryIndex": Rpc("model-repository", messages.RepositoryIndexRequest, _repository_index),
-    "RepositoryModelLoad": Rpc("model-repository", messages.RepositoryModelLoadRequest, _load),
-    "RepositoryModelUnload": Rpc("model-repository", messages.RepositoryModelUnloadRequest, _unload),
-    "SystemSharedMemoryStatus": Rpc("shared-memory", messages.SystemSharedMemoryStatusRequest, _system_status),
-    "SystemSharedMemoryRegister": Rpc("shared-memory", messages.SystemSharedMemoryRegisterRequest, _system_register),
-    "SystemSharedMemoryUnregister": Rpc(
-        "shared-memory", messages.SystemSharedMemoryUnregisterRequest, _system_unregister
+_ANSWERS: dict[str, tuple[str, Callable[[Services, Any], Any]]] = {
+    "ServerLive": ("health", lambda services, _: messages.ServerLiveResponse(live=services.core.live())),
+    "ServerReady": ("health", lambda services, _: messages.ServerReadyResponse(ready=services.core.ready())),
+    "ModelReady": ("health", _model_ready),
+    "ServerMetadata": (
+        "metadata",
+        lambda services, _: messages.ServerMetadataResponse(**services.core.facts.server_metadata()),
     ),
-    "CudaSharedMemoryStatus": Rpc("shared-memory", messages.CudaSharedMemoryStatusRequest, _cuda_status),
-    "CudaSharedMemoryRegister": Rpc("shared-memory", messages.CudaSharedMemoryRegisterRequest, _cuda_register),
-    "CudaSharedMemoryUnregister": Rpc("shared-memory", messages.CudaSharedMemoryUnregisterRequest, _cuda_unregister),
-    "TraceSetting": Rpc("trace", messages.TraceSettingRequest, _trace_setting),
-    "LogSettings": Rpc("logging", messages.LogSettingsRequest, _log_settings),
+    "ModelMetadata": ("metadata", _model_metadata),
+    "ModelConfig": ("model-config", _model_config),
+    "ModelStatistics": ("statistics", _model_statistics),
+    "RepositoryIndex": ("model-repository", _repository_index),
+    "RepositoryModelLoad": ("model-repository", _load),
+    "RepositoryModelUnload": ("model-repository", _unload),
+    "SystemSharedMemoryRegister": ("shared-memory", _register_system),
+    "CudaSharedMemoryRegister": ("shared-memory", _register_cuda),
+    **{
+        f"{place}SharedMemory{verb}": (
+            "shared-memory",
+            partial(answer, kind, getattr(messages, f"{place}SharedMemory{verb}Response")),
+        )
+        for place, kind in (("System", SystemRegion), ("Cuda", CudaRegion))
+        for verb, answer in (("Status", _region_status), ("Unregister", _unregister))
+    },
+    "TraceSetting": ("trace", _trace_setting),
+    "LogSettings": ("logging", _log_settings),
+}
+RPCS = {
+    name: Rpc(category, getattr(messages, f"{name}Request"), answer) for name, (category, answer) in _ANSWERS.items()
 }

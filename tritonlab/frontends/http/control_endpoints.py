@@ -13,8 +13,8 @@ from ...core.observe import trace_settings
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ..shared.access import AccessRules
-from ..shared.cuda_region import HANDLE_SIZE, CudaRegion
-from ..shared.shared_memory_manager import SharedMemoryManager
+from ..shared.cuda_region import HANDLE_SIZE
+from ..shared.shared_memory_manager import Region, SharedMemoryManager
 from . import json_writer
 from .json_document import (
     about,
@@ -119,8 +119,12 @@ class ControlEndpoints:
 
     # -- shared memory
 
-    def system_status(self, call: HttpCall) -> HttpReply:
-        return document(self._shared_memory.status(call.path.get("region", "")))
+    def region_status(self, kind: type[Region], call: HttpCall) -> HttpReply:
+        return document(self._shared_memory.status(call.path.get("region", ""), kind))
+
+    def unregister(self, kind: type[Region], call: HttpCall) -> HttpReply:
+        self._shared_memory.unregister(call.path.get("region", ""), kind)
+        return HttpReply()
 
     def system_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "system")
@@ -130,16 +134,6 @@ class ControlEndpoints:
         offset = as_uint(offset) if is_set else 0
         self._shared_memory.register_system(name, key, offset, as_uint(_field(request, "byte_size")))
         return HttpReply()
-
-    def system_unregister(self, call: HttpCall) -> HttpReply:
-        if "region" in call.path:
-            self._shared_memory.unregister(call.path["region"])
-        else:
-            self._shared_memory.unregister_all()
-        return HttpReply()
-
-    def cuda_status(self, call: HttpCall) -> HttpReply:
-        return document(self._shared_memory.status(call.path.get("region", ""), CudaRegion))
 
     def cuda_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "cuda")
@@ -151,13 +145,6 @@ class ControlEndpoints:
         if len(raw_handle) != HANDLE_SIZE:
             raise InvalidArgumentError("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
         self._shared_memory.register_cuda(name, raw_handle, device_id, byte_size)
-        return HttpReply()
-
-    def cuda_unregister(self, call: HttpCall) -> HttpReply:
-        if "region" in call.path:
-            self._shared_memory.unregister(call.path["region"], CudaRegion)
-        else:
-            self._shared_memory.unregister_all(CudaRegion)
         return HttpReply()
 
     # -- settings

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from ...core.status import TritonError
@@ -17,8 +18,10 @@ from ...server.inference_server import InferenceServer
 from ...server.observe.tracer import RECEPTION, Reception
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AccessRules
+from ..shared.cuda_region import CudaRegion
 from ..shared.exchange import Exchange
 from ..shared.shared_memory_manager import SharedMemoryManager
+from ..shared.system_region import SystemRegion
 from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
 from .infer_endpoint import PATH, InferEndpoint
@@ -165,7 +168,6 @@ class HTTPApp:
     def _table(self, do: ControlEndpoints) -> list[tuple[re.Pattern[str], Action]]:
         model = "/v2/models/{model}"
         versions = (model, model + "/versions/{version}")
-        system, cuda = "/v2/systemsharedmemory", "/v2/cudasharedmemory"
         get, post, both = ("GET",), ("POST",), ("GET", "POST")
         table: list[Any] = [
             ("/v2/health/live", "health", get, TEXT, do.live, False),
@@ -190,13 +192,15 @@ class HTTPApp:
             ),
             *(
                 (prefix + region + path, "shared-memory", method, JSON, action)
-                for prefix, actions in (
-                    (system, (do.system_status, do.system_register, do.system_unregister)),
-                    (cuda, (do.cuda_status, do.cuda_register, do.cuda_unregister)),
+                for prefix, kind, register in (
+                    ("/v2/systemsharedmemory", SystemRegion, do.system_register),
+                    ("/v2/cudasharedmemory", CudaRegion, do.cuda_register),
                 )
                 for region in ("", "/region/{region}")
-                for path, method, action in zip(
-                    ("/status", "/register", "/unregister"), (get, post, post), actions, strict=True
+                for path, method, action in (
+                    ("/status", get, partial(do.region_status, kind)),
+                    ("/register", post, register),
+                    ("/unregister", post, partial(do.unregister, kind)),
                 )
             ),
         ]

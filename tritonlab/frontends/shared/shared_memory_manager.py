@@ -62,19 +62,13 @@ class SharedMemoryManager:
             self._regions[name] = open_region()
             self.in_use = True
 
-    def unregister(self, name: str, kind: type[Region] = SystemRegion) -> None:
-        """Remove a region; one that is unknown, or of another kind, is ignored."""
+    def unregister(self, name: str = "", kind: type[Region] = SystemRegion) -> None:
+        """Remove one region, or all of a kind; one that is unknown, or of another kind, is ignored."""
         self._check_allowed()
         with self._lock:
-            if isinstance(self._regions.get(name), kind):
-                del self._regions[name]
-            self.in_use = bool(self._regions)
-
-    def unregister_all(self, kind: type[Region] = SystemRegion) -> None:
-        """Remove the regions of a kind."""
-        self._check_allowed()
-        with self._lock:
-            self._regions = {name: region for name, region in self._regions.items() if not isinstance(region, kind)}
+            for each in [name] if name else list(self._regions):
+                if isinstance(self._regions.get(each), kind):
+                    del self._regions[each]
             self.in_use = bool(self._regions)
 
     def status(self, name: str = "", kind: type[Region] = SystemRegion) -> list[dict[str, Any]]:
