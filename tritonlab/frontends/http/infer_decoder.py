@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,8 @@ from .large_json import LargeArray
 from .plain_inputs import KnownTexts, plain_data, plain_input
 from .rapidjson_reader import PIECE
 
+T = TypeVar("T")
+
 _MAX_INT64 = INT64.stop - 1
 _MAX_UINT32 = 2**32 - 1
 _DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
@@ -50,13 +53,13 @@ class JsonParameters:
         try:
             return as_uint(value)
         except TritonError:
-            return _string("sequence_id", value)
+            return _read(as_c_string, "sequence_id", value)
 
     def boolean(self, key: str, value: Any) -> bool:
-        return _bool(f"Unable to parse '{key}'", value)
+        return _read(as_bool, key, value)
 
     def unsigned(self, key: str, value: Any) -> int:
-        return _uint(f"Unable to parse '{key}'", value)
+        return _read(as_uint, key, value)
 
     def reserved(self, key: str, value: Any) -> None:
         raise InvalidArgumentError(
@@ -124,7 +127,7 @@ class InferDecoder:
         is_set, parameters = find(document, "parameters")
         if is_set:
             self._set_parameters(request, parameters, outputs)
-        inputs = _array("inputs", document)
+        inputs = _member(as_array, "inputs", document)
         blobs = _Blobs(data, json_size, model)
         for entry in inputs:
             if not _add_plain_input(request, entry, blobs) and not _add_plain_data(request, entry):
@@ -132,7 +135,7 @@ class InferDecoder:
         blobs.finish()
         is_set, _ = find(document, "outputs")
         if is_set:
-            outputs.by_name = self._outputs(_array("outputs", document))
+            outputs.by_name = self._outputs(_member(as_array, "outputs", document))
             request.requested_outputs = tuple(outputs.by_name)
         if type(json_part) is bytes and json_size < len(data):
             self._known.remember(json_part, document, outputs)
@@ -160,7 +163,7 @@ class InferDecoder:
             if key == "binary_data_output":
                 set_parameters(request, before, values)
                 before = {}
-                outputs.default = BINARY if _bool("Unable to parse 'binary_data_output'", value) else JSON
+                outputs.default = BINARY if _read(as_bool, "binary_data_output", value) else JSON
             else:
                 before[key] = value
         set_parameters(request, before, values)
@@ -174,14 +177,14 @@ class InferDecoder:
         in_region, _ = find(parameters, "shared_memory_region")
         if has_data + has_binary + in_region != 1:
             raise _wrong_content(has_data, has_binary, in_region)
-        name = _string("name", _member("name", entry))
-        datatype = _DATATYPES.get(_string("datatype", _member("datatype", entry)), DataType.INVALID)
-        shape = _shape(name, _array("shape", entry))
+        name = _member(as_c_string, "name", entry)
+        datatype = _DATATYPES.get(_member(as_c_string, "datatype", entry), DataType.INVALID)
+        shape = _shape(name, _member(as_array, "shape", entry))
         if name in request.inputs:
             raise InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
         raw: NDArray[Any]
         if has_binary:
-            raw = wire_elements(blobs.take(name, _uint("Unable to parse 'binary_data_size'", binary_size)), datatype)
+            raw = wire_elements(blobs.take(name, _read(as_uint, "binary_data_size", binary_size)), datatype)
             request.inputs[name] = Tensor(datatype, shape, raw)
             return
         region = _region(parameters)
@@ -190,7 +193,8 @@ class InferDecoder:
             return
         count = element_count(name, shape, datatype)
         if count:
-            raw = json_tensor.elements(name, datatype, _as_data(data), count)
+            elements = data if type(data) is LargeArray else _read(as_array, "data", data)
+            raw = json_tensor.elements(name, datatype, elements, count)
         else:  # whatever the data is (measured)
             raw = wire_elements(memoryview(b""), datatype)
         request.inputs[name] = Tensor(datatype, shape, raw)
@@ -203,7 +207,7 @@ class InferDecoder:
             _, parameters = find(entry, "parameters")
             if find(parameters, "shared_memory_region")[0]:
                 _check_region_output(parameters)
-            name = _string("name", _member("name", entry))
+            name = _member(as_c_string, "name", entry)
             if name in found:  # since 2026-04 (rule 5.4.1)
                 raise InvalidArgumentError(f"output '{name}' already exists in request")
             found[name] = self._output(parameters)
@@ -211,13 +215,13 @@ class InferDecoder:
 
     def _output(self, parameters: Any) -> OutputPlan:
         is_set, value = find(parameters, "classification")
-        classes = _uint("Unable to set 'classification'", value) & _MAX_UINT32 if is_set else 0  # cut (measured)
+        classes = _read(as_uint, "classification", value, "set") & _MAX_UINT32 if is_set else 0  # cut (measured)
         region = _region(parameters)
         if region is not None:
             self._shared_memory.check(*region)
             return OutputPlan(*region)
         is_set, value = find(parameters, "binary_data")
-        binary = is_set and _bool("Unable to parse 'binary_data'", value)
+        binary = is_set and _read(as_bool, "binary_data", value)
         if classes:
             return OutputPlan(classes=classes, binary=binary)
         return BINARY if binary else JSON
@@ -245,7 +249,7 @@ def _add_plain_data(request: RequestSpec, entry: Any) -> bool:
 def set_id(request: RequestSpec, document: Any) -> None:
     is_set, value = find(document, "id")
     if is_set:
-        request.request_id = _string("id", value)
+        request.request_id = _read(as_c_string, "id", value)
 
 
 class _Blobs:
@@ -291,7 +295,7 @@ def element_count(name: str, shape: tuple[int, ...], datatype: DataType) -> int:
 
 
 def _shape(name: str, entries: list[Any]) -> tuple[int, ...]:
-    shape = tuple([_uint("Unable to parse 'shape'", size) for size in entries])
+    shape = tuple([_read(as_uint, "shape", size) for size in entries])
     if any(size > _MAX_INT64 for size in shape):
         raise InvalidArgumentError(
             f"invalid shape for input '{name}': shape {dims_text(shape)} contains one or more invalid dimensions"
@@ -303,11 +307,11 @@ def _region(parameters: Any) -> tuple[str, int, int] | None:
     """Return region, offset and size of an input or output in shared memory; None without a region. Offset and size
     are checked even then (measured)."""
     in_region, region = find(parameters, "shared_memory_region")
-    name = _string("shared_memory_region", region) if in_region else ""
+    name = _read(as_c_string, "shared_memory_region", region) if in_region else ""
     is_set, offset = find(parameters, "shared_memory_offset")
-    offset = _uint("Unable to parse 'shared_memory_offset'", offset) if is_set else 0
+    offset = _read(as_uint, "shared_memory_offset", offset) if is_set else 0
     is_set, size = find(parameters, "shared_memory_byte_size")
-    size = _uint("Unable to parse 'shared_memory_byte_size'", size) if is_set else 0
+    size = _read(as_uint, "shared_memory_byte_size", size) if is_set else 0
     return (name, offset, size) if in_region else None
 
 
@@ -315,7 +319,7 @@ def _check_region_output(parameters: Any) -> None:
     if find(parameters, "classification")[0]:
         raise InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'")
     is_set, binary = find(parameters, "binary_data")
-    if is_set and _bool("Unable to set 'binary_data'", binary):
+    if is_set and _read(as_bool, "binary_data", binary, "set"):
         raise InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'")
 
 
@@ -328,49 +332,20 @@ def _wrong_content(has_data: bool, has_binary: bool, in_region: bool) -> Invalid
     )
 
 
-# Each of these adds to an error which field could not be read.
-
-
-def _member(name: str, entry: Any) -> Any:
+def _member(read: Callable[[Any], T], name: str, entry: Any) -> T:
+    """Read a member of an object. Raises as `_read` does."""
     try:
-        return member(entry, name)
+        return read(member(entry, name))
     except TritonError as error:
         raise about(f"Unable to parse '{name}'", error) from None
 
 
-def _array(name: str, entry: Any) -> list[Any]:
+def _read(read: Callable[[Any], T], name: str, value: Any, verb: str = "parse") -> T:
+    """Read the value of a field. Raises its error with the field's name."""
     try:
-        return as_array(member(entry, name))
+        return read(value)
     except TritonError as error:
-        raise about(f"Unable to parse '{name}'", error) from None
-
-
-def _as_data(data: Any) -> list[Any] | LargeArray:
-    try:
-        return data if type(data) is LargeArray else as_array(data)
-    except TritonError as error:
-        raise about("Unable to parse 'data'", error) from None
-
-
-def _string(name: str, value: Any) -> str:
-    try:
-        return as_c_string(value)
-    except TritonError as error:
-        raise about(f"Unable to parse '{name}'", error) from None
-
-
-def _bool(what: str, value: Any) -> bool:
-    try:
-        return as_bool(value)
-    except TritonError as error:
-        raise about(what, error) from None
-
-
-def _uint(what: str, value: Any) -> int:
-    try:
-        return as_uint(value)
-    except TritonError as error:
-        raise about(what, error) from None
+        raise about(f"Unable to {verb} '{name}'", error) from None
 
 
 def raw_request(
