@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tritonlab.frontends.grpc import reception_watch
+from tritonlab.frontends.grpc import grpc_server
 from tritonlab.frontends.grpc.calls import RECEIVING, GRPCCall, UnaryCall
-from tritonlab.frontends.grpc.reception_watch import ReceptionWatch
+from tritonlab.frontends.grpc.grpc_server import ReceptionWatch
 from tritonlab.frontends.shared.request_memory import RequestMemory
 from tritonlab.ipc.processes.memory_room import RESERVE, MemoryRoom
 from tritonlab.testing import MS, MockClock
@@ -47,7 +47,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Machine]]:
     def make(left: int) -> Machine:
         made = Machine(left)
-        monkeypatch.setattr(reception_watch, "private", lambda pid: made.used)
+        monkeypatch.setattr(grpc_server, "private", lambda pid: made.used)
         return made
 
     RECEIVING.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,17 @@ from typing import Any
 import grpc
 
 from ...core.status import InvalidArgumentError, UnavailableError
+from ...ipc.processes.memory_room import RESERVE
 from ...server.inference_server import InferenceServer
+from ...server.observe.idle_memory import private
 from ..shared.access import AUTHORIZATION
 from ..shared.grpc_options import GRPCOptions
-from ..shared.request_memory import RequestMemory
+from ..shared.request_memory import RequestMemory, no_memory
 from ..shared.shared_memory_manager import SharedMemoryManager
-from .calls import CallFactory, CallServer, GRPCCall, RefusedCall
+from .calls import RECEIVING, CallFactory, CallServer, GRPCCall, RefusedCall, UnaryCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall, TracedModelInferCall
 from .infer_response_writer import LARGEST_MESSAGE
-from .reception_watch import ReceptionWatch
 from .stream_infer_handler import ModelStreamInferCall
 
 SERVICE = "/inference.GRPCInferenceService/"
@@ -32,6 +34,14 @@ CONTROL_THREADS = 16
 
 #: --grpc-infer-response-compression-level: gRPC's levels are these algorithms.
 _COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate"}
+
+#: How often a message is in memory, once it has come, beside its pieces.
+_RECEIVED_COPIES = 2
+#: A process that grows by less receives no message that matters.
+_MUCH = 16 << 20
+#: Bytes that clients of this machine send in a second, at most, and the seconds from one look to the next.
+_RATE = 4 << 30
+_SOONEST, _LATEST = 0.01, 1.0
 
 
 def _credentials(options: GRPCOptions) -> grpc.ServerCredentials | None:
@@ -145,3 +155,31 @@ class GRPCServer:
         """Refuse new calls and wait. Calls under way have `timeout` seconds, then they are cancelled."""
         self._server.stop(timeout)
         self._pool.shutdown(wait=False)
+
+
+class ReceptionWatch:
+    """The watch over the messages that one server receives. grpcio tells of a message once it has all of it, three
+    times: in the pieces that came, in a row, and as `bytes`. So the memory that a message takes meanwhile shows only in
+    the memory of this process.
+    """
+
+    def __init__(self, memory: RequestMemory) -> None:
+        self._memory = memory
+
+    def watch(self) -> float:
+        """End the newest call that receives a message if there would be no memory for one of the size by which this
+        process has grown since the oldest began. Return in how many seconds to look again."""
+        now, size = private(os.getpid()), 0
+        for call, least in list(RECEIVING.items()):
+            RECEIVING[call] = least = now if least is None else min(now, least)
+            size = max(size, now - least)
+        size = min(size, self._memory.most)
+        room = self._memory.room
+        needed = _RECEIVED_COPIES * size + self._memory.later
+        if size > _MUCH and not room.has(0, needed) and RECEIVING:
+            # a stream may only wait for its client
+            *_, call = sorted(RECEIVING, key=lambda call: isinstance(call, UnaryCall))
+            del RECEIVING[call]
+            call.refuse_message(str(no_memory(size)))
+        spare = room.left() - RESERVE - needed
+        return min(max(spare / (1 + _RECEIVED_COPIES) / _RATE, _SOONEST), _LATEST)
