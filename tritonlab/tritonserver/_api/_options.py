@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,7 +111,10 @@ class Options:
             exit_on_error=bool(self.exit_on_error),
             strict_model_config=bool(self.strict_model_config),
             strict_readiness=bool(self.strict_readiness),
-            backend_config={**self.backend_configuration.get("", {}), **self._backend_settings()},
+            backend_config={
+                **self.backend_configuration.get("", {}),
+                **{name: dict(settings) for name, settings in self.backend_configuration.items() if name},
+            },
             backend_directory=self.backend_directory,
             cache_config=self._cache(),
             rate_limit="execution_count" if self.rate_limiter_mode is RateLimitMode.EXEC_COUNT else "off",
@@ -120,7 +122,7 @@ class Options:
             cuda_memory_pool_sizes=dict(self.cuda_memory_pool_sizes),
             log_setting=self._log_setting(),
             metrics_config=MetricsConfig.from_settings(
-                _merged(self.metrics_configuration, *self.metrics_configuration),
+                {name: value for settings in self.metrics_configuration.values() for name, value in settings.items()},
                 interval_ms=self.metrics_interval,
                 cpu=bool(self.cpu_metrics),
                 gpu=bool(self.gpu_metrics),
@@ -196,9 +198,6 @@ class Options:
 
     # -- what tritonlab makes of them
 
-    def _backend_settings(self) -> dict[str, dict[str, str]]:
-        return {name: dict(settings) for name, settings in self.backend_configuration.items() if name}
-
     def _cache(self) -> str:
         """Return the cache in the form of `--cache-config`; NVIDIA's package fails for every cache."""
         return ",".join(
@@ -226,8 +225,3 @@ class Options:
             log_verbose_level=self.log_verbose,
             log_format="ISO8601" if self.log_format is LogFormat.ISO8601 else "default",
         )
-
-
-def _merged(settings: Mapping[str, Mapping[str, str]], *owners: str) -> dict[str, str]:
-    """Merge the settings of several owners; later owners win."""
-    return {name: value for owner in owners for name, value in settings.get(owner, {}).items()}

@@ -136,7 +136,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         self._awaited: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         users = inference_request.response_queue
         if users is None:
-            request.on_response = self._on_response
+            request.on_response = lambda core, response: self._add(response)
             return
         if not isinstance(users, asyncio.Queue):
             raise InvalidArgumentError("asyncio.Queue must be used for async response iterator")
@@ -152,9 +152,6 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
                 home.call_soon_threadsafe(hand_out, response)
 
         request.on_response = on_response
-
-    def _on_response(self, core: CoreRequest, response: CoreResponse) -> None:
-        self._add(response)
 
     def _add(self, response: CoreResponse | InferenceResponse) -> None:
         self._arrived.append(response)
