@@ -19,10 +19,11 @@ reader while it sleeps (2.0 sleeps of the process a request instead of 2.6; proc
 a stub before it lends them (1.69 instead of 1.55; with one connection 1.49 instead of 1.24).
 
 The queue and the operations on calls are grpcio's private `cygrpc`, the floor its two public servers stand on. All that
-is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it. The figures above
-decide for it: grpcio's public server takes 1.5 times the processor time for a call, and 8 times for a response of a
-stream. So pyproject.toml allows no minor version of grpcio after the newest that these tests have seen, a job tries the
-newest there is (`.github/workflows/newest.yml`), and one without a part that is used is refused, with its name.
+is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it. Measured again on
+2026-11-28, on 2 cores that had other work, with an echo of 200 bytes, 32 calls in flight: processor time of the server
+53 us per call here, 213 us with `grpc.server` alone, 616 us with the calls of this module on top of it; 4, 33 and 64 us
+per response of a stream. So pyproject.toml allows no minor version of grpcio after the newest that these tests have
+seen, a job tries the newest there is (`.github/workflows/newest.yml`), and one without a part that is used is refused.
 """
 
 from __future__ import annotations
