@@ -56,7 +56,8 @@ class TritonPythonModel:
         self._config = config
         self._batches = config["max_batch_size"] > 0
         refuse_unsupported(config)
-        flags = _flags(config)
+        parameters = parameters_of(config)
+        flags = {name: to_boolean(parameters[name]) for name in _FLAGS if name in parameters}
         _set_threads(config)
         torch.backends.cudnn.enabled = not flags.get("DISABLE_CUDNN", False)
         self._is_optimized = not flags.get("DISABLE_OPTIMIZED_EXECUTION", False)
@@ -67,7 +68,8 @@ class TritonPythonModel:
         arguments = _arguments(config, self._module.forward.schema.arguments)
         #: the position of each input, None for a model that takes one dictionary
         self._positions = _input_positions(config, arguments) if arguments is not None else None
-        self._outputs = _output_positions(config)
+        _check_tensors(config, "output")
+        self._outputs = _by_index([each["name"] for each in config["output"]])
         self._types = {each["name"]: each["data_type"] for each in config["output"]}
 
     def execute(self, requests: Sequence[Any]) -> Any:
@@ -146,11 +148,6 @@ def _device(config: Mapping[str, Any], args: Mapping[str, str]) -> torch.device:
     return torch.device("cuda", int(args["model_instance_device_id"]))
 
 
-def _flags(config: Mapping[str, Any]) -> dict[str, bool]:
-    parameters = parameters_of(config)
-    return {name: to_boolean(parameters[name]) for name in _FLAGS if name in parameters}
-
-
 def _set_threads(config: Mapping[str, Any]) -> None:
     """Set how many threads torch has. Raises BackendError."""
     parameters = parameters_of(config)
@@ -210,11 +207,6 @@ def _input_positions(config: Mapping[str, Any], arguments: Sequence[str]) -> dic
     if all(name in arguments for name in names):
         return {**positions, **{name: arguments.index(name) for name in names}}
     return {**positions, **_by_index(names)}
-
-
-def _output_positions(config: Mapping[str, Any]) -> dict[str, int]:
-    _check_tensors(config, "output")
-    return _by_index([each["name"] for each in config["output"]])
 
 
 def _by_index(names: Sequence[str]) -> dict[str, int]:

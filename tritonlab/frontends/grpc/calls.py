@@ -442,13 +442,10 @@ class CallServer:
         if not self._running:
             return
         self._running = False
-        self._server.shutdown(self._queue, self._on_shutdown)
+        self._server.shutdown(self._queue, lambda event: self._stopped.set())
         if not grace or not self._stopped.wait(grace):
             self._server.cancel_all_calls()
             self._stopped.wait()
         self._queue.shutdown()
         self._thread.join()
         self._server.destroy()
-
-    def _on_shutdown(self, event: Any) -> None:
-        self._stopped.set()

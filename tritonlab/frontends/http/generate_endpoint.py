@@ -294,8 +294,8 @@ def encode_response(response: InferenceResponse) -> bytes:
     found: dict[str, bytes] = {}
     for name, tensor in response.outputs.items():
         data = json_data(name, tensor)
-        single = tensor.datatype is not DataType.BYTES and tensor.data.size == 1
-        found[name] = data[1:-1] if single or _one_string(tensor) else data
+        count = math.prod(tensor.shape) if tensor.datatype is DataType.BYTES else tensor.data.size
+        found[name] = data[1:-1] if count == 1 else data
     for name, value in response.parameters.items():
         found[name] = json_writer.value(value)
     if response.request_id:
@@ -303,7 +303,3 @@ def encode_response(response: InferenceResponse) -> bytes:
     found["model_name"] = json_writer.text(response.model_name)
     found["model_version"] = b'"%d"' % response.model_version
     return json_writer.members(sorted(found.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")))
-
-
-def _one_string(tensor: Tensor) -> bool:
-    return tensor.datatype is DataType.BYTES and math.prod(tensor.shape) == 1

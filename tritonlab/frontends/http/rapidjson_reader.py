@@ -161,7 +161,8 @@ def _examine(text: memoryview) -> tuple[ReadError | None, memoryview]:
     fault = _first_fault(body)
     if fault is not None and fault.text in (_TOO_BIG, _HALF_PAIR):
         body = memoryview(_NUMBERS.sub(_infinite, body))
-        fault = _first_fault(memoryview(_LOW_HALVES.sub(_nul, body)))
+        halves_gone = _LOW_HALVES.sub(lambda match: match[0] if match[1] is None else rb"\u0000", body)
+        fault = _first_fault(memoryview(halves_gone))
     if fault is not None:
         fault.offset += start
     return fault, body
@@ -204,10 +205,6 @@ def _as_bytes(match: re.Match[bytes]) -> bytes:
     """Return the bytes of an escaped character, which is in the group."""
     code: bytes | None = match[1]
     return match[0] if code is None else chr(int(code, 16)).encode("utf-8", "surrogatepass")
-
-
-def _nul(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[1] is None else rb"\u0000"
 
 
 def _with_bytes(value: Any) -> Any:

@@ -45,7 +45,7 @@ def classify(tensor: Tensor, count: int, labels: Sequence[str] = (), *, batched:
 
 
 def _highest(row: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes]:
-    printed: Callable[[Any], str] = str if row.dtype.kind in "iu" else _six_digits
+    printed: Callable[[Any], str] = str if row.dtype.kind in "iu" else lambda value: f"{float(value):f}"
     # ascending and reversed, so that equal ones keep their order; numpy takes NaN for the highest, as Triton does
     order = (len(row) - 1 - np.argsort(row[::-1], kind="stable"))[::-1][:count]
     texts = []
@@ -53,7 +53,3 @@ def _highest(row: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes
         label = labels[index] if index < len(labels) else ""
         texts.append(f"{printed(row[index])}:{index}{':' if label else ''}{label}".encode("utf-8", "surrogateescape"))
     return texts
-
-
-def _six_digits(value: Any) -> str:
-    return f"{float(value):f}"

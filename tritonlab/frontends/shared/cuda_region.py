@@ -98,16 +98,9 @@ class CudaRegion:
         """Return a tensor that is a copy of the bytes as they are now: on the device, and where models find it."""
         if not datatype.byte_size:
             return CopiedTensor(datatype, shape, wire_elements(self.read(offset, size), datatype), self)
-        return Tensor.on_device(datatype, shape, self.buffers.shared(self._array(offset, size)))
-
-    def _array(self, offset: int, size: int) -> DeviceArray:
-        return DeviceArray(
-            self.memory.driver,
-            device=self.device_id,
-            address=self.memory.address + offset,
-            nbytes=size,
-            keep=self.memory,
-        )
+        memory, address = self.memory, self.memory.address + offset
+        array = DeviceArray(memory.driver, device=self.device_id, address=address, nbytes=size, keep=memory)
+        return Tensor.on_device(datatype, shape, self.buffers.shared(array))
 
     def copy(self, offset: int, array: DeviceArray) -> bool:
         """Copy memory of a GPU to here."""
