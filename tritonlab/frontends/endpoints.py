@@ -98,8 +98,8 @@ class EndpointOptions:
         return replace(self.access, hosts=(*self.access.hosts, *filter(None, addresses)))
 
     def check_free(self) -> None:
-        """Raise what `Endpoints` would raise for a port that is in use, or used twice. Called before models are
-        loaded, as that takes long."""
+        """Raise the error of `Endpoints` for a port that is in use, or used twice. Called before models are loaded,
+        which takes long."""
         for (one, address), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
             if address[:2] == another[:2] and address.port:
                 raise InvalidArgumentError(
@@ -271,7 +271,7 @@ class Endpoints(ProcessBound):
         return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics, "token": bool(self._token)}
 
     def __repr__(self) -> str:
-        """Show one line per port, in the form that clients want."""
+        """Show one line per port, in the form that clients take."""
         forms = (
             ("HTTP     http://{}", self.http),
             ("gRPC     {}", self.grpc),

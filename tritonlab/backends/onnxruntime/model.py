@@ -105,7 +105,7 @@ class TritonPythonModel:
         return batch.responses({name: self._sent(name, each) for name, each in zip(names, found, strict=True)})
 
     def _fed(self, name: str, array: Any) -> Any:
-        """Return an input as ONNX Runtime wants it."""
+        """Return an input in the form that ONNX Runtime takes."""
         if name in self._strings:
             array = _texts(name, array)
         tensor = self._inputs.get(name)
@@ -179,7 +179,7 @@ def _run_options(parameters: Mapping[str, str]) -> Any:
 
 
 def _providers(config: Mapping[str, Any], kind: str) -> list[Any]:
-    """Return the execution providers of an instance, the preferred first. As in Triton, those of the GPU count for
+    """Return the execution providers of an instance, the preferred first. As in Triton, GPU providers count for
     instances on a GPU only."""
     accelerators = config.get("optimization", {}).get("execution_accelerators", {})
     available = onnxruntime.get_available_providers()
@@ -281,7 +281,7 @@ def _check_control(model: str, name: str, data_type: str, tensor: ModelTensor | 
 
 
 def _tensors(nodes: Sequence[Any]) -> dict[str, ModelTensor]:
-    """Return the inputs or outputs of a session by their names. Raises BackendError for what is not a tensor."""
+    """Return the inputs or outputs of a session by their names. Raises BackendError if one is not a tensor."""
     return {node.name: ModelTensor(node.name, _data_type(node), _shape(node)) for node in nodes}
 
 
@@ -290,7 +290,7 @@ def _shape(node: Any) -> list[int]:
 
 
 def _data_type(node: Any) -> str:
-    """Return the type as configs write it, TYPE_INVALID for one that Triton does not take."""
+    """Return the type as configs write it; TYPE_INVALID if Triton does not take it."""
     kind = node.type.partition("(")[0]
     if kind != "tensor":
         text = f"Unsupported ONNX Type 'ONNX_TYPE_{_KINDS.get(kind, 'UNKNOWN')}' for I/O '{node.name}', expected "
@@ -303,8 +303,8 @@ class _TextError(Exception):
 
 
 def _texts(name: str, array: Any) -> Any:
-    """Return the bytes of a BYTES input as the text that ONNX Runtime wants. Like Triton's backend, which hands over C
-    strings, it sees what comes before a NUL. Raises _TextError."""
+    """Return the bytes of a BYTES input as text for ONNX Runtime. Like Triton's backend, which passes C strings, it
+    ends each element at a NUL. Raises _TextError."""
     texts = np.empty(array.shape, dtype=object)
     for index, element in np.ndenumerate(array):
         try:

@@ -120,7 +120,7 @@ def _read(core: Any, config: Mapping[str, Any]) -> Any:
 
 
 def _call(what: str, function: Any, *arguments: Any) -> Any:
-    """Call OpenVINO. Raises BackendError for what it refuses."""
+    """Call OpenVINO. Raises BackendError with its refusal."""
     try:
         return function(*arguments)
     except RuntimeError as error:

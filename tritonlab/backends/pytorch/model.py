@@ -48,7 +48,7 @@ _FLAGS = (
 
 
 class TritonPythonModel:
-    """One instance of a model: its own module. Like Triton's backend it completes no configuration: TorchScript knows
+    """One instance of a model: its own module. Like Triton's backend it completes no configuration: TorchScript has
     neither types nor shapes."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
@@ -95,7 +95,7 @@ class TritonPythonModel:
         return batch.responses(found)
 
     def _run(self, arrays: Mapping[str, Any]) -> list[Any]:
-        """Return the values that the module returns for one batch. Raises what the module raises."""
+        """Return the values that the module returns for one batch. Raises the errors of the module."""
         inputs = {}
         for name, array in arrays.items():
             if array.dtype == object:
@@ -110,7 +110,7 @@ class TritonPythonModel:
         return _values(returned)
 
     def _array(self, name: str, value: Any) -> Any:
-        """Return an output as an array. Raises _OutputError if it is not what the config says."""
+        """Return an output as an array. Raises _OutputError if it does not fit the config."""
         if isinstance(value, list):
             array = np.empty(len(value), dtype=object)
             array[:] = [each.encode() for each in value]
@@ -241,7 +241,7 @@ def _check_tensors(config: Mapping[str, Any], role: str) -> None:
 
 
 def _values(returned: Any) -> list[Any]:
-    """Return the outputs in what a module returned. Raises ValueError."""
+    """Return the outputs among the values of a module. Raises ValueError."""
     if isinstance(returned, tuple):
         for position, each in enumerate(returned):
             if isinstance(each, list) and not all(isinstance(text, str) for text in each):
@@ -267,4 +267,4 @@ def _element(values: Sequence[Any]) -> str:
 
 
 class _OutputError(Exception):
-    """An output that is not what the config says."""
+    """An output that does not fit the config."""

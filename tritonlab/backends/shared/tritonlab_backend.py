@@ -37,7 +37,7 @@ def choice_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_max_batch_size() -> int:
-    """Return what becomes the batch size of a model that can batch and whose config does not say how many."""
+    """Return the batch size of a model that can batch and whose config does not give one."""
     return max(to_integer(server_settings().get("default-max-batch-size", "4")), 0)
 
 
@@ -55,7 +55,7 @@ def to_integer(text: str) -> int:
 
 
 def to_boolean(text: str) -> bool:
-    """Return what a text switches. Raises BackendError."""
+    """Return the boolean in a text. Raises BackendError."""
     if text.lower() in ("true", "on", "1"):
         return True
     if text.lower() in ("false", "off", "0"):
@@ -74,7 +74,7 @@ def bracketed(dims: Sequence[int]) -> str:
 
 
 def refuse_unsupported(config: Mapping[str, Any]) -> None:
-    """Raise BackendError for what the compiled backend has and tritonlab's is without."""
+    """Raise BackendError for features of the compiled backend that tritonlab's lacks."""
     absent = [field for field in ("batch_input", "batch_output") if config.get(field)]
     if config.get("sequence_batching", {}).get("state"):
         absent.append("sequence_batching.state")
@@ -109,7 +109,7 @@ class Batch:
         return set().union(*(request.requested_output_names() for request in self._requests))
 
     def inputs(self) -> dict[str, Any]:
-        """Return the arrays of the inputs. One request's are used where they lie; those of several are put together
+        """Return the arrays of the inputs. Those of one request are used in place; those of several are concatenated
         once, as Triton does."""
         if len(self._arrays) == 1:
             return self._arrays[0]

@@ -19,7 +19,7 @@ class ModelTensor(NamedTuple):
 def complete(
     auto_complete: Any, inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], *, can_batch: bool
 ) -> None:
-    """Fill in what a config lacks: how many make a batch, the batcher, and the inputs and outputs."""
+    """Fill in the missing parts of a config: the batch size, the batcher, and the inputs and outputs."""
     config = auto_complete.as_dict()
     if can_batch:
         if config["max_batch_size"] == 0:
@@ -53,8 +53,8 @@ def check_tensor(
     role: str,
     data_types: Collection[str],
 ) -> None:
-    """Compare a tensor of the config with the model's. An input of the config may fix what is variable in the model.
-    `data_types`: those that the backend has. Raises BackendError."""
+    """Compare a tensor of the config with the model's. An input of the config may fix dimensions that are variable in
+    the model. `data_types`: the types of the backend. Raises BackendError."""
     model, name, data_type = config["name"], described["name"], described["data_type"]
     tensor = known.get(name)
     if tensor is None:

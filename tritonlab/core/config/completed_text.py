@@ -50,7 +50,8 @@ def _says(text: str, config: ModelConfig) -> bool:
 
 
 def _add_all(added: ModelConfig, authored: ModelConfig, config: ModelConfig) -> tuple[str, ...]:
-    """Add to `added` what `config` has besides `authored`. Return the fields in which the author's would change."""
+    """Add to `added` the fields of `config` that are not in `authored`. Return the fields in which the author's text
+    would change."""
     written = {field.name for field, _ in authored.ListFields()}
     wanted = {field.name for field, _ in config.ListFields()}
     changed = []
@@ -64,7 +65,7 @@ def _add_all(added: ModelConfig, authored: ModelConfig, config: ModelConfig) -> 
 
 
 def _add(added: ModelConfig, name: str, old: Any, new: Any, *, is_written: bool) -> bool:
-    """Add to the field what `new` has besides `old`. Return False if the author's would change."""
+    """Add to the field the values of `new` that are not in `old`. Return False if the author's values would change."""
     if hasattr(new, "items"):
         return _add_entries(getattr(added, name), old, new)
     if hasattr(new, "append"):

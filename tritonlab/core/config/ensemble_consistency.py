@@ -17,7 +17,7 @@ from .model_config_rules import is_decoupled, step_model
 
 @dataclass(frozen=True)
 class ComposingModel:
-    """What a load knows of a model that a step names. `configs` are the final configurations of its READY versions, by
+    """The facts that a load has of a model in a step. `configs`: the final configurations of its READY versions, by
     version. If there are none, `failure` is the error of that model's own load, from its first version on. A model that
     is `missing` passes for one without inputs and outputs."""
 
@@ -198,8 +198,8 @@ def _connection(
 
 
 def _difference(first: _Use, second: _Use) -> str:
-    """Return what differs between two uses of a tensor, or an empty text. Shapes may fit with or without the batch
-    dimension, because a batching model may follow one that does not batch."""
+    """Return the difference between two uses of a tensor in words; "" if there is none. Shapes may fit with or without
+    the batch dimension, because a batching model may follow one that does not batch."""
     if first.datatype != second.datatype:
         return (
             f"inconsistent data type: {first.datatype} is inferred from model {first.model} while {second.datatype} "

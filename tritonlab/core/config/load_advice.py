@@ -25,12 +25,13 @@ _SHARED = {
 
 
 def load_advice(reason: str) -> str:
-    """Return what to do about a load that failed for this reason; empty if unknown."""
+    """Return advice about a load that failed for this reason; "" if there is none."""
     return _advise(reason, "load", "config")
 
 
 def config_advice(complaint: str) -> str:
-    """Return what to write instead of a misspelt field or enum value of a config, or of a template's placeholders."""
+    """Return advice about a misspelt field or enum value of a config, or about placeholders of a template; "" if there
+    is none."""
     return _advise(complaint, "config")
 
 

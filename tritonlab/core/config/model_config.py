@@ -94,8 +94,8 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
 
 
 def _as_python_reads(found: re.Match[str], path: str) -> str:
-    """Return a text in quotes with those escapes replaced that protobuf knows in C++ only. Raises ConfigError for one
-    that it knows in Python only, which takes any backslash for itself (rule 2.5.4)."""
+    """Return a quoted text in which the escapes that only protobuf in C++ reads are replaced. Raises ConfigError for an
+    escape that only protobuf in Python reads, which takes any backslash for itself (rule 2.5.4)."""
     token = found[0]
     if token[0] == "#" or "\\" not in token:
         return token
@@ -157,7 +157,7 @@ def to_json(config: ModelConfig) -> str:
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:
-    """Return what `to_json` prints, as a new dict."""
+    """Return the content of `to_json` as a new dict."""
     return _message_dict(config)
 
 

@@ -63,7 +63,7 @@ _TENSORFLOW_FILES = {known.platform: known.file for known in _BY_FILE if known.b
 
 
 def identifier(name: str, namespace: str = "") -> str:
-    """Return what identifies a model where several may have its name (rule 5.11.12)."""
+    """Return the key of a model where several may have its name (rule 5.11.12)."""
     return f"{namespace}::{name}" if namespace else name
 
 
@@ -278,7 +278,7 @@ def is_ensemble(config: ModelConfig) -> bool:
 
 
 def config_differs(old: ModelConfig, new: ModelConfig) -> set[str]:
-    """Return the names of the top-level fields that differ; what a reload must redo depends on them (rule 5.11.2)."""
+    """Return the names of the top-level fields that differ; they decide which parts a reload replaces (rule 5.11.2)."""
     return {
         field.name
         for field in old.DESCRIPTOR.fields

@@ -111,9 +111,9 @@ _SOON = 0.01
 
 
 class GRPCCall:
-    """One call on its way. A subclass decides when to read and to listen, and what happens with the messages.
+    """One call in progress. A subclass decides when to read and to listen, and what to do with the messages.
 
-    `metadata`: what the client sent beside its messages, with keys in lower case.
+    `metadata`: the client's metadata, with keys in lower case.
     """
 
     #: `gzip` or `deflate`, where responses are to be compressed if the client can read that
@@ -146,7 +146,7 @@ class GRPCCall:
             self.cancelled()
 
     def cancelled(self) -> None:
-        """Note that nobody waits for the answer any more."""
+        """Note that the client no longer waits for the answer."""
 
     def refuse_message(self, text: str) -> None:
         """End the call while its message is received."""
@@ -190,7 +190,7 @@ class UnaryCall(GRPCCall):
         raise NotImplementedError
 
     def without_message(self) -> None:
-        """Note that the client sends no message, or is gone; then nobody reads an answer."""
+        """Note that the client sends no message, or has gone and reads no answer."""
         self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
 
     def respond(self, message: bytes) -> None:
@@ -289,7 +289,7 @@ class StreamCall(GRPCCall):
             self.refuse_message(too_much_unread(self._most_unread))
 
     def end(self, code: grpc.StatusCode = grpc.StatusCode.OK, text: str = "") -> None:
-        """End the stream after what was written."""
+        """End the stream after the messages that are already written."""
         with self._lock:
             if self.is_over or self._end is not None:
                 return

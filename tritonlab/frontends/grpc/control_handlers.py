@@ -32,8 +32,7 @@ class Services(NamedTuple):
 
 
 class Rpc(NamedTuple):
-    """One RPC: the category it is restricted by (rule 6.1.3), the class of its request, and what answers
-    one."""
+    """One RPC: the category that restricts it (rule 6.1.3), the class of its request, and its handler."""
 
     category: str
     request: Any

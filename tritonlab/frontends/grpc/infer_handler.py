@@ -139,9 +139,8 @@ class ModelInferCall(UnaryCall):
 
 
 class TracedModelInferCall(ModelInferCall):
-    """A call of ModelInfer while requests are traced. It adds what only gRPC knows: when the message came, and when the
-    answer went.
-    """
+    """A call of ModelInfer while requests are traced. It adds the times that only gRPC has: when the message came, and
+    when the answer went."""
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self._reception = Reception(_context(event.invocation_metadata))

@@ -126,8 +126,8 @@ class InferRequestReader:
         version: int,
         metadata: Sequence[tuple[str, str | bytes]] = (),
     ) -> tuple[InferenceRequest, Mapping[str, OutputPlan] | None, bool]:
-        """Read what a `MessageParser` has found. Returns the request, how its outputs are wanted (None: as they are),
-        and whether an empty final response is. Raises TritonError."""
+        """Read the request that a `MessageParser` has found. Return it, the options of its outputs (None: none), and
+        whether the client takes an empty final response. Raises TritonError."""
         kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         request = kind(message.model_name, {}, model_version=version, request_id=message.id)
         forwarded = self._forwarded if metadata else None
@@ -222,7 +222,7 @@ def _check_names(request: RequestSpec, inputs: Any) -> None:
 
 
 def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
-    """Return (region, offset, byte size) of a tensor in shared memory; None for one that is not (rule 6.10.4)."""
+    """Return (region, offset, byte size) of a tensor in shared memory; None for a tensor elsewhere (rule 6.10.4)."""
     region = _of_kind(name, parameters, "shared_memory_region", "string_param")
     if region is None:
         for key in ("shared_memory_offset", "shared_memory_byte_size"):

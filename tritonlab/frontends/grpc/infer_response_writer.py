@@ -34,7 +34,7 @@ _Piece = Any  # bytes, or an array whose bytes they are
 
 
 class OutputsWanted(NamedTuple):
-    """How a client wants the outputs of its request to a version, unless it wants them as they are."""
+    """The output options of one request to a version; absent if it has none."""
 
     plans: Mapping[str, OutputPlan]
     version: ModelVersion
@@ -73,7 +73,7 @@ def _output(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
 
 @functools.lru_cache(1024)
 def _content(size: int) -> bytes:
-    """Return what stands before an output's bytes."""
+    """Return the message before an output's bytes."""
     return b"\x32" + varint(size)
 
 
@@ -190,7 +190,7 @@ def stream_error(text: str, response: bytes) -> bytes:
 
 
 def refused(request_id: str) -> bytes:
-    """Return the response to a refused request, beside the error's text: its id and nothing else (measured)."""
+    """Return the response to a refused request, next to the error's text: its id and nothing else (measured)."""
     return field(3, request_id.encode()) if request_id else b""
 
 

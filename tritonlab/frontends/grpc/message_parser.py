@@ -47,7 +47,7 @@ class HeadInput(NamedTuple):
 
 
 class PlainHead(NamedTuple):
-    """A head all of whose inputs are raw bytes, with nothing else unusual. Its fields are named as those of a
+    """A head whose inputs are all raw bytes, with nothing else unusual. Its fields are named as those of a
     ModelInferRequest."""
 
     model_name: str
@@ -57,7 +57,7 @@ class PlainHead(NamedTuple):
     id: str = ""
 
     def tensors(self, data: bytes, start: int) -> dict[str, Tensor] | None:
-        """Return the inputs, which lie in `data` from `start` on; None if what lies there is something else."""
+        """Return the inputs that begin at `start` of `data`; None if there are other bytes."""
         found = {}
         try:
             for name, datatype, shape, dtype, item_size in self.inputs:
@@ -151,8 +151,8 @@ def parse(data: bytes) -> tuple[Any, Raw]:
 
 
 def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
-    """Return the message without its field 7, and that field's values; None if the parser must read all of it, and may
-    find that it is not a message."""
+    """Return the message without its field 7, and that field's values; None if the parser must read all of it, which
+    may show that it is not a message."""
     view = memoryview(data)
     rest: list[memoryview] = []
     raw: list[memoryview] = []

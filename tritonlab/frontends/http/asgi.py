@@ -52,8 +52,8 @@ class AsgiApp:
             raise NotImplementedError(f"'{scope['type']}' is not a protocol of Triton's; HTTP is")
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Follow the life of the host, whose event loop reads the answers of models meanwhile. Its end is not that of
-        the server."""
+        """Follow the lifespan of the host, whose event loop reads the answers of models meanwhile. The server may
+        outlive it."""
         with self._app.reading(asyncio.get_running_loop()):
             while True:
                 message = await receive()

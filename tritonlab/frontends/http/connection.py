@@ -40,7 +40,7 @@ Reply: TypeAlias = HttpReply | Coroutine[Any, Any, HttpReply]
 
 
 class LaterReply:
-    """A reply that is still to come, without a task that waits for it. Everything of it runs on the event loop."""
+    """A reply that is still to come, without a task that waits for it. All its methods run on the event loop."""
 
     __slots__ = ()
 
@@ -348,7 +348,7 @@ async def _as_awaited(reply: HttpReply) -> HttpReply:
 
 
 def refused_reply(answer: DoorAnswer) -> HttpReply:
-    """Return the reply to a request that the door does not let through."""
+    """Return the reply to a request that the door refuses."""
     about = dict(answer.headers)
     kind, rest = about.get(b"content-type", TEXT), [each for each in answer.headers if each[0] not in _OURS]
     return HttpReply(answer.status, answer.body, kind, rest)

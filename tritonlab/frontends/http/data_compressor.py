@@ -49,7 +49,7 @@ def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) 
 
 
 def _until_damage(decompress: Callable[[memoryview], bytes], piece: memoryview) -> bytearray:
-    """Return what can be read of a damaged piece; zlib keeps that to itself when it raises."""
+    """Return the readable beginning of a damaged piece, which zlib withholds when it raises."""
     data = bytearray()
     with contextlib.suppress(zlib.error):
         for at in range(len(piece)):

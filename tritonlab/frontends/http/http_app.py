@@ -263,9 +263,8 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 class TracedCall:
-    """An endpoint that adds to its request's trace what only HTTP knows: when the bytes came and the answer went (rule
-    5.14.4). It is only used while requests are traced.
-    """
+    """An endpoint that adds to its request's trace the times that only HTTP has: when the bytes came and the answer
+    went (rule 5.14.4). It is only used while requests are traced."""
 
     def __init__(self, core: InferenceServer, endpoint: Callable[..., Awaitable[HttpReply]]) -> None:
         self._core = core

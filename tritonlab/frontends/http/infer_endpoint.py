@@ -196,8 +196,8 @@ def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
 
 
 class InferEndpoint:
-    """The endpoint of infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs what takes
-    long. With `cancels`, a client that goes cancels its request."""
+    """The endpoint of infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs long calls.
+    With `cancels`, a client that leaves cancels its request."""
 
     def __init__(
         self,
@@ -267,14 +267,14 @@ class InferEndpoint:
         return self.reply(begun)
 
     def reply(self, call: HttpInferCall) -> Reply:
-        """Return the reply to a call whose response is there, or what makes it if that takes long."""
+        """Return the reply to a call whose response has arrived, or a function that makes it if that takes long."""
         try:
             return self._work.run(self._end, call) if call.is_large() else self._end(call)
         except Exception as error:
             return self._on_defect(error)
 
     def forget(self, call: HttpInferCall) -> None:
-        """Note that nobody waits for the answer any more."""
+        """Note that the client no longer waits for the answer."""
         self._exchange.end_single(call.request)
 
     def _begin(

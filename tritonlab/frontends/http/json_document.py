@@ -51,7 +51,7 @@ def _may_be_deep(text: bytes) -> bool:
 
 
 def member(value: Any, name: str) -> Any:
-    """Return a member of an object. Raises for one that is not there, and for a value that is not an object."""
+    """Return a member of an object. Raises for a missing one, and for a value that is not an object."""
     if not isinstance(value, dict) or name not in value:
         raise InternalError(f"attempt to access non-existing object member '{name}'")
     return value[name]

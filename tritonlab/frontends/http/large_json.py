@@ -50,8 +50,8 @@ class FaultError(Exception):
 class LargeArray:
     """A JSON array of more than one piece.
 
-    `pieces` are arrays of int64, float64 or bool, or lists of what is none of that; elements that are arrays have been
-    flattened, unless there are objects in them. `length` counts the elements as the document has them.
+    `pieces` are arrays of int64, float64 or bool, or lists of other values; elements that are arrays have been
+    flattened, unless they contain objects. `length` counts the elements as the document has them.
     """
 
     __slots__ = ("length", "pieces")

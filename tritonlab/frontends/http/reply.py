@@ -63,7 +63,7 @@ class HttpReply:
         return b"".join((head, self.body, *self.more))
 
     def head(self, keep_alive: bool, headers: Headers = (), *, old: bool = False) -> bytes:
-        """Return what comes before the body."""
+        """Return the bytes before the body."""
         size = None if self.events is not None else len(self.body) + sum(map(len, self.more))
         return _head(
             self.status, self.kind, size=size, headers=(*self.headers, *headers), keep_alive=keep_alive, old=old
@@ -72,8 +72,8 @@ class HttpReply:
 
 @functools.lru_cache(256)  # most replies of one model have the same
 def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_alive: bool, old: bool) -> bytes:
-    """Return what comes before a body of `size` bytes, or of one that has no known size if that is None. Names and
-    values of headers are ours, and are not checked. Names are written as Triton writes them (measured)."""
+    """Return the head before a body of `size` bytes, or of unknown size if that is None. Names and values of headers
+    are ours, and are not checked. Names are written as Triton writes them (measured)."""
     lines = [_STATUS_LINES[status] + b"Content-Type: " + kind]
     if size is not None:
         lines.append(b"Content-Length: %d" % size)

@@ -47,7 +47,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class BadRequestError(Exception):
-    """An error for bytes that are not HTTP, or are more than is read. `status` is that of the answer."""
+    """An error for bytes that are not HTTP, or exceed a limit. `status` is the status of the answer."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
@@ -172,7 +172,7 @@ class RequestParser:
             raise self._fault
 
     def _in_ascii(self, data: bytes) -> bytes:
-        """Return what a request begins with, its first line in ASCII, and keep the path that was in it."""
+        """Return the beginning of a request with its first line in ASCII, and keep its original path."""
         line = data[: data.find(b"\n") + 1]
         if line.isascii():
             return data
@@ -185,7 +185,7 @@ class RequestParser:
         self._parser = self._request = None
 
     def _go_on(self) -> None:
-        """Let another parser read what follows a head that asks for another protocol, which begins with the body."""
+        """Start another parser for the bytes behind a head that asks for another protocol; they begin with the body."""
         assert self._request is not None
         self._parser = _parser(_BehindHead(self))
         framing = [b"%b: %b\r\n" % header for header in self._request.headers if header[0] in _FRAMING]

@@ -70,7 +70,7 @@ _OTHER = "the token that was sent is not the one that was given out when the por
 
 
 def new_token() -> str:
-    """Make a token that nobody can guess."""
+    """Make a token that cannot be guessed."""
     return secrets.token_hex(24)
 
 
@@ -128,14 +128,13 @@ _DISABLED = "{} over the network is disabled. Start the server with '--allow-{}=
 
 
 def _credentials(value: bytes) -> bytes:
-    """Return what follows `Bearer`; empty for another scheme. The scheme may be in capital or small letters (RFC
-    9110)."""
+    """Return the text behind `Bearer`, in capital or small letters (RFC 9110); "" for another scheme."""
     scheme, _, rest = value.strip().partition(b" ")
     return rest.strip() if scheme.lower() == b"bearer" else b""
 
 
 class DoorAnswer(NamedTuple):
-    """The door's own answer to a request that it does not let through."""
+    """The door's own answer to a request that it refuses."""
 
     status: int
     headers: Headers
@@ -144,7 +143,7 @@ class DoorAnswer(NamedTuple):
 
 class Door:
     """The decision from the head of an HTTP request alone: of two requests with the same head, both pass or neither.
-    The text of a refusal names what would let the request in."""
+    The text of a refusal names the header that would let the request in."""
 
     def __init__(self, rules: AccessRules) -> None:
         self._rules = rules

@@ -130,5 +130,5 @@ class CudaRegion:
         """Do nothing: a client cannot make its memory smaller."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what the region's status says of it."""
+        """Return the region's status."""
         return {"name": self.name, "device_id": self.device_id, "byte_size": self.byte_size}

@@ -30,7 +30,7 @@ from .shared_memory_manager import SharedMemoryManager
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """How a client wants one output: in shared memory (`region`), as its highest classes (`classes` > 0), or
+    """The form of one output for a client: in shared memory (`region`), as its highest classes (`classes` > 0), or
     neither. `binary`: behind the JSON instead of in it; gRPC has no JSON."""
 
     region: str = ""
@@ -86,8 +86,8 @@ class Exchange:
     def place(
         self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion, request: InferenceRequest
     ) -> Tensor | None:
-        """Return the output of `request` as it is to be sent; None for one that was written to the client's shared
-        memory. Raises TritonError for one that has no classes, or does not fit."""
+        """Return an output of `request` in the form that is sent; None if it was written to the client's shared memory.
+        Raises TritonError for an output that has no classes, or does not fit."""
         if tensor.memory_type and not plan.region:
             tensor = self._copies.to_host(request, tensor)
         if plan.classes:
@@ -114,7 +114,7 @@ class Exchange:
         return Copies(self.core.instruments, self.core.clock)
 
     def _tell_inputs(self, request: InferenceRequest) -> None:
-        """Report what was copied from a GPU to the host when the request was read. By now it has its number."""
+        """Report the bytes that were copied from a GPU to the host to read the request, which has its number by now."""
         for tensor in request.inputs.values():
             if isinstance(tensor, CopiedTensor):
                 region = tensor.region

@@ -181,7 +181,7 @@ class _Translation:
         self._parts[-1] = _Part(f"(?:{part.text}){operator}", copies)
 
     def _read_brackets(self, begin: int, negated: bool) -> _Part:
-        """Read what follows `[`, up to and with `]`."""
+        """Read the text after `[`, including `]`."""
         members: set[str] = set()
         first = self._at
         while self._pattern[self._at : self._at + 1] != "]" or self._at == first:
@@ -204,7 +204,7 @@ class _Translation:
         return self._members(lambda letter: low <= letter <= high)
 
     def _several(self) -> set[str] | None:
-        r"""Return what `\d` or `\pN` stands for, if that is next."""
+        r"""Return the class that `\d` or `\pN` stands for, if that is next."""
         next_two = self._pattern[self._at : self._at + 2]
         if next_two in ("\\d", "\\s", "\\w", "\\D", "\\S", "\\W"):
             return self._class(next_two, next_two[1].lower(), next_two[1].isupper())

@@ -62,7 +62,7 @@ def _bound(address: str, port: int, shared: bool) -> socket.socket:
 
 
 def _close_all() -> None:
-    """Close the sockets in a forked child, which would keep the ports bound and answer nobody."""
+    """Close the sockets in a forked child, which would keep the ports bound without answering."""
     for listener in list(_open):
         listener.close()
 
@@ -72,8 +72,7 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 def check_free(address: str, port: int, shared: bool = False) -> None:
-    """Raise what `listen` would raise. It does not listen, because it would get connections of a shared port, and drop
-    them."""
+    """Raise the error of `listen`, without listening: a shared port would get connections here, and drop them."""
     _bound(address, port, shared).close()
 
 
@@ -102,7 +101,7 @@ def port_owner(port: int) -> str:
 
 
 def _target(fd: Path) -> str:
-    """Return what a descriptor leads to; "" if it is closed by now, as the one is that listed the directory."""
+    """Return the target of a descriptor; "" if it is closed by now, like the one that listed the directory."""
     try:
         return os.readlink(fd)
     except OSError:

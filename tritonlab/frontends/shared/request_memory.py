@@ -49,10 +49,10 @@ class NoRoomError(TooLargeError):
 
 
 class RequestMemory:
-    """What all requests of one server take, in bytes. `most`: of one request; 0 is a quarter of the memory there is.
-    `room`: what is left of the memory.
+    """The memory of all requests of one server, in bytes. `most`: the limit of one request; 0 is a quarter of the
+    memory there is. `room`: the memory that is left.
 
-    Any thread may take. What is taken is returned by destructors, which may run at any moment and so take no lock.
+    Any thread may take. Memory is returned by destructors, which may run at any moment and so take no lock.
     """
 
     def __init__(self, most: int = 0, room: MemoryRoom = ROOM) -> None:
@@ -68,7 +68,7 @@ class RequestMemory:
 
     @property
     def later(self) -> int:
-        """Return how many bytes the requests that have come will take at most beside those they take now."""
+        """Return the bytes that the received requests will take at most, in addition to those that they take now."""
         return _LATER * self._used
 
     def check(self, size: int, what: str = "The request") -> None:
@@ -159,7 +159,7 @@ class Body(bytearray):
 
 
 def too_much_unread(most: int) -> str:
-    """Return what a client hears that has left more than `most` bytes unread."""
+    """Return the error of a client that has left more than `most` bytes unread."""
     return (
         f"the client has left more than {most} bytes of responses unread; read them as they come, or ask for fewer "
         "('--max-unread-size=<bytes>' of 'tritonlab serve', or max_unread_size of 'Options' and 'serve()', sets "

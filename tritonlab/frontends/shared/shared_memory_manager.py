@@ -122,7 +122,7 @@ class SharedMemoryManager:
         return region
 
     def check(self, name: str, offset: int, size: int) -> None:
-        """Raise what `write` would raise, before the request runs."""
+        """Raise the errors of `write`, before the request runs."""
         self._find(name, offset, size).check(offset, size)
 
     def _find(self, name: str, offset: int, size: int) -> Region:

@@ -106,12 +106,12 @@ class SystemRegion:
             done += os.pwrite(self.file.fd, piece, start + done)
 
     def check(self, offset: int, size: int) -> None:
-        """Raise what `write` would raise of these bytes, which are within the region."""
+        """Raise the errors of `write` for these bytes, which are within the region."""
         if self.file.size < self.offset + offset + size:
             raise self.cut_off()
 
     def facts(self) -> dict[str, Any]:
-        """Return what the region's status says of it."""
+        """Return the region's status."""
         return {"name": self.name, "key": self.key, "offset": self.offset, "byte_size": self.byte_size}
 
     def cut_off(self) -> InvalidArgumentError:
@@ -122,8 +122,8 @@ class SystemRegion:
 
 
 def _shm_open(key: str) -> int:
-    """Open what `shm_open` of Linux's C library would open. Raises OSError, and ValueError for a key that is not a
-    name."""
+    """Open the file that `shm_open` of Linux's C library would open. Raises OSError, and ValueError for a key that is
+    not a name."""
     name = key.lstrip("/")
     if not name or "/" in name:
         raise ValueError(key)

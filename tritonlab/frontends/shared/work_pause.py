@@ -24,7 +24,7 @@ CLIENT_GONE: ContextVar[Callable[[], bool] | None] = ContextVar("CLIENT_GONE", d
 
 
 class ClientGoneError(Exception):
-    """Nobody wants the result of the work any more."""
+    """The result of the work is no longer needed."""
 
 
 def pause_work() -> None:

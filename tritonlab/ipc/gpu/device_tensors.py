@@ -40,7 +40,7 @@ class DeviceTensors:
         self._recalled: dict[bytes, GpuChunk] = {}
 
     def input(self, tensor: Tensor) -> Any:
-        """Return what is packed of an input on a device. Raises UnavailableError, InternalError."""
+        """Return the packed form of an input on a device. Raises UnavailableError, InternalError."""
         if self._inputs:
             return self.output(tensor)
         self.brought = True
@@ -113,13 +113,13 @@ class DeviceTensors:
         return found
 
     def ask_back(self) -> None:
-        """Note that the stub is about to give back: it may map again what it is sent from now on."""
+        """Note that the stub is about to return memory: from now on it may map again whatever it is sent."""
         with self._lock:
             self._recalled.update(self._mapped)
             self._mapped = {}
 
     def given_back(self, body: GivenBack) -> None:
-        """Take back what the stub has returned, and let go of what it had mapped and has not any more."""
+        """Take back the memory that the stub has returned, and forget the mappings that it no longer has."""
         with self._lock:
             for grant in body.returned:
                 self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)

@@ -32,7 +32,7 @@ _STEP = 2 << 20
 
 
 class GpuChunk:
-    """One allocation on a device, with what is free in it. `pool`: whether it stays until the server ends."""
+    """One allocation on a device, and its free parts. `pool`: whether it stays until the server ends."""
 
     __slots__ = ("__weakref__", "base", "device", "driver", "handle", "let_go", "nbytes", "pool", "space")
 
@@ -49,7 +49,7 @@ class GpuChunk:
         self.let_go: list[tuple[int, int]] = []
 
     def collect(self) -> None:
-        """Free what leases had that have ended."""
+        """Free the memory of leases that have ended."""
         while self.let_go:
             self.space.add(*self.let_go.pop())
 
@@ -145,7 +145,7 @@ class GpuBuffers:
         return self._further() > self._settled
 
     def give_back(self) -> None:
-        """Let go of further allocations that nobody uses; the pools stay."""
+        """Release further allocations that are unused; the pools stay."""
         with self._lock:
             self._collect()
             for chunks in self._chunks.values():

@@ -79,7 +79,7 @@ class VisibleGpus:
         return SIMULATED if self.simulated else CUDA
 
     def uuid(self, ordinal: int) -> str:
-        """Return the UUID of a GPU; empty for one that is not there."""
+        """Return the UUID of a GPU; "" if there is no such GPU."""
         return next((gpu.uuid for gpu in self.all if gpu.ordinal == ordinal), "")
 
     def held(self, pid: int) -> dict[int, int]:

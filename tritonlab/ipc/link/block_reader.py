@@ -60,7 +60,7 @@ class BlockReader:
         )
 
     def _hold(self) -> Lease | None:
-        """Keep the block until nobody holds what this returns."""
+        """Return an object that keeps the block for as long as it is referenced."""
         if self._lease is None and self._block is not None:
             self._lease = Lease(self._freed, self._block, self._region)
         return self._lease

@@ -60,8 +60,7 @@ def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def interruptible(wait: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `wait` and let an interrupt end it, even within `shielded`. `wait` must take nothing that could be
-    lost."""
+    """Call `wait`; an interrupt ends it, even within `shielded`. `wait` must not take anything that could be lost."""
     global _open
     if not _shielded or threading.get_ident() != _MAIN:
         return wait(*args, **kwargs)

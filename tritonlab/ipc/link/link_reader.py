@@ -71,8 +71,8 @@ class Watch:
                 reader.epoll.modify(self._fd, reader.masks[wanted])
 
     def move(self, reader: Reader | None, *, readable: bool, writable: bool) -> None:
-        """Give the descriptor to another reader, armed for the kinds that are True; None: to the one that it was made
-        for. A reader that has ended does not get it."""
+        """Give the descriptor to another reader, armed for the kinds that are True. None: to the reader for which it
+        was made. A reader that has ended is not given it."""
         with self._home.lock:
             reader = reader if reader is not None and reader.running else self._home
             if self.reader is not reader and self.reader.watches.get(self._fd) is self:
@@ -144,8 +144,8 @@ class Reader:
 
 
 class LoopReader(Reader):
-    """The watches that an event loop waits for, on its own thread, beside its clients: an epoll within the loop's
-    epoll. Made on that thread by `LinkReader.in_loop`."""
+    """The watches of an event loop, which waits for them on its own thread together with its clients: an epoll within
+    the loop's epoll. Made on that thread by `LinkReader.in_loop`."""
 
     repeats = True
     masks: ClassVar[Mapping[int, int]] = {wanted: wanted or select.EPOLLONESHOT for wanted in _WANTED}
@@ -159,7 +159,7 @@ class LoopReader(Reader):
         return self.epoll.fileno()
 
     def read(self) -> None:
-        """Handle what is there."""
+        """Handle the events that are there."""
         self.polls += 1
         for fd, events in self.epoll.poll(0):
             self._handle(fd, events)

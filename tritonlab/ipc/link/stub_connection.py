@@ -85,7 +85,7 @@ class Answer:
 
 
 class StubConnection:
-    """The sender of commands, which passes what comes back to `handlers` (command number -> callable(id, body)).
+    """The sender of commands; messages of the stub are passed to `handlers` (command number -> callable(id, body)).
 
     Guarantees: handlers run one at a time per connection, on whichever thread reads; they must not block. `on_lost` is
     called once, when the link ends or the stub breaks the protocol.
@@ -115,8 +115,8 @@ class StubConnection:
     # -- sending
 
     def post(self, command: int, ident: int, body: Any, *, packed: bool = False) -> None:
-        """Send a message without blocking, `packed` if it can be. A lost link is reported through `on_lost`, not here,
-        and after what the other process has sent before it left: one that the model forked may answer and leave."""
+        """Send a message without blocking, `packed` if possible. A lost link is reported by `on_lost`, not here, and
+        only after the last messages of the other process: a fork of the model may answer and leave."""
         try:
             if not self._connection.post(command, ident, body, packed=packed):
                 self._arm()
@@ -173,8 +173,7 @@ class StubConnection:
         return True
 
     def await_hello(self, timeout: float) -> Hello | None:
-        """Return what the stub reported of itself; None if that did not come within `timeout` seconds or the stub
-        died."""
+        """Return the stub's report of itself; None if it did not arrive within `timeout` seconds or the stub died."""
         return self._hello.value if self.await_answer(self._hello, timeout) else None
 
     # -- receiving
@@ -272,7 +271,7 @@ class StubConnection:
             raise WireError(f"{BY_NUMBER[command].name}: {type(error).__name__}: {error}") from error
 
     def _give_result(self, ident: int, body: Any) -> None:
-        """Give a RESULT to the answer of its command. Raises WireError for one that nobody awaits."""
+        """Give a RESULT to the answer of its command. Raises WireError if no command waits for it."""
         answer = self._awaited.get(ident)
         if answer is None:
             raise WireError(f"unexpected result {body!r}")

@@ -225,7 +225,7 @@ class StubLink(StubConnection):
         return PackedBatch(block, entries)
 
     def _move_inputs(self, requests: Sequence[InferenceRequest], block: int, headers: Iterator[Row]) -> None:
-        """Let requests have their inputs where these were packed, so that what brought them, as the body of an HTTP
+        """Point the inputs of requests to their packed copies, so that the original memory, such as the body of an HTTP
         request or the region of a calling model, is free while the model executes."""
         hold = self.region.hold(block)
         for request in requests:
@@ -318,8 +318,8 @@ class MonitorLink(StubConnection):
         return self.ask(Waits())
 
     def tell_reads(self, record: bool) -> Answer:
-        """Ask what the author's code has read outside of its model; the value is a ReadsRecorded. `record`: whether to
-        record from now on, too."""
+        """Ask for the reads of the author's code outside of its model; the value is a ReadsRecorded. `record`: whether
+        to record from now on, too."""
         return self.ask(TellReads(record))
 
     def profile(self, begin: bool, memory: bool, batching: bool) -> Answer:

@@ -82,7 +82,7 @@ class ChildProcess:
         stderr: int,
         inherited: Sequence[int],
     ) -> ChildProcess:
-        """Start a process. Raises OSError if that fails; then nothing of it is left."""
+        """Start a process. Raises OSError if that fails, with nothing left behind."""
         return ChildProcess(
             _Process(
                 command,
@@ -170,9 +170,9 @@ _KILLS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"})
 
 
 class DeathCause:
-    """What has probably ended a stub's process: memory, a kill from outside, a full /dev/shm. It is made when the
-    process starts, and what it says counts once that has ended. `like`: the cause of a process that was started just
-    now."""
+    """The probable cause of the end of a stub's process: memory, a kill from outside, a full /dev/shm. It is made when
+    the process starts, and is valid once the process has ended. `like`: the cause of another process that has just been
+    started."""
 
     def __init__(self, child: ChildProcess, like: DeathCause | None = None) -> None:
         self._child = child
@@ -186,7 +186,7 @@ class DeathCause:
         return self._is_killed() and not self._memory_words()
 
     def words(self) -> str:
-        """Return what is known besides the signal, in a sentence; empty if nothing is."""
+        """Return the facts besides the signal, in a sentence; "" if there are none."""
         if self.requested:
             return self.requested
         if self._child.exit_signal() == "SIGBUS":

@@ -191,8 +191,8 @@ class _Peer:
             self.socket.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
     def receive(self, limit: int = 0) -> Iterator[bytes]:
-        """Wait for bytes and yield the messages that are whole. Raises ValueError at the end, for what is not DAP and
-        for a message of more bytes than `limit`, if there is one."""
+        """Wait for bytes and yield each complete message. Raises ValueError at the end of the stream, for a message
+        that is not DAP, and for one of more than `limit` bytes, if there is a limit."""
         data = self.socket.recv(_PIECE)
         if not data:
             raise ValueError("the other side has closed the connection")
@@ -214,7 +214,7 @@ class _Peer:
 
 
 def _listen(path: Path) -> socket.socket:
-    """Listen at a path of any length: that of a socket has at most 107 bytes."""
+    """Listen at a path of any length; the path of a socket has at most 107 bytes."""
     door = socket.socket(socket.AF_UNIX)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -100,8 +100,7 @@ class ArchiveError(Exception):
 
 
 def extract(archive: Path, directory: Path) -> None:
-    """Unpack `archive` into the empty `directory`. Raises ArchiveError; if the archive could not be read to its end,
-    part of it may lie in `directory` then."""
+    """Unpack `archive` into the empty `directory`. Raises ArchiveError, with a part of it unpacked."""
     try:
         with _open(archive) as tar:
             _check_members(archive, tar.getmembers())

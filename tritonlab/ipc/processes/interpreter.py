@@ -30,7 +30,7 @@ sys.stdout.write("numpy %s\\n" % numpy.__version__)
 
 
 class InterpreterError(Exception):
-    """An interpreter with which no stub can be started: why, and what to do."""
+    """An error for an interpreter that cannot run a stub: the reason, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Interpreter:
     environment: str = ""
 
     def variables(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment variables of the process. As in the newest Triton the environment's `activate` script
-        is not executed, so what it exports is missing (rule 2.10.4)."""
+        """Return the environment variables of the process. As in the newest Triton, the environment's `activate` script
+        is not executed, so the variables that it exports are missing (rule 2.10.4)."""
         found = dict(base)
         # when it is imported, onnxruntime 1.32 opens a database and starts a thread, to report its use: then no zygote
         # can import it for a model, and each load takes half a second longer (2026-11-25)

@@ -27,8 +27,8 @@ class MemoryOwner(Protocol):
 
 
 class MemoryRoom:
-    """What is left of the memory. Any thread may ask; two that ask at once may both get what is there only once, for
-    which there is the reserve."""
+    """The memory that is left. Any thread may ask; the same memory may be promised to two threads that ask at once,
+    which the reserve covers."""
 
     def __init__(self, left: Callable[[], int] = memory_left, now: Callable[[], float] = time.monotonic) -> None:
         #: asked in `has` before the answer is no, as long as they live

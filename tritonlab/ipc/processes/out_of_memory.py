@@ -72,14 +72,14 @@ def peak_memory(root: Path = Path("/")) -> int:
 
 
 def own_peak(reported: int, inherited: int) -> int:
-    """Return how many bytes an ended process used at most, 0 if that cannot be known. What is `reported` includes what
-    its parent had used when it started the process (`inherited`), so only a higher number is certainly its own."""
+    """Return the most bytes that an ended process used; 0 if that cannot be known. The `reported` number includes the
+    bytes of its parent at the start (`inherited`), so only a higher number is certainly its own."""
     return reported if reported > inherited + _INEXACT else 0
 
 
 def memory_words(peak: int, limit: int, kills: int) -> str:
-    """Return what to say of a process that SIGKILL ended; empty if memory is not a likely cause. It used `peak` bytes
-    at most (0: unknown) of `limit`, and meanwhile `kills` processes were killed for memory, perhaps this one."""
+    """Return a sentence about a process that SIGKILL ended; "" if memory is not a likely cause. The process used at
+    most `peak` bytes (0: unknown) of `limit`; `kills` processes were killed for memory meanwhile, perhaps this one."""
     used = f", which had used up to {_share(peak, limit)}" if peak else ""
     if kills:
         return f"The operating system has killed a process for lack of memory since the model took this one{used}."
@@ -89,7 +89,7 @@ def memory_words(peak: int, limit: int, kills: int) -> str:
 
 
 def kill_words(peak: int, limit: int) -> str:
-    """Return what to say of a process that was killed, but not for lack of memory (`memory_words`)."""
+    """Return a sentence about a process that was killed, but not for lack of memory (`memory_words`)."""
     used = f" (it had used up to {_share(peak, limit)})" if peak else ""
     return (
         f"Nothing shows that memory ran out{used}: somebody has probably killed it, with `kill` or a supervisor, "
@@ -98,7 +98,7 @@ def kill_words(peak: int, limit: int) -> str:
 
 
 def bus_words(left: int, size: int) -> str:
-    """Return what to say of a process that SIGBUS ended, where /dev/shm has `left` of `size` bytes."""
+    """Return a sentence about a process that SIGBUS ended, where /dev/shm has `left` of `size` bytes."""
     if size and left < _FULL:
         return (
             f"/dev/shm is full ({_size(size)}), so a page of shared memory could not be allocated: give it more, "

@@ -30,8 +30,8 @@ exit 1
 
 
 def find_own_stub(directory: Path, instance: str) -> str | None:
-    """Return the path of the stub in `directory`, made executable; None if there is none, or one that was compiled
-    for Triton."""
+    """Return the path of the stub in `directory`, made executable; None if there is no stub, or only one that was
+    compiled for Triton."""
     path = directory / NAME
     if not path.exists() or is_compiled(path):
         return None

@@ -41,7 +41,8 @@ RUNG_TIMEOUT = 2.0
 
 
 class StubStartError(Exception):
-    """A stub process that did not come up: why, and what it printed. `was_killed`: by a signal from outside."""
+    """An error for a stub process that did not start: the reason, and its output. `was_killed`: by a signal from
+    outside."""
 
     was_killed = False
 
@@ -86,7 +87,7 @@ class StubEnds:
         self._theirs.close()
 
     def close(self) -> None:
-        """Close both sides' ends; for when nobody has taken over ours."""
+        """Close the ends of both sides, if ours has not been taken over."""
         self._theirs.close()
         self._ours.close()
 
@@ -260,10 +261,10 @@ class StubProcess:
         return sum(region.memory() for region in self._regions)
 
     def give_back(self, timeout: float) -> bool:
-        """Make the stub return its unused memory to the system, and do so with the server's region for it.
+        """Make the stub return its unused memory to the system, and return that of the server's region for it.
 
-        The question tells the stub which blocks nobody reads any more, and its answer tells the server. Wait for
-        `timeout` seconds at most; return whether the stub has answered.
+        The question tells the stub which blocks the server no longer reads, and its answer tells the server the same.
+        Wait for `timeout` seconds at most; return whether the stub has answered.
         """
         answer = self.link.give_back()
         has_answered = self.link.await_answer(answer, timeout) and answer.value is not None

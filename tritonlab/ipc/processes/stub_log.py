@@ -62,7 +62,7 @@ class LogRecord:
     def from_server(
         level: str, text: str, model: str = "", version: int = -1, *, instance: str = "", pid: int = 0
     ) -> LogRecord:
-        """Return a record of what the server itself says now."""
+        """Return a record of the server itself, with the current time."""
         now = time.time_ns()
         return LogRecord(now, model, version, instance=instance, stream="server", level=level, text=text, pid=pid)
 
@@ -72,8 +72,8 @@ class LogRecord:
 
     @property
     def unchecked(self) -> bool:
-        """Return whether the line warns of what Triton does not notice, an output that does not fit the config or an
-        instance on another device than its own, of what it could not print, or of null requests."""
+        """Return whether the line is a warning that Triton does not give: an output that does not fit the config, an
+        instance on the wrong device, output that could not be printed, or null requests."""
         return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED, UNPRINTABLE, FILLED))
 
     @property
@@ -140,7 +140,7 @@ class StubOutput:
 
     @property
     def held(self) -> list[str]:
-        """The lines that nobody has taken yet."""
+        """Return the lines that have not been taken yet."""
         return [text for _, text in self._held]
 
     def retarget(self, emit: Callable[[str, str], None]) -> None:
@@ -172,9 +172,9 @@ class StubOutput:
                 self._emit_partial()
 
     def drain(self, fd: int) -> bool:
-        """Read what the pipe holds now. Returns False once the pipe has ended.
+        """Read the current content of the pipe. Return False once the pipe has ended.
 
-        It leaves what comes meanwhile: otherwise a model that never stops printing would keep its reader for ever.
+        Later output is left in the pipe: otherwise a model that never stops printing would keep its reader for ever.
         """
         with self._lock:
             stream = self._streams.get(fd)
@@ -203,7 +203,7 @@ class StubOutput:
         self._has_partial = any(length for _, length in self._partial.values())
 
     def _emit_partial(self) -> None:
-        """Emit the unfinished lines; what comes next begins others. The caller holds the lock."""
+        """Emit the unfinished lines; later output begins new ones. The caller holds the lock."""
         self._has_partial = False
         for fd, stream in self._streams.items():
             line, length = self._partial[fd]

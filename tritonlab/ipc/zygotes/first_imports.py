@@ -47,7 +47,8 @@ _PARSING = threading.Lock()
 
 @dataclass
 class FirstImports:
-    """The imports, in their order, and what ended them: `model.py, line 3`; empty if nothing did."""
+    """The imports, in their order, and the place that ended them, such as `model.py, line 3`; "" if they were not
+    ended."""
 
     steps: list[ImportStep] = field(default_factory=list)
     ended_by: str = ""

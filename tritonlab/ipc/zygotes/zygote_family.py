@@ -124,18 +124,18 @@ class Growth:
         return sum(share(zygote.child.pid) for zygote in self.processes())
 
     def names(self) -> str:
-        """Return what it imports, for a sentence."""
+        """Return its imports, for a sentence."""
         return quoted(self.steps) or "numpy"
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait until it is up or has failed. Raises KeyboardInterrupt with what went on."""
+        """Wait until it is up or has failed. Raises KeyboardInterrupt that names the step that went on."""
         try:
             return interruptible(self.done.wait, seconds)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"during the import of {self.names()}") from None
 
     def fork_of(self, parent: Growth) -> ZygoteProcess:
-        """Start the process as a fork of another zygote's, once that is up. Raises what `ZygoteProcess.grow` does."""
+        """Start the process as a fork of another zygote's, once that is up. Raises as `ZygoteProcess.grow` does."""
         parent.done.wait()
         if parent.zygote is None:
             raise ZygoteError(f"the one before it failed: {parent.failure}")

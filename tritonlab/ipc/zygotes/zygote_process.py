@@ -91,7 +91,7 @@ class ZygoteProcess:
         return _linked((), begin)
 
     def twin(self, environment: Mapping[str, str], directory: str) -> ZygoteProcess:
-        """Fork a zygote with the same imports, in the same place. Raises what `grow` and `await_grown` do."""
+        """Fork a zygote with the same imports, in the same place. Raises as `grow` and `await_grown` do."""
         body = Grow([], dict(environment), directory)
         twin = _linked(self.steps, lambda fds: self._fork(body, fds))
         twin.await_grown()
@@ -203,7 +203,7 @@ class ZygoteProcess:
 
 
 class _ForkedProcess:
-    """A process that a zygote forked, in the form ChildProcess wants. `inherited` is its memory at the start,
+    """A process that a zygote forked, with the interface of ChildProcess. `inherited`: its memory at the start, in
     bytes."""
 
     def __init__(self, pid: int, inherited: int) -> None:
@@ -226,8 +226,8 @@ class _ForkedProcess:
 
 
 def _end_unowned(pid: int) -> None:
-    """End and collect a process whose descriptors were closed before its asker knew of it. One that has not become a
-    child of this process is left to its life pipe, which has ended."""
+    """End and collect a process whose descriptors were closed before its number arrived. If it has not become a child
+    of this process, it ends by itself: its life pipe is closed."""
     with contextlib.suppress(OSError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises for what is not our child
         child = ChildProcess(_ForkedProcess(pid, 0))

@@ -44,7 +44,7 @@ _STANDBY_AFTER = 0.5
 
 
 class WarmMemory(NamedTuple):
-    """How many bytes zygotes take, shared pages counted in part, and what each process id has imported."""
+    """The bytes of zygotes, shared pages counted in part, and the imports of each process id."""
 
     used: int
     limit: int
@@ -88,8 +88,7 @@ class Zygotes:
             self._blame(interpreter, family, growth)
 
     def _blame(self, interpreter: Interpreter, family: ZygoteFamily, failed: Growth) -> None:
-        """Leave out the import that is to blame for a failed growth, or begin again if what was imported has
-        changed."""
+        """Leave out the import that made a growth fail, or begin again if the imported files have changed."""
         with self._lock:
             if not (isinstance(failed.failure, ForkRefused) and failed.failure.stale):
                 family.leave_out(failed)
@@ -97,7 +96,7 @@ class Zygotes:
                 retire(self._families.pop(interpreter).all())
 
     def discard(self, zygote: ZygoteProcess) -> None:
-        """Drop the zygote and all others of its interpreter: what they have imported has changed."""
+        """Drop the zygote and all others of its interpreter, because imported files have changed."""
         with self._lock:
             found = [i for i, family in self._families.items() if any(g.zygote is zygote for g in family.all())]
             gone = [growth for interpreter in found for growth in self._families.pop(interpreter).all()]
@@ -253,7 +252,7 @@ class Zygotes:
             standby.end()
 
     def _watch(self, growth: Growth, zygote: ZygoteProcess) -> None:
-        """Replace the zygote, or the standby, if somebody kills it."""
+        """Replace the zygote, or the standby, if it is killed."""
         born = time.monotonic()
 
         def ended(events: int) -> None:
@@ -266,7 +265,7 @@ class Zygotes:
             zygote.watch.start()
 
     def _replace(self, growth: Growth, ended: ZygoteProcess, is_again: bool) -> None:
-        """Close what has ended of a growth. If `is_again`, what is missing now is grown again."""
+        """Close the ended processes of a growth. If `is_again`, grow the missing ones again."""
         with self._lock:
             if growth.standby is ended:
                 growth.standby = None

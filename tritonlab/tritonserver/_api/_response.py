@@ -40,7 +40,7 @@ class InferenceResponse:
 
     @staticmethod
     def _from_core(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
-        """Make a response. Raises InvalidArgumentError if the outputs cannot be where the request wants them."""
+        """Make a response. Raises InvalidArgumentError if outputs cannot be in the memory that the request names."""
         model = request.model
         if not response.empty:
             model = model._answering(response.model_version)

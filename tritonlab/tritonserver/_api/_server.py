@@ -235,7 +235,7 @@ def _poll(holds: Callable[[], bool], interval: float, timeout: float | None) -> 
 
 def _load_parameters(name: str, parameters: Mapping[str, Any]) -> tuple[str | None, dict[str, bytes]]:
     """Return the config and the files of a load. Raises TypeError for a value that no parameter can have,
-    ModelLoadError for a parameter that loads do not know."""
+    ModelLoadError for an unknown parameter."""
     config: str | None = None
     files: dict[str, bytes] = {}
     unknown = ""

@@ -126,7 +126,7 @@ class Tensor:
     # -- devices
 
     def to_host(self) -> Tensor:
-        """Return this tensor, or a copy of it in the memory of the CPU."""
+        """Return this tensor, or a copy of it in CPU memory."""
         return self.to_device("cpu")
 
     def to_device(self, device: DeviceOrMemoryType) -> Tensor:
