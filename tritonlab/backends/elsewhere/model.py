@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from tritonlab_backend import BackendError, choice_settings
+from tritonlab_exchange import Exchange
 from tritonlab_recordings import NUMPY, NotCarriedError, RawTensor, Recordings, Response, key_of
 
 if TYPE_CHECKING:
     from tritonlab_borrowed_server import BorrowedServer
 
-_FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _START, _END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 
 
@@ -44,7 +43,7 @@ class TritonPythonModel:
 
     def execute(self, requests: Sequence[Any]) -> list[None] | None:
         for request in requests:
-            exchange = _Exchange(request)
+            exchange = Exchange(request)
             try:
                 self._begin(exchange)
             except NotCarriedError as error:
@@ -55,7 +54,7 @@ class TritonPythonModel:
         if self._server is not None:
             self._server.close()
 
-    def _begin(self, exchange: _Exchange) -> None:
+    def _begin(self, exchange: Exchange) -> None:
         inputs = [_raw(tensor) for tensor in exchange.request.inputs()]
         key, after = self._key(exchange.request, inputs)
         if self._server is None:
@@ -89,7 +88,7 @@ class TritonPythonModel:
             self._sequences[sequence] = key
         return key, after
 
-    def _repeat(self, exchange: _Exchange, inputs: Sequence[RawTensor], key: str, why: str = "") -> None:
+    def _repeat(self, exchange: Exchange, inputs: Sequence[RawTensor], key: str, why: str = "") -> None:
         """Answer with what is recorded for the key."""
         assert self._recordings is not None
         try:
@@ -104,61 +103,6 @@ class TritonPythonModel:
         for response in responses:
             exchange.send(response)
         exchange.end()
-
-
-class _Exchange:
-    """A request and its answer. What is sent after its end is dropped, since a cancelled call may still answer."""
-
-    def __init__(self, request: Any) -> None:
-        self.request = request
-        self.sent = 0
-        self._sender = request.get_response_sender()
-        self._wanted = request.requested_output_names()
-        self._lock = threading.Lock()  # guards what follows
-        self._ended = False
-        self._held: Any = None
-
-    def is_cancelled(self) -> bool:
-        return bool(self._sender.is_cancelled())
-
-    def send(self, response: Response) -> None:
-        if response.code:
-            error = pb_utils.TritonError(response.error, getattr(pb_utils.TritonError, response.code))
-            self._hold(pb_utils.InferenceResponse([], error))
-        else:
-            outputs = [_tensor(each) for each in response.outputs if each.name in self._wanted]
-            self._hold(pb_utils.InferenceResponse(outputs, None, dict(response.parameters)))
-
-    def fail(self, text: str, code: str) -> None:
-        self.send(Response(error=text, code=code))
-        self.end()
-
-    def end(self) -> None:
-        with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-            if self._held is not None:
-                self._sender.send(self._held, _FINAL)
-            else:
-                self._sender.send(flags=_FINAL)
-
-    def _hold(self, response: Any) -> None:
-        """Send the response before this one, so that the last goes out with the final flag."""
-        with self._lock:
-            if self._ended:
-                return
-            self.sent += 1
-            if self._held is not None:
-                self._sender.send(self._held)
-            self._held = response
-
-    def flush(self) -> None:
-        """Send what is held now: the next response may take long."""
-        with self._lock:
-            if self._held is not None and not self._ended:
-                self._sender.send(self._held)
-                self._held = None
 
 
 def _borrowed_server(settings: Mapping[str, Any], model: str) -> BorrowedServer:
@@ -241,11 +185,3 @@ def _raw(tensor: Any) -> RawTensor:
         return RawTensor(tensor.name(), "BYTES", tuple(array.shape), bytes(data or b""))
     datatype = next(name for name, kind in NUMPY.items() if array.dtype == kind)
     return RawTensor(tensor.name(), datatype, tuple(array.shape), np.ascontiguousarray(array).tobytes())
-
-
-def _tensor(raw: RawTensor) -> Any:
-    if raw.datatype == "BYTES":
-        array = pb_utils.deserialize_bytes_tensor(raw.data)
-    else:
-        array = np.frombuffer(raw.data, NUMPY[raw.datatype])
-    return pb_utils.Tensor(raw.name, array.reshape(raw.shape))

@@ -7,13 +7,14 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import triton_python_backend_utils as pb_utils
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonlab_backend import BackendError
+from tritonlab_exchange import Exchange
 from tritonlab_recordings import NUMPY, NotCarriedError, RawTensor, Response
 
 _START, _END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
@@ -40,22 +41,6 @@ _CODES = {
 }
 #: Parameters of a response that are about its transport.
 _TRANSPORT = ("triton_final_response",)
-
-
-class Exchange(Protocol):
-    """A request, and where its answer goes."""
-
-    request: Any
-
-    def is_cancelled(self) -> bool: ...
-
-    def send(self, response: Response) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def fail(self, text: str, code: str) -> None: ...
-
-    def end(self) -> None: ...
 
 
 class BorrowedServer:
