@@ -46,7 +46,7 @@ class Frontend(Protocol):
 
 
 class ListenAddress(NamedTuple):
-    """Where one service listens. With `shared`, other servers may listen there, too."""
+    """The address of one service. With `shared`, other servers may listen there, too."""
 
     address: str
     port: int

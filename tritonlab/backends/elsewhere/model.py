@@ -76,7 +76,7 @@ class TritonPythonModel:
         self._server.send(exchange, inputs, stream=self._decoupled, done=done, away=away)
 
     def _key(self, request: Any, inputs: Sequence[RawTensor]) -> tuple[str, str]:
-        """Return the key of a request, and that of the one before in its sequence."""
+        """Return the key of a request, and the key of the request before it in its sequence."""
         sequence, flags = request.correlation_id(), request.flags()
         if not sequence:
             return key_of(inputs), ""
@@ -89,7 +89,7 @@ class TritonPythonModel:
         return key, after
 
     def _repeat(self, exchange: Exchange, inputs: Sequence[RawTensor], key: str, why: str = "") -> None:
-        """Answer with what is recorded for the key."""
+        """Send the responses that are recorded for the key."""
         assert self._recordings is not None
         try:
             responses = self._recordings.find(key)
@@ -134,7 +134,8 @@ def _config_elsewhere(model: str, settings: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _complete(config: dict[str, Any], found: Mapping[str, Any]) -> None:
-    """Fill in what the config lacks. Raises BackendError where the two contradict each other, or nothing says it."""
+    """Fill in the missing parts of the config. Raises BackendError where the two contradict each other, or neither has
+    it."""
     for role in ("input", "output"):
         described = [_described(each) for each in found.get(role, ())]
         if not config[role]:

@@ -205,8 +205,8 @@ class BorrowedServer:
                 self._open[exchange][1] = time.monotonic()
 
     def _look(self) -> None:
-        """Cancel the calls of cancelled requests, and those that nothing was heard of for too long. Ends when nothing
-        goes on."""
+        """Cancel the calls of cancelled requests, and those that have been silent for too long. Return when no call is
+        open."""
         while True:
             time.sleep(_LOOK_SECONDS)
             with self._lock:
@@ -251,7 +251,7 @@ def _set_parameter(parameter: Any, value: Any) -> None:
 
 
 def _response(message: Any) -> Response:
-    """Return what a server has answered. Raises NotCarriedError."""
+    """Return a server's response. Raises NotCarriedError."""
     outputs = []
     for output, data in zip(message.outputs, message.raw_output_contents, strict=True):
         if output.datatype not in NUMPY and output.datatype != "BYTES":

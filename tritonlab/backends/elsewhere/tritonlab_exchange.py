@@ -60,7 +60,7 @@ class Exchange:
             self._held = response
 
     def flush(self) -> None:
-        """Send what is held now: the next response may take long."""
+        """Send the response that is held: the next one may take long."""
         with self._lock:
             if self._held is not None and not self._ended:
                 self._sender.send(self._held)

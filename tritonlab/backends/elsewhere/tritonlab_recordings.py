@@ -81,7 +81,8 @@ class Response(NamedTuple):
 
 
 def key_of(inputs: Iterable[RawTensor], after: str = "") -> str:
-    """Return what a recording is found by: the exact inputs, in a sequence also what came before, the key `after`."""
+    """Return the key of a recording: a hash of the exact inputs and, in a sequence, of the key `after` of the request
+    before."""
     digest = hashlib.sha256(after.encode())
     for tensor in sorted(inputs):
         digest.update(f"\0{tensor.name}\0{tensor.datatype}\0{tensor.shape}\0{len(tensor.data)}\0".encode())

@@ -69,7 +69,7 @@ class TritonPythonModel:
         self._ports = {_name(port): port for port in compiled.outputs}
 
     def _reshape(self, model: Any, config: Mapping[str, Any], *, is_by_config: bool) -> None:
-        """Make the batch variable, and the inputs as the config has them where it is to be so."""
+        """Make the batch variable and, if `is_by_config`, give the inputs the shapes of the config."""
         dims = {each["name"]: dims_of(each) for each in config["input"]} if is_by_config else {}
         shapes = {}
         for port in model.inputs:

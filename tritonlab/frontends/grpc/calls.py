@@ -98,7 +98,7 @@ def _status(code: grpc.StatusCode, text: str) -> Any:
 
 
 def _ignore(event: Any) -> None:
-    """Handle the end of operations after which nothing is to be done."""
+    """Do nothing at the end of operations that need no further step."""
 
 
 #: The calls whose next message has not come wholly, in the order in which they began to wait for it, and the least
@@ -126,8 +126,8 @@ class GRPCCall:
         self.metadata: Metadata = event.invocation_metadata
 
     def _listen(self, *operations: Any) -> None:
-        """Ask to hear when the call is over, once. `operations` that end it go along, and so cost no event of their
-        own."""
+        """Request the event of the call's end, once. `operations` that end the call are sent along, which saves them an
+        event."""
         self._call.start_server_batch((_receive_close(0), *operations), self._on_closed)
 
     def _read(self) -> None:
@@ -355,8 +355,8 @@ class RefusedCall(UnaryCall):
 class CallServer:
     """A server of calls on a thread of its own; `methods` are the full names and factories of GRPCCall.
 
-    `options` are gRPC channel arguments. `watch` looks at the messages that are received, and returns in how many
-    seconds it is to look again.
+    `options` are gRPC channel arguments. `watch` checks the messages that are being received, and returns the seconds
+    until its next call.
     """
 
     def __init__(

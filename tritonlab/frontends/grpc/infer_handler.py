@@ -42,7 +42,7 @@ class ReceivedInfer(NamedTuple):
 
 
 class InferService:
-    """What all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
+    """The parts that all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
     responses."""
 
     def __init__(

@@ -112,8 +112,8 @@ def _wrong_type(key: str, expected: str) -> InvalidArgumentError:
 
 
 class InferRequestReader:
-    """The maker of requests from messages. `forwarded` returns which headers of a call become parameters (rule 6.14);
-    None: none."""
+    """The reader of requests from messages. `forwarded` returns the headers of a call that become parameters (rule
+    6.14); None: none do."""
 
     def __init__(self, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None) -> None:
         self._shared_memory = shared_memory

@@ -170,7 +170,7 @@ class HttpConnection(asyncio.Protocol):
         self._leave()
 
     def _leave(self) -> None:
-        """Drop the requests that wait, and note of the one under way that the client has gone."""
+        """Drop the requests that wait, and note on the current one that the client has gone."""
         self._queue.clear()
         if self._later is not None:
             self._later.leave()
@@ -323,7 +323,7 @@ class HttpConnection(asyncio.Protocol):
             self._go_on(keep_alive)
 
     def _go_on(self, keep_alive: bool) -> None:
-        """Go on to the next request: the one under way is answered, or never will be."""
+        """Go on to the next request: the current one is answered, or never will be."""
         if self._current is not None:
             self._current.held = None
         self._current = self._task = self._later = None

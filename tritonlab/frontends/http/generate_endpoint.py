@@ -119,8 +119,8 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 
 
 class GenerateEndpoint:
-    """What answers `generate`, or with `stream` `generate_stream`. At most `most_unread` bytes wait for a client. With
-    `cancels`, a client that goes cancels `generate`, too."""
+    """The endpoint `generate`, or with `stream` `generate_stream`. At most `most_unread` bytes wait for a client. With
+    `cancels`, a client that leaves cancels `generate`, too."""
 
     def __init__(
         self,

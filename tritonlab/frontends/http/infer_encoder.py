@@ -41,7 +41,7 @@ _quoted = functools.lru_cache(1024)(json_writer.text)
 
 @dataclass(slots=True)
 class RequestedOutputs:
-    """How the outputs of one request are sent; `default` is for those that it does not name."""
+    """The form of the outputs of one request; `default` is for outputs that it does not name."""
 
     default: OutputPlan = JSON
     by_name: dict[str, OutputPlan] = field(default_factory=dict)

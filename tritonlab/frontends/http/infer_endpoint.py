@@ -49,7 +49,7 @@ PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class InferHead:
-    """What the head of a request has, including the model's name and version."""
+    """The values of a request's head, with the model's name and version."""
 
     def __init__(self, request: Request, model: str, version: int) -> None:
         headers: Headers = request.headers

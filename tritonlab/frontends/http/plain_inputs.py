@@ -109,7 +109,7 @@ def plain_input(entry: Any) -> PlainInput | None:
 
 
 class KnownText(NamedTuple):
-    """What one text means; `size` is the bytes of all inputs."""
+    """The meaning of one text; `size` is the bytes of all inputs."""
 
     inputs: tuple[PlainInput, ...]
     size: int

@@ -98,7 +98,7 @@ class _Values(rapidjson.Decoder):
 
 
 class _Faults(rapidjson.Decoder):
-    """A parser that keeps nothing of what it reads."""
+    """A parser that discards all values."""
 
     def end_object(self, _: Any) -> None:
         return None

@@ -83,7 +83,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class _RefusedError(Exception):
-    """What RE2 does not take."""
+    """An error for an expression that RE2 does not take."""
 
 
 class _Part(NamedTuple):

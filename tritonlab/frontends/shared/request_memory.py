@@ -119,7 +119,7 @@ class RequestMemory:
 
 
 def no_memory(size: int) -> NoRoomError:
-    """Return the refusal of a request of so many bytes for which no memory is left."""
+    """Return the refusal of a request of `size` bytes for which no memory is left."""
     return NoRoomError(f"There is no memory for a request of {size} bytes. Send it again later.")
 
 

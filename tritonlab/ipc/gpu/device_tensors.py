@@ -106,7 +106,7 @@ class DeviceTensors:
 
     @property
     def lent(self) -> dict[int, int]:
-        """How many bytes of each device the stub was lent for its outputs."""
+        """The bytes of each device that the stub was lent for its outputs."""
         found: dict[int, int] = {}
         for lease in list(self._granted.values()):
             found[lease.chunk.device] = found.get(lease.chunk.device, 0) + lease.size

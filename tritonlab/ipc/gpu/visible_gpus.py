@@ -75,7 +75,7 @@ class VisibleGpus:
 
     @property
     def driver(self) -> Driver:
-        """What reads and writes the memory of these GPUs."""
+        """The driver that reads and writes the memory of these GPUs."""
         return SIMULATED if self.simulated else CUDA
 
     def uuid(self, ordinal: int) -> str:

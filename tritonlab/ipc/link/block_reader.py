@@ -80,8 +80,8 @@ class BlockReader:
         return Tensor(_TYPES[number], array.shape, array)
 
     def finish(self, *, more: bool = False) -> None:
-        """Give the block back, unless a view holds it. `more`: the stub will send more, perhaps for hours, before it
-        gets another message; so what is free goes back now if it is much, or its region would grow meanwhile."""
+        """Give the block back, unless a view holds it. `more`: the stub will send more, perhaps for hours, before its
+        next message; much free memory is given back now then, as its region would grow meanwhile."""
         freed, large = self._freed, self._lease is not None
         if not large and self._block is not None:
             freed.append(self._block)

@@ -46,7 +46,7 @@ class ForkLinks:
 
     @property
     def count(self) -> int:
-        """How many processes have a link."""
+        """The number of processes that have a link."""
         return len(self._links)
 
     def _on_event(self, events: int) -> None:

@@ -102,7 +102,7 @@ class ChildProcess:
 
     @property
     def peak(self) -> int:
-        """How many bytes it used at most, once it has ended; 0 if unknown."""
+        """The most bytes that it used, once it has ended; 0 if unknown."""
         return self._process.peak
 
     def wait(self, seconds: float) -> bool:

@@ -157,7 +157,7 @@ class EditorRelay:
                             debugger.socket.sendall(messages)
 
     def _hand_on(self, messages: Iterator[bytes]) -> bool:
-        """Send messages of the debugger to the editor. Return whether the debugger has forgotten an editor that has
+        """Send messages of the debugger to the editor. Return whether the debugger has detached from an editor that has
         gone."""
         is_free = False
         for message in messages:

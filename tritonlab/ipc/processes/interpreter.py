@@ -95,11 +95,9 @@ class Interpreter:
 
 
 def of_environment(directory: Path) -> Interpreter:
-    """Return the interpreter of an execution environment.
-
-    Raises InterpreterError if there is none, or if it is a link to a Python that this machine does not have: an
-    environment of `venv` works only where the Python is that made it.
-    """
+    """Return the interpreter of an execution environment. Raises InterpreterError if there is none, or if it is a link
+    to a Python that this machine does not have: an environment of `venv` needs the Python that made it at the same
+    path."""
     dangling = ""
     for name in ("python", "python3"):
         path = directory / "bin" / name

@@ -215,8 +215,8 @@ class StubProcess:
     def await_hello(self, timeout: float = HELLO_TIMEOUT) -> None:
         """Wait until the stub is up, for `timeout` seconds at most.
 
-        Raises InterpreterError if its Python is to blame, else StubStartError with what it printed; the process has
-        ended then.
+        Raises InterpreterError if its Python is to blame, else StubStartError with its output; the process has ended
+        then.
         """
         hello = self.link.await_hello(timeout)
         program = self.interpreter.executable

@@ -78,7 +78,7 @@ class LogRecord:
 
     @property
     def in_error(self) -> bool:
-        """Whether the requests' error says the same to those who wait for it: what `execute` raised."""
+        """Whether the requests' error has the same text: an exception of `execute`."""
         return self.stream == "server" and not (self.unchecked or self.unheard)
 
 

@@ -163,8 +163,8 @@ class _Reader:
     # -- the author's own files
 
     def _own_file(self, name: str) -> str | None:
-        """Return the directory that has a module of that name; None if there is none. One without `__init__.py`
-        gives way to an installed module. That the model's Python has it, too, is a guess: the zygote finds out."""
+        """Return the directory that has a module of that name; None if there is none. A directory without `__init__.py`
+        yields to an installed module. Whether the model's Python has the module is a guess, which the zygote checks."""
         for directory in self._directories:
             base = os.path.join(directory, name)
             if os.path.isfile(base + ".py") or os.path.isfile(os.path.join(base, "__init__.py")):
@@ -336,7 +336,7 @@ def _may_run_before(member: ast.stmt) -> bool:
 
 
 def _only_tells(function: ast.FunctionDef) -> bool:
-    """Return whether a function reaches nothing but its arguments, values of its own and harmless builtins."""
+    """Return whether a function uses only its arguments, its own values and harmless builtins."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
     own |= {node.id for node in nodes if isinstance(node, ast.Name) and _is_stored(node)}

@@ -47,7 +47,7 @@ _LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.s
 
 
 class Origin(NamedTuple):
-    """What a new process would inherit from this one at its start, and the version of its program: its inode, size and
+    """The inheritance of a new process from this one at its start, and the version of its program: its inode, size and
     time of change in nanoseconds."""
 
     program: tuple[int, ...]
@@ -71,7 +71,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class ImportContext:
-    """What modules see of the process that imports them."""
+    """The state of a process that its modules see when they are imported."""
 
     variables: Mapping[str, str]
     directory: str
@@ -167,7 +167,7 @@ class ZygoteFamily:
         return steps, why
 
     def leave_out(self, failed: Growth) -> None:
-        """Note which import is to blame for a failed growth, so that it is not tried again."""
+        """Note the import that made a growth fail, so that it is not tried again."""
         failure = failed.failure
         made = failed.begun_with + (failure.steps if isinstance(failure, ImportLeftOut) else 0)
         bad = failed.steps[: made + 1]

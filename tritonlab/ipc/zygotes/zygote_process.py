@@ -36,7 +36,7 @@ class ZygoteError(Exception):
 
 
 class ForkRefused(Exception):
-    """Why a zygote does not fork: a new process would import something else. `stale` means for any model."""
+    """The reason why a zygote does not fork: a new process would import something else. `stale` means for any model."""
 
     def __init__(self, why: str, stale: bool = False) -> None:
         super().__init__(why)
@@ -44,7 +44,7 @@ class ForkRefused(Exception):
 
 
 class ImportLeftOut(Exception):
-    """Why an import was not made, after the first `steps` of those requested."""
+    """The reason why an import was not made, after the first `steps` of those requested."""
 
     def __init__(self, why: str, steps: int = 0) -> None:
         super().__init__(why)

@@ -32,8 +32,7 @@ class RunningServer:
 
 def _end_forgotten(core: InferenceServer, log: LogWriter, timeout: int) -> None:
     """End an unreferenced server, in a thread of its own: the last reference may have gone in a thread of the server,
-    or under one of its locks. When the interpreter ends it does so in place, as nothing would wait for that thread.
-    """
+    or under one of its locks. When the interpreter ends, end it in place, as nothing would wait for that thread."""
     if threading.main_thread().is_alive():
         threading.Thread(target=_end, args=(core, log, timeout), name="end server").start()
     else:
