@@ -5,7 +5,7 @@ The way of a request, names = modules:
     cell, playground             notebook/
       | Model.infer              server/api/model.py                caller's thread; finds the version, once
     HTTP, gRPC                   frontends/
-      | Exchange.submit          frontends/shared/exchange.py       the same for every protocol
+      | InferExchange.submit     frontends/shared/infer_exchange.py  the same for every protocol
       v
     InferenceServer.infer        server/inference_server.py         checks the request against the configuration
       v

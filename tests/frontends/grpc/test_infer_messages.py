@@ -32,7 +32,7 @@ from tritonlab.frontends.grpc.infer_response_writer import (
     varint,
 )
 from tritonlab.frontends.grpc.message_parser import parse
-from tritonlab.frontends.shared.exchange import Exchange, OutputPlan
+from tritonlab.frontends.shared.infer_exchange import InferExchange, OutputPlan
 from tritonlab.frontends.shared.request_memory import RequestMemory
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
@@ -43,7 +43,7 @@ Response = service_pb2.ModelInferResponse
 StreamResponse = service_pb2.ModelStreamInferResponse
 EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
-writer = InferResponseWriter(Exchange(cast(InferenceServer, None), SharedMemoryManager()))
+writer = InferResponseWriter(InferExchange(cast(InferenceServer, None), SharedMemoryManager()))
 reader = InferRequestReader(SharedMemoryManager())
 
 
@@ -74,7 +74,9 @@ def test_a_response_beyond_grpcs_limit_is_refused_in_tritons_words() -> None:
 
 
 def test_a_response_beyond_the_servers_limit_is_refused_before_it_is_written() -> None:
-    small = InferResponseWriter(Exchange(cast(InferenceServer, None), SharedMemoryManager()), RequestMemory(2 << 20))
+    small = InferResponseWriter(
+        InferExchange(cast(InferenceServer, None), SharedMemoryManager()), RequestMemory(2 << 20)
+    )
     assert len(small.response(response(outputs=zeros((2 << 20) - 100)))) <= 2 << 20
     for write in (small.response, small.stream_response):
         with pytest.raises(

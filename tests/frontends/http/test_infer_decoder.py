@@ -16,7 +16,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import Code, InvalidArgumentError, TritonError
 from tritonlab.frontends.http.infer_decoder import InferDecoder, raw_request
 from tritonlab.frontends.http.infer_encoder import BINARY, JSON, RequestedOutputs
-from tritonlab.frontends.shared.exchange import OutputPlan
+from tritonlab.frontends.shared.infer_exchange import OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 DECODER = InferDecoder(SharedMemoryManager(allowed=True), 1 << 20)

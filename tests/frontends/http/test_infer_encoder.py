@@ -17,13 +17,13 @@ from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.frontends.http import infer_encoder
 from tritonlab.frontends.http.infer_encoder import BINARY, JSON, InferEncoder, RequestedOutputs
-from tritonlab.frontends.shared.exchange import Exchange, OutputPlan
+from tritonlab.frontends.shared.infer_exchange import InferExchange, OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.models.model_lifecycle import ModelVersion
 
 VERSION = cast(ModelVersion, SimpleNamespace(config=ModelConfig(), labels={}, rules=SimpleNamespace(max_batch_size=0)))
-ENCODER = InferEncoder(Exchange(cast(InferenceServer, None), SharedMemoryManager()))
+ENCODER = InferEncoder(InferExchange(cast(InferenceServer, None), SharedMemoryManager()))
 
 
 def tensor(*values: float, kind: DataType = DataType.FP32) -> Tensor:

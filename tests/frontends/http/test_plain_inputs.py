@@ -15,7 +15,7 @@ from tritonlab.frontends.http import infer_decoder
 from tritonlab.frontends.http.infer_decoder import InferDecoder
 from tritonlab.frontends.http.infer_encoder import BINARY, JSON
 from tritonlab.frontends.http.plain_inputs import MAX_TEXT, MAX_TEXTS, plain_data
-from tritonlab.frontends.shared.exchange import OutputPlan
+from tritonlab.frontends.shared.infer_exchange import OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 DECODER = InferDecoder(SharedMemoryManager(allowed=True), 1 << 20)

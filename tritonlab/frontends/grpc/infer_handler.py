@@ -16,7 +16,7 @@ from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ...server.observe.tracer import RECEPTION, Reception
 from ..shared.access import Forwarded
-from ..shared.exchange import Exchange, OneResponse
+from ..shared.infer_exchange import InferExchange, OneResponse
 from ..shared.request_memory import UNCOUNTED, HeldMemory, NoRoomError, RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
@@ -53,7 +53,7 @@ class InferService:
         memory: RequestMemory | None = None,
     ) -> None:
         self._memory = memory or RequestMemory()
-        self.exchange = Exchange(core, shared_memory)
+        self.exchange = InferExchange(core, shared_memory)
         self.parse = MessageParser().parse
         self.writer = InferResponseWriter(self.exchange, self._memory)
         self._reader = InferRequestReader(shared_memory, forwarded)

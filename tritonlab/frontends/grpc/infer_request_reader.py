@@ -18,7 +18,7 @@ from ...core.status import InvalidArgumentError
 from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded
-from ..shared.exchange import OutputPlan
+from ..shared.infer_exchange import OutputPlan
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 from ..shared.work_pause import check_memory, pause_work

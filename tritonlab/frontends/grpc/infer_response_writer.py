@@ -18,7 +18,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...server.models.model_lifecycle import ModelVersion
-from ..shared.exchange import Exchange, OutputPlan
+from ..shared.infer_exchange import InferExchange, OutputPlan
 from ..shared.request_memory import RequestMemory, TooLargeError
 
 FINAL = "triton_final_response"
@@ -96,7 +96,7 @@ _FINAL = {final: _parameter(FINAL, final) for final in (False, True)}
 class InferResponseWriter:
     """The writer of the responses of one server's models."""
 
-    def __init__(self, exchange: Exchange, memory: RequestMemory | None = None) -> None:
+    def __init__(self, exchange: InferExchange, memory: RequestMemory | None = None) -> None:
         self._exchange = exchange
         self._memory = memory or RequestMemory()
 

@@ -16,7 +16,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse, ParameterValue
 from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError, TritonError
-from ..shared.exchange import Exchange
+from ..shared.infer_exchange import InferExchange
 from ..shared.request_memory import OVERHEAD, too_much_unread
 from . import errors, json_tensor, json_writer
 from .infer_decoder import model_parameter, set_id
@@ -124,7 +124,7 @@ class GenerateEndpoint:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: InferExchange,
         restricted: RestrictedFeatures,
         work: LargeWork,
         *,

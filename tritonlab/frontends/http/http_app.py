@@ -19,7 +19,7 @@ from ...server.observe.tracer import RECEPTION, Reception
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AccessRules
 from ..shared.cuda_region import CudaRegion
-from ..shared.exchange import Exchange
+from ..shared.infer_exchange import InferExchange
 from ..shared.shared_memory_manager import SharedMemoryManager
 from ..shared.system_region import SystemRegion
 from .control_endpoints import ControlEndpoints
@@ -93,7 +93,7 @@ class HTTPApp:
         self._work = LargeWork()
         self._most_unread = options.max_unread_size
         self._cancels = options.cancel_on_disconnect
-        self._exchange = Exchange(core, shared_memory)
+        self._exchange = InferExchange(core, shared_memory)
         self._infer = InferEndpoint(
             self._exchange,
             self._restricted,

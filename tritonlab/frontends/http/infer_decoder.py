@@ -15,7 +15,7 @@ from ...core.inference.infer_request import ClientRequest, InferenceRequest, Req
 from ...core.inference.infer_response import ParameterValue
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError, TritonError
-from ..shared.exchange import OutputPlan
+from ..shared.infer_exchange import OutputPlan
 from ..shared.request_parameters import set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_tensor

@@ -18,7 +18,7 @@ from ...core.inference.tensor import Tensor
 from ...core.status import InternalError, InvalidArgumentError
 from ...server.models.model_lifecycle import ModelVersion
 from ...stub._pb_stub.wire.serialization import decode_bytes_tensor
-from ..shared.exchange import Exchange, OutputPlan
+from ..shared.infer_exchange import InferExchange, OutputPlan
 from ..shared.work_pause import pause_work
 from . import json_writer
 
@@ -61,7 +61,7 @@ Blob: TypeAlias = bytes | memoryview
 class InferEncoder:
     """The encoder of the responses of one server."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: InferExchange) -> None:
         self._exchange = exchange
 
     def encode(

@@ -16,7 +16,7 @@ from ...core.inference.request_examination import CutElementError
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
-from ..shared.exchange import Exchange, OneResponse
+from ..shared.infer_exchange import InferExchange, OneResponse
 from ..shared.request_parameters import check_forwarded
 from . import data_compressor, large_work
 from .connection import LaterReply, Reply
@@ -201,7 +201,7 @@ class InferEndpoint:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: InferExchange,
         restricted: RestrictedFeatures,
         forwarded: Forwarded | None,
         max_input_size: int,

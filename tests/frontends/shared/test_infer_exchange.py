@@ -22,7 +22,7 @@ from tritonlab.core.inference.request_rules import RequestRules
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
-from tritonlab.frontends.shared.exchange import Exchange, OneResponse, OutputPlan
+from tritonlab.frontends.shared.infer_exchange import InferExchange, OneResponse, OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.models.model_lifecycle import ModelVersion
@@ -76,9 +76,9 @@ def memory() -> Memory:
     return Memory()
 
 
-def exchange_of(version: ModelVersion, memory: SharedMemoryManager | None = None) -> tuple[Exchange, Core]:
+def exchange_of(version: ModelVersion, memory: SharedMemoryManager | None = None) -> tuple[InferExchange, Core]:
     core = Core(version)
-    return Exchange(cast(InferenceServer, core), memory or SharedMemoryManager()), core
+    return InferExchange(cast(InferenceServer, core), memory or SharedMemoryManager()), core
 
 
 FLOATS = Tensor(DataType.FP32, (2, 2), np.array([1, 4, 3, 2], np.float32))
@@ -202,7 +202,7 @@ def test_each_way_looks_the_version_up_once(lookups: Lookups, infer: Callable[[L
 def test_a_version_that_is_replaced_meanwhile_is_looked_up_again(lab: Lab) -> None:
     """A large body takes long to read; nobody may see a gap."""
     lab.load("swapped", ADD_SUB, ADD_SUB_CONFIG)
-    exchange = Exchange(lab.server.core, SharedMemoryManager())
+    exchange = InferExchange(lab.server.core, SharedMemoryManager())
     version = exchange.find("swapped", -1)
     lab.load("swapped", ADD_SUB.replace("a + b", "a * 10"), ADD_SUB_CONFIG)
     answers: SimpleQueue[InferenceResponse] = SimpleQueue()

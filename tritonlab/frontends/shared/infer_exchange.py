@@ -1,6 +1,6 @@
 """An exchange is a client's request and what answers it: all of it that is the same in every protocol.
 
-A frontend turns bytes into a request and responses into bytes. Between the two it asks its `Exchange`:
+A frontend turns bytes into a request and responses into bytes. Between the two it asks its `InferExchange`:
 
     find      which version the request is for, once; whether that answers more often than the client can hear
     submit    hands the request over; `submit_single` also waits for the answer, where it comes at once, and
@@ -40,7 +40,7 @@ class OutputPlan:
     binary: bool = False
 
 
-class Exchange:
+class InferExchange:
     """The exchange of one endpoint's requests for answers. Any thread may call it, but only one may have
     `submit_single` wait."""
 
