@@ -18,9 +18,9 @@ import numpy as np
 
 from tests.ensembles import step
 from tests.models import answers, completes
-from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
 
 IO = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }\n'
 BATCHED = f"max_batch_size: 8\ndynamic_batching {{ }}\n{IO}"
@@ -76,13 +76,13 @@ class ReleaseModel:
     #: what each request was answered while the notebook ran it
     answers: Mapping[str, Any] | None = None
 
-    def cases(self, name: str) -> list[GoldenCase]:
+    def cases(self, name: str) -> list[Exchange]:
         found = []
         for number, request in enumerate(self.requests):
             inputs = {key: Tensor.from_numpy(np.asarray(x)) for key, x in request.items() if key.isupper()}
             fields = {key: x for key, x in request.items() if not key.isupper()}
             kept = [{key: Tensor.from_numpy(x) for key, x in self.answers.items()}] if self.answers else ()
-            found.append(GoldenCase(name, f"r{number}", inputs, fields, kept))
+            found.append(Exchange(InferenceRequest(name, inputs, **fields), arrivals_of(kept), name=f"r{number}"))
         return found
 
 

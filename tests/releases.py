@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.release_models import ReleaseModel, models, write_models
 from tritonlab import Server
 from tritonlab.core.status import TritonError
-from tritonlab.exchanges.golden import GoldenCase, case_of
+from tritonlab.exchanges.exchange import Exchange
 from tritonlab.exchanges.sending import ask
 from tritonlab.tools.deploy.environment.built_environment import pack
 from tritonlab.tools.deploy.preflight.judge import preflight
@@ -83,15 +83,15 @@ def authored(scratch: Path, names: Collection[str] = (), environment: Path | Non
         del os.environ["RELEASE_RATE"]
 
 
-def answered(server: Server, case: GoldenCase) -> GoldenCase:
+def answered(server: Server, case: Exchange) -> Exchange:
     """Return a case with the answer that the notebook gets."""
-    if case.answers:
+    if case.answers():
         return case
     try:
-        found = case_of(ask(server.model(case.model), case.request(), _ANSWER_SECONDS), case.name)
-    except (TritonError, ValueError):  # it does not serve, or answers with nothing
+        found = ask(server.model(case.model), case.again(), _ANSWER_SECONDS)
+    except TritonError:  # it does not serve
         return case
-    return replace(case, answers=found.answers, error=found.error)
+    return replace(case, arrivals=found.arrivals, error=found.error) if found.has_answer else case
 
 
 def chosen(notebook: Path, names: Collection[str], environment: Path | None) -> dict[str, ReleaseModel]:

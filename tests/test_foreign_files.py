@@ -19,7 +19,8 @@ import pytest
 from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
 from tritonlab.core.foreign_file import read_arrays
 from tritonlab.core.status import TritonError
-from tritonlab.exchanges.golden import GoldenSet, read_case
+from tritonlab.exchanges.exchange_file import read_exchange
+from tritonlab.exchanges.golden import GoldenSet
 from tritonlab.golden_run import _suites
 from tritonlab.notebook.authoring.draft import Draft
 from tritonlab.notebook.authoring.errors import FileError
@@ -116,7 +117,7 @@ def read_beside(path: Path) -> object:
     (path.parent / "it.json").write_bytes(json.dumps(CASE).encode())
     path.rename(path.parent / "it.npz")
     try:
-        return read_case(path.parent / "it.json")
+        return read_exchange(path.parent / "it.json")
     finally:
         (path.parent / "it.npz").rename(path)
 
@@ -150,7 +151,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "view": open_view,
     "recording": Recording.load,
     "trace": read_trace,
-    "golden case": read_case,
+    "golden case": read_exchange,
     "golden arrays": read_beside,
     "recorded answers": lambda path: Recordings(str(path.parent.parent), path.parent.name).find(path.stem),
     "backend choices": read_choices,

@@ -13,9 +13,11 @@ import pytest
 
 from tests.record.events import RecorderHooks, make_request
 from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.whole_file import whole_file, write_file
-from tritonlab.exchanges.golden import GoldenCase, write_case
+from tritonlab.exchanges.exchange import Exchange
+from tritonlab.exchanges.exchange_file import write_exchange
 from tritonlab.exchanges.snippets import Snippet
 from tritonlab.notebook.authoring.imported_notebook import import_repository
 from tritonlab.record.recording import Recording
@@ -47,8 +49,8 @@ def recording() -> Recording:
 
 
 NOISE = np.random.default_rng(1).random(20_000).astype(np.float32)
-LARGE = GoldenCase("m", "case", {"X": Tensor.from_numpy(NOISE)}, {})
-LONG = GoldenCase("m", "case", {f"X{n}": Tensor.from_numpy(NOISE[:60]) for n in range(20)}, {})
+LARGE = Exchange(InferenceRequest("m", {"X": Tensor.from_numpy(NOISE)}), name="case")
+LONG = Exchange(InferenceRequest("m", {f"X{n}": Tensor.from_numpy(NOISE[:60]) for n in range(20)}), name="case")
 
 
 def import_into(disk: Path, tmp_path: Path) -> object:
@@ -60,8 +62,8 @@ def import_into(disk: Path, tmp_path: Path) -> object:
 WRITERS: dict[str, Callable[[Path, Path, Recording], Any]] = {
     "recording": lambda disk, tmp_path, recording: recording.save(disk / "it.npz"),
     "trace of a recording": lambda disk, tmp_path, recording: recording.perfetto(disk / "it.json"),
-    "golden arrays": lambda disk, tmp_path, recording: write_case(LARGE, disk),
-    "golden case": lambda disk, tmp_path, recording: write_case(LONG, disk),
+    "golden arrays": lambda disk, tmp_path, recording: write_exchange(LARGE, disk),
+    "golden case": lambda disk, tmp_path, recording: write_exchange(LONG, disk),
     "program": lambda disk, tmp_path, recording: Snippet("it.py", "x" * 9000, {}).save(disk),
     "notebook": lambda disk, tmp_path, recording: import_into(disk, tmp_path),
     "recorded answers": lambda disk, tmp_path, recording: Recordings(str(disk), "m").write("k", [], [], x="x" * 9000),

@@ -16,8 +16,8 @@ from tritonlab.__main__ import main
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.exchanges.golden import GoldenSet
-from tritonlab.exchanges.outcome import Arrival, Outcome
 
 SOURCE = answers("x * 2")
 CELL = cell("m --quiet --input IN:FP32[2] --output OUT:FP32[2]", SOURCE)
@@ -31,7 +31,7 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [2] }
 def keep(directory: Path, answer: list[float]) -> None:
     inputs = {"IN": Tensor.from_numpy(np.array([1, 2], np.float32))}
     outputs = {"OUT": Tensor.from_numpy(np.array(answer, np.float32))}
-    outcome = Outcome(InferenceRequest("m", inputs), (Arrival(InferenceResponse(outputs=outputs), 0),))
+    outcome = Exchange(InferenceRequest("m", inputs), (Arrival(InferenceResponse(outputs=outputs), 0),))
     GoldenSet(directory).add(outcome)
 
 

@@ -17,9 +17,9 @@ from tests.models import streams
 from tests.serving import NO_PLUGINS
 from tests.tools.deploy.manifests.promql import Prometheus, read_metrics
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.tools.deploy.manifests.facts import DeployedModel, Deployment, Recorded
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
+from tritonlab.tools.deploy.manifests.facts import DeployedModel, Deployment
 from tritonlab.tools.deploy.manifests.files import deploy_files, write_deploy_files
 from tritonlab.tools.deploy.releases import find
 
@@ -61,10 +61,10 @@ MODELS["deployed_twice"] = {
 METRICS = {"deploy_rows": "counter", "deploy_depth": "gauge", "deploy_row_bytes": "histogram"}
 
 
-def recorded(model: str, request: list[float], *answers: list[float]) -> Recorded:
+def recorded(model: str, request: list[float], *answers: list[float]) -> Exchange:
     tensors = [Tensor.from_numpy(np.array(answer, np.float32)) for answer in answers]
     sent = InferenceRequest(model, {"IN": Tensor.from_numpy(np.array(request, np.float32))})
-    return Recorded(sent, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
+    return Exchange(sent, arrivals_of({"OUT": tensor} for tensor in tensors))
 
 
 def config(client: Client, model: str) -> Mapping[str, Any]:

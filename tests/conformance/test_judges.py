@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 import tritonlab
 from tests.serving import write_model
 from tritonlab import Server
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
 from tritonlab.exchanges.last_cases import last_cases
 from tritonlab.record.recorder import Recorder
 from tritonlab.tools.deploy.child_command import Cancelled
@@ -125,8 +126,9 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repository
 
 
-def _kept(name: str, *answers: NDArray[Any]) -> GoldenCase:
-    return GoldenCase(name, "ok", {"IN": VALUE}, {}, [{"OUT": Tensor.from_numpy(each)} for each in answers])
+def _kept(name: str, *answers: NDArray[Any]) -> Exchange:
+    arrivals = arrivals_of({"OUT": Tensor.from_numpy(each)} for each in answers)
+    return Exchange(InferenceRequest(name, {"IN": VALUE}), arrivals, name="ok")
 
 
 CASES = [
@@ -240,7 +242,7 @@ def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
         assert f"Python {version}" in str(report) and report.plan.warnings == ()
         assert (tmp_path / "models" / name / "env" / "bin" / f"python{version}").exists()
     answer = {"OUT": Tensor.from_numpy(VALUE.numpy() * 2 + 1)}  # numpy 1, in both
-    cases = [GoldenCase(name, "ok", {"IN": VALUE}, {}, [answer]) for name in ("m0", "m1")]
+    cases = [Exchange(InferenceRequest(name, {"IN": VALUE}), arrivals_of([answer]), name="ok") for name in ("m0", "m1")]
     found = verify(tmp_path / "models", triton="2.51", requests=cases)
     assert found.passed, str(found)
     if hiding.find_hiding({}).kind == "namespace":

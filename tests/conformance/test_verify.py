@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from tritonlab import Server
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.exchanges.golden import GoldenCase, case_of
+from tritonlab.exchanges.exchange import Exchange
 from tritonlab.exchanges.sending import asks_of
 from tritonlab.tools.deploy.child_command import Cancelled, CommandFailed
 from tritonlab.tools.deploy.own_backends import backends_of
@@ -85,13 +86,13 @@ def write_models(repository: Path, notebook: Path) -> None:
     (backend / "helper.py").write_text("FACTOR = 3\n")
 
 
-def answered_here(repository: Path) -> list[GoldenCase]:
+def answered_here(repository: Path) -> list[Exchange]:
     """Return a request to each model, with what our server answers where the models were written, and a wrong one."""
     requests = [InferenceRequest(path.name, {"IN": VALUE}) for path in sorted(repository.iterdir())]
     requests.append(InferenceRequest("plain", {"OTHER": VALUE}))
     with Server(repository, backend_directory=backends_of(repository), warm=0) as server:
         send = asks_of(server)
-        return [case_of(send(each), "wrong" if "OTHER" in each.inputs else "ok") for each in requests]
+        return [replace(send(each), name="wrong" if "OTHER" in each.inputs else "ok") for each in requests]
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,12 @@ def test_a_cancelled_verification_leaves_nothing(export: Path, tmp_path: Path, m
             cancel.set()  # the real server runs and has loaded everything
 
     with pytest.raises(Cancelled):
-        verify(export, requests=[GoldenCase("plain", "ok", {"IN": VALUE}, {})], say=print_line, cancel=cancel)
+        verify(
+            export,
+            requests=[Exchange(InferenceRequest("plain", {"IN": VALUE}), name="ok")],
+            say=print_line,
+            cancel=cancel,
+        )
     prefix = f"tritonlab_verify_{os.getpid()}_"
     assert not [path for path in Path("/dev/shm").iterdir() if path.name.startswith(prefix)]
     assert not _processes_with(prefix)

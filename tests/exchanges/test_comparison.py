@@ -12,18 +12,18 @@ from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.exchanges.comparison import compare, tolerance
-from tritonlab.exchanges.outcome import Arrival, Outcome
+from tritonlab.exchanges.exchange import Arrival, Exchange
 
 REQUEST = InferenceRequest("m", {})
 
 
-def outcome(*responses: dict[str, Any], error: str = "") -> Outcome:
+def outcome(*responses: dict[str, Any], error: str = "") -> Exchange:
     made = [
         InferenceResponse(outputs={name: Tensor.from_numpy(np.asarray(value)) for name, value in outputs.items()})
         for outputs in responses
     ]
     arrivals = tuple(Arrival(response, 1) for response in made)
-    return Outcome(REQUEST, arrivals, InvalidArgumentError(error) if error else None)
+    return Exchange(REQUEST, arrivals, InvalidArgumentError(error) if error else None)
 
 
 def test_floats_may_differ_a_little_and_all_else_not() -> None:

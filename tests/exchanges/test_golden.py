@@ -15,20 +15,20 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.exchanges.golden import GoldenSet, golden_directory, junit_xml
-from tritonlab.exchanges.outcome import Arrival, Outcome
 
 
 def request(array: Any = (1, 2), **more: Any) -> InferenceRequest:
     return InferenceRequest("m", {"IN": Tensor.from_numpy(np.asarray(array))}, **more)
 
 
-def answered(sent: InferenceRequest, factor: float = 2, error: str = "") -> Outcome:
+def answered(sent: InferenceRequest, factor: float = 2, error: str = "") -> Exchange:
     if error:
-        return Outcome(sent, error=InvalidArgumentError(error))
+        return Exchange(sent, error=InvalidArgumentError(error))
     array = sent.inputs["IN"].numpy()
     outputs = {"OUT": Tensor.from_numpy(array if array.dtype == object else array * array.dtype.type(factor))}
-    return Outcome(sent, (Arrival(InferenceResponse(outputs=outputs), 1),))
+    return Exchange(sent, (Arrival(InferenceResponse(outputs=outputs), 1),))
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def test_what_is_kept_is_what_was_sent(golden: GoldenSet, array: Any) -> None:
     sent = request(array, request_id="r", parameters={"a": 1}, requested_outputs=["OUT"], correlation_id=3, flags=3)
     path = golden.add(answered(sent, factor=1))
     (case,) = golden.cases()
-    tensor = case.request().inputs["IN"]
+    tensor = case.request.inputs["IN"]
     assert tensor.datatype is sent.inputs["IN"].datatype and tensor.shape == array.shape
     assert tensor.data.tobytes() == sent.inputs["IN"].data.tobytes()
-    assert case.request().parameters == {"a": 1} and case.request().flags == 3
+    assert case.request.parameters == {"a": 1} and case.request.flags == 3
     assert path.with_suffix(".npz").exists() == (array.size > 64)
     assert golden.check(lambda again: answered(again, 1)).passed
 
@@ -64,9 +64,9 @@ def test_what_is_kept_is_what_was_sent(golden: GoldenSet, array: Any) -> None:
 def test_bf16_is_kept_too(golden: GoldenSet) -> None:
     bits = Tensor(DataType.BF16, (2,), np.array([0x3FC0, 0x4000], np.uint16))
     sent = InferenceRequest("m", {"IN": bits})
-    golden.add(Outcome(sent, (Arrival(InferenceResponse(outputs={"OUT": bits}), 1),)))
+    golden.add(Exchange(sent, (Arrival(InferenceResponse(outputs={"OUT": bits}), 1),)))
     (case,) = golden.cases("m")
-    assert case.inputs["IN"].data.tolist() == [0x3FC0, 0x4000]
+    assert case.request.inputs["IN"].data.tolist() == [0x3FC0, 0x4000]
 
 
 def test_a_diff_shows_the_values(golden: GoldenSet) -> None:
@@ -102,7 +102,7 @@ def test_errors_are_answers_if_they_are_expected(golden: GoldenSet) -> None:
     assert golden.check(lambda again: answered(again, error="no such thing\n")).passed
     assert "errors: no such thing | none" in str(golden.check(answered))
 
-    def gone(again: InferenceRequest) -> Outcome:
+    def gone(again: InferenceRequest) -> Exchange:
         raise NotFoundError("the model is gone")
 
     assert "m/001: the model is gone" in str(golden.check(gone))
@@ -126,7 +126,7 @@ def test_names(golden: GoldenSet) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a file"):
         golden.add(answered(request()), "../a")
     with pytest.raises(ValueError, match="without an answer"):
-        golden.add(Outcome(request()))
+        golden.add(Exchange(request()))
     (golden.directory / "m" / "broken.json").write_text("{}")
     with pytest.warns(UserWarning, match=r"broken\.json is not a golden case: KeyError.*; it was left out"):
         assert [case.name for case in golden.cases()] == ["a"]

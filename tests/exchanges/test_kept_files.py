@@ -12,9 +12,13 @@ import pytest
 
 from tritonlab.backends.elsewhere.tritonlab_recordings import RawTensor, Recordings, Response, key_of
 from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.observe.failure_capsule import FailureCapsule
-from tritonlab.exchanges.golden import GoldenCase, GoldenSet, write_case
+from tritonlab.core.status import TritonError
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
+from tritonlab.exchanges.exchange_file import write_exchange
+from tritonlab.exchanges.golden import GoldenSet
 from tritonlab.tools.check.check_finding import read_from, write_to
 
 KEPT = Path(__file__).with_name("kept_files")
@@ -38,26 +42,27 @@ FIELDS: dict[str, Any] = {
     "parameters": {"a": 1, "b": "é", "c": True, "d": 0.5},
     "requested_outputs": ["OUT"],
 }
+LONG = {"OUT": Tensor.from_numpy(np.array([b"\x00long"] * 100, dtype=object))}
 ONE = {"OUT": Tensor.from_numpy(np.float32([1.5]))}
 CASES = [
-    GoldenCase("m", "all", NUMBERS, FIELDS, [NUMBERS]),
-    GoldenCase("m", "error", LARGE, {}, error="it failed:\n  é", source="last requests"),
-    GoldenCase("m", "large", LARGE, {}, [{"OUT": Tensor.from_numpy(np.array([b"\x00long"] * 100, dtype=object))}]),
-    GoldenCase("m", "stream", {}, {}, [ONE, ONE], error="no more"),
-    GoldenCase("m", "unanswered", {}, {"request_id": "x"}, unanswered="it was too large"),
+    Exchange(InferenceRequest("m", NUMBERS, **FIELDS), arrivals_of([NUMBERS]), name="all"),
+    Exchange(InferenceRequest("m", LARGE), error=TritonError("it failed:\n  é"), name="error", source="last requests"),
+    Exchange(InferenceRequest("m", LARGE), arrivals_of([LONG]), name="large"),
+    Exchange(InferenceRequest("m", {}), arrivals_of([ONE, ONE]), TritonError("no more"), name="stream"),
+    Exchange(InferenceRequest("m", {}, request_id="x"), name="unanswered", unanswered="it was too large"),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_golden_cases_are_read_and_written(case: GoldenCase, tmp_path: Path) -> None:
+def test_golden_cases_are_read_and_written(case: Exchange, tmp_path: Path) -> None:
     (found,) = [each for each in GoldenSet(KEPT / "golden").cases() if each.name == case.name]
     for each in (found, case):
-        write_case(each, tmp_path)
+        write_exchange(each, tmp_path)
         kept = (KEPT / "golden" / "m" / f"{case.name}.json").read_bytes()
         assert (tmp_path / "m" / f"{case.name}.json").read_bytes() == kept
     assert found.unanswered == case.unanswered and found.source == case.source
-    for name, tensor in case.inputs.items():
-        one = found.inputs[name]
+    for name, tensor in case.request.inputs.items():
+        one = found.request.inputs[name]
         assert (one.datatype, one.shape, one.data.tobytes()) == (tensor.datatype, tensor.shape, tensor.data.tobytes())
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from tests.models import answers, streams
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.metrics.infer_stats import ExecuteTimes
-from tritonlab.exchanges.outcome import Outcome, PhaseTimes
+from tritonlab.exchanges.exchange import Exchange, PhaseTimes
 from tritonlab.exchanges.sending import RequestWatch, Sending
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
@@ -21,7 +21,7 @@ def options(**more: object) -> ConfigOptions:
     return ConfigOptions.from_keywords(max_batch_size=8, inputs="IN:FP32[1]", outputs="OUT:FP32[1]", **more)
 
 
-def sent(workspace: Workspace, values: list[object]) -> list[Outcome]:
+def sent(workspace: Workspace, values: list[object]) -> list[Exchange]:
     model = workspace.server.model("m")
     sending = Sending(model, [model.create_request(inputs={"IN": value}) for value in values])
     sending.start()

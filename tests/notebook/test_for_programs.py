@@ -40,7 +40,7 @@ EXAMPLES = {
     "InferenceResponse": "next(m.infer(inputs={'IN': [[1.0]]}))",
     "Playground": SEND + "\np",
     "InputRow": "p.inputs['IN']",
-    "Outcome": SEND,
+    "Exchange": SEND,
     "History": SEND + "\np.history",
     "Comparison": f"p.replay({SEND})",
     "Snippet": "p.copy_as('curl')",

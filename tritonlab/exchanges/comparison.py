@@ -13,8 +13,8 @@ from ..core.inference.data_type import DataType
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
+from .exchange import Exchange
 from .literal import floats
-from .outcome import Outcome
 
 #: (relative, absolute) tolerance of values that count as the same; other datatypes have to be equal.
 _TOLERANCE = {
@@ -61,7 +61,7 @@ class Comparison:
     """The comparison of what two servers answered to one request. `errors`: those of the two, if they are not the
     same."""
 
-    outcomes: tuple[Outcome, Outcome]
+    outcomes: tuple[Exchange, Exchange]
     tensors: tuple[TensorDiff, ...]
     errors: tuple[str, str] | None = None
     counts: tuple[int, int] | None = None
@@ -91,10 +91,10 @@ class Comparison:
         return few_lines(str(self))
 
 
-def compare(one: Outcome, other: Outcome) -> Comparison:
+def compare(one: Exchange, other: Exchange) -> Comparison:
     """Compare the answers of two outcomes, and their errors."""
     responses = one.answers(), other.answers()
-    errors = _error_text(one), _error_text(other)
+    errors = one.error_text, other.error_text
     counts = len(responses[0]), len(responses[1])
     return Comparison(
         (one, other),
@@ -175,7 +175,3 @@ def _distance(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
 def _largest(values: NDArray[Any]) -> float:
     finite = values[~np.isnan(values)]
     return float(finite.max()) if finite.size else (float("inf") if values.size else 0.0)
-
-
-def _error_text(outcome: Outcome) -> str:
-    return outcome.error.message.strip() if outcome.error is not None else ""

@@ -1,14 +1,11 @@
 """The golden set: requests whose answers are kept beside the notebook, sent again after every reload.
 
-A case is the file `<notebook>.golden/<model>/<name>.json`, which reads well in a diff, with a `.npz` beside it for
-large tensors. The model may be one of this process or of a server elsewhere.
+A case is an exchange in the file `<notebook>.golden/<model>/<name>.json`. The model may be one of this process or of a
+server elsewhere.
 """
 
 from __future__ import annotations
 
-import base64
-import io
-import json
 import os
 import re
 import time
@@ -19,28 +16,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..core.foreign_file import read_arrays, read_json
-from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import InferenceRequest, RequestSpec
-from ..core.inference.infer_response import InferenceResponse
-from ..core.inference.tensor import Tensor
+from ..core.inference.infer_request import InferenceRequest
 from ..core.plain_facts import few_lines
 from ..core.process_bound import ProcessBound
 from ..core.quoting import xml_document
 from ..core.status import TritonError
-from ..core.whole_file import write_file
-from ..ipc.processes.out_of_memory import memory_left
 from .comparison import Comparison, compare
-from .outcome import Arrival, Outcome
-
-#: The most elements that the JSON holds; tensors with more go into the `.npz`.
-_MOST_INLINE = 64
+from .exchange import Exchange
+from .exchange_file import read_exchange, write_exchange
 
 #: Sends a request to the model that it names, and waits.
-Ask = Callable[[InferenceRequest], Outcome]
+Ask = Callable[[InferenceRequest], Exchange]
 
 #: Variables that name the notebook of a kernel: `tritonlab test` sets the one, Jupyter the other.
 NOTEBOOK_VARIABLE = "TRITONLAB_NOTEBOOK"
@@ -66,29 +52,10 @@ def golden_beside(repository: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class GoldenCase:
-    """A request to a model and the answer it has to give: the outputs of each response, or an error. `source`: where
-    the request is from, empty for one that somebody has kept. `unanswered`: why the model's own answer is not
-    known."""
-
-    model: str
-    name: str
-    inputs: Mapping[str, Tensor]
-    fields: Mapping[str, Any]
-    answers: Sequence[Mapping[str, Tensor]] = ()
-    error: str = ""
-    source: str = ""
-    unanswered: str = ""
-
-    def request(self) -> InferenceRequest:
-        return InferenceRequest(self.model, dict(self.inputs), **self.fields)
-
-
-@dataclass(frozen=True)
 class GoldenResult:
     """The result of one case. `problem`: why it could not be sent."""
 
-    case: GoldenCase
+    case: Exchange
     seconds: float
     comparison: Comparison | None = None
     problem: str = ""
@@ -159,7 +126,7 @@ class GoldenSet(ProcessBound):
         self._ask = ask
         self._why_not_real = why_not_real
 
-    def cases(self, model: str | None = None) -> list[GoldenCase]:
+    def cases(self, model: str | None = None) -> list[Exchange]:
         """Return the cases of a model, or of all models, sorted by name. A file that cannot be read is left out, with
         a warning.
         """
@@ -168,36 +135,40 @@ class GoldenSet(ProcessBound):
             warnings.warn(f"{fault.problem}; it was left out", stacklevel=2)
         return cases
 
-    def _read(self, model: str | None) -> tuple[list[GoldenCase], list[GoldenResult]]:
+    def _read(self, model: str | None) -> tuple[list[Exchange], list[GoldenResult]]:
         """Return the cases, and the results of files that hold none."""
         cases, faults = [], []
         for path in sorted(self.directory.glob(f"{model or '*'}/*.json")):
             try:
-                cases.append(read_case(path))
+                cases.append(read_exchange(path))
             except ValueError as error:
-                faults.append(GoldenResult(GoldenCase(path.parent.name, path.stem, {}, {}), 0, problem=str(error)))
+                case = Exchange(InferenceRequest(path.parent.name, {}), name=path.stem)
+                faults.append(GoldenResult(case, 0, problem=str(error)))
         return cases, faults
 
-    def add(self, outcome: Outcome, name: str = "", *, error: bool = False) -> Path:
+    def add(self, exchange: Exchange, name: str = "", *, error: bool = False) -> Path:
         """Keep a request with its answers and return the file. Without a `name` the case gets a number. `error`:
         whether an error may be the answer that is expected from now on.
 
         Raises ValueError for a request without an answer, or with an error that is not expected, FileExistsError for a
         name that is taken.
         """
-        if outcome.error is not None and not error:
-            text = outcome.error.message.strip().partition("\n")[0]
+        if exchange.error is not None and not error:
+            text = exchange.error_text.partition("\n")[0]
             raise ValueError(f"nothing was kept: the answer is an error: {text}; error=True (--error) expects it")
-        case = self._case_of(outcome, name or self._free_name(outcome.request.model_name))
-        path = self.directory / case.model / f"{case.name}.json"
-        if not re.fullmatch(r"[\w.-]+", case.name):
-            raise ValueError(f"'{case.name}' cannot be the name of a file")
+        name = name or self._free_name(exchange.model)
+        path = self.directory / exchange.model / f"{name}.json"
+        if not re.fullmatch(r"[\w.-]+", name):
+            raise ValueError(f"'{name}' cannot be the name of a file")
         if path.exists():
             raise FileExistsError(f"{path} exists; golden update renews its answer")
-        return write_case(case, self.directory)
+        return self._write(exchange, name)
 
-    def _case_of(self, outcome: Outcome, name: str) -> GoldenCase:
-        return replace(case_of(outcome, name), unanswered=self._why_not_real(outcome.request.model_name))
+    def _write(self, exchange: Exchange, name: str) -> Path:
+        if not exchange.has_answer:
+            raise ValueError("a request without an answer cannot be kept")
+        why = self._why_not_real(exchange.model)
+        return write_exchange(replace(exchange, name=name, source="", unanswered=why), self.directory)
 
     def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
         """Send the cases again and compare. `ask`: another way to send, such as `RemoteModel.send` of another server.
@@ -222,7 +193,7 @@ class GoldenSet(ProcessBound):
             if result.comparison is None:
                 raise ValueError(str(result))
         return [
-            write_case(self._case_of(result.comparison.outcomes[1], result.case.name), self.directory)
+            self._write(result.comparison.outcomes[1], result.case.name)
             for result in changed
             if result.comparison is not None
         ]
@@ -239,42 +210,19 @@ class GoldenSet(ProcessBound):
         return f"<GoldenSet {self.directory} [{len(list(self.directory.glob('*/*.json')))} cases]>"
 
 
-def _checked(cases: Sequence[GoldenCase], ask: Ask, seconds: float | None) -> GoldenReport:
+def _checked(cases: Sequence[Exchange], ask: Ask, seconds: float | None) -> GoldenReport:
     started, results = time.monotonic(), []
     for case in cases:
         begun = time.monotonic()
         if seconds is not None and begun - started > seconds:
             break
         try:
-            found = ask(case.request())
+            found = ask(case.again())
         except TritonError as error:
             results.append(GoldenResult(case, time.monotonic() - begun, problem=str(error)))
             continue
-        results.append(GoldenResult(case, time.monotonic() - begun, compare(_expected(case), found)))
+        results.append(GoldenResult(case, time.monotonic() - begun, compare(case, found)))
     return GoldenReport(tuple(results), len(cases) - len(results))
-
-
-def case_of(outcome: Outcome, name: str, source: str = "") -> GoldenCase:
-    """Return a request and its answers as a case. Raises ValueError for a request without an answer."""
-    answers = [response.outputs for response in outcome.answers()]
-    if not answers and outcome.error is None:
-        raise ValueError("a request without an answer cannot be kept")
-    request = outcome.request
-    error = outcome.error.message.strip() if outcome.error is not None else ""
-    return GoldenCase(
-        model=request.model_name,
-        name=name,
-        inputs=request.inputs,
-        fields=non_default_fields(request),
-        answers=answers,
-        error=error,
-        source=source,
-    )
-
-
-def _expected(case: GoldenCase) -> Outcome:
-    arrivals = tuple(Arrival(InferenceResponse(outputs=dict(outputs)), 0) for outputs in case.answers)
-    return Outcome(case.request(), arrivals, TritonError(case.error) if case.error else None)
 
 
 def verdict_of(report: Mapping[str, Any]) -> str:
@@ -314,107 +262,3 @@ def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
                 text = result["text"]
                 ElementTree.SubElement(case, "failure", message=text.splitlines()[0]).text = text
     return xml_document(root)
-
-
-def write_case(case: GoldenCase, directory: Path) -> Path:
-    """Write the JSON file of a case into the model's folder and return its path; a `.npz` that would hold the same is
-    left as it is.
-    """
-    folder = directory / case.model
-    folder.mkdir(parents=True, exist_ok=True)
-    large: dict[str, NDArray[Any]] = {}
-    document: dict[str, Any] = {
-        "model": case.model,
-        "request": {**case.fields, "inputs": _tensors(case.inputs, "input", large)},
-        "answers": [_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(case.answers)],
-        **{name: value for name in ("error", "source", "unanswered") if (value := getattr(case, name))},
-    }
-    path, beside = folder / f"{case.name}.json", folder / f"{case.name}.npz"
-    if not large:
-        beside.unlink(missing_ok=True)
-    elif not (beside.exists() and _holds(beside, large)):
-        file = io.BytesIO()
-        np.savez_compressed(file, **dict[str, Any](large))
-        write_file(beside, file.getvalue())
-    write_file(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    return path
-
-
-def read_case(path: Path) -> GoldenCase:
-    """Read the case in a JSON file. Raises ValueError for a file that holds none."""
-    beside = path.with_suffix(".npz")
-    try:
-        document = read_json(path)
-        large = read_arrays(beside, memory_left() // 2) if beside.exists() else {}
-        request = document["request"]
-        return GoldenCase(
-            model=document["model"],
-            name=path.stem,
-            inputs=_read_tensors(request["inputs"], "input", large),
-            fields={field: request[field] for field in RequestSpec.SETTINGS if field in request},
-            answers=[_read_tensors(outputs, f"output.{n}", large) for n, outputs in enumerate(document["answers"])],
-            **{name: document.get(name, "") for name in ("error", "source", "unanswered")},
-        )
-    except Exception as error:  # whatever a value of a wrong kind leads to
-        raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None
-
-
-def non_default_fields(request: RequestSpec) -> dict[str, Any]:
-    """Return what a request says besides its inputs, without the fields that have their default values."""
-    found = {field: value for field, value in request.settings().items() if value}
-    return {field: list(value) if field == "requested_outputs" else value for field, value in found.items()}
-
-
-def _tensors(tensors: Mapping[str, Tensor], prefix: str, large: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, tensor in tensors.items():
-        entry: dict[str, Any] = {"datatype": tensor.datatype.name, "shape": list(tensor.shape)}
-        if int(np.prod(tensor.shape)) > _MOST_INLINE or tensor.byte_size > 64 * _MOST_INLINE:
-            large[f"{prefix}.{name}"] = tensor.data
-        elif tensor.datatype is DataType.BYTES:
-            entry["values"] = [_text(element) for element in tensor.numpy().flat]
-        else:
-            # BF16 as its bits; str of a number of numpy is the shortest text that is the same number
-            flat = tensor.data.reshape(-1)
-            entry["values"] = [float(str(v)) if flat.dtype.kind == "f" else v.item() for v in flat]
-        found[name] = entry
-    return found
-
-
-def _read_tensors(entries: Mapping[str, Any], prefix: str, large: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: _read_tensor(entry, large.get(f"{prefix}.{name}")) for name, entry in entries.items()}
-
-
-def _read_tensor(entry: Mapping[str, Any], data: Any) -> Tensor:
-    datatype, shape = DataType[entry["datatype"]], tuple(entry["shape"])
-    if min(shape, default=0) < 0:
-        raise ValueError(f"the shape {list(shape)} has a negative dimension")
-    if data is not None:
-        return Tensor(datatype, shape, data if datatype is DataType.BYTES else data.reshape(shape))
-    if datatype is DataType.BYTES:
-        elements = np.empty(len(entry["values"]), dtype=np.object_)
-        elements[:] = [_bytes(value) for value in entry["values"]]
-        return Tensor.from_numpy(elements.reshape(shape))
-    return Tensor(datatype, shape, np.array(entry["values"], datatype.numpy).reshape(shape))
-
-
-def _text(element: bytes) -> str | dict[str, str]:
-    try:
-        return element.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(element).decode()}
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)
-
-
-def _holds(path: Path, arrays: Mapping[str, NDArray[Any]]) -> bool:
-    try:
-        stored = read_arrays(path, memory_left() // 2)
-    except (OSError, ValueError):
-        return False
-    return stored.keys() == arrays.keys() and all(
-        stored[name].dtype == array.dtype and stored[name].tobytes() == array.tobytes()
-        for name, array in arrays.items()
-    )

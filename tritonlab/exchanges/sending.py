@@ -16,7 +16,7 @@ from ..core.observe.instrument import Instrument
 from ..core.status import TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
 from ..server.api.response_iterator import ResponseIterator
-from .outcome import Arrival, Outcome, PhaseTimes
+from .exchange import Arrival, Exchange, PhaseTimes
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -94,7 +94,7 @@ class RequestWatch(Instrument):
         if not known:
             self.response_sent(request, response, time.monotonic_ns())
 
-    def outcome(self, request: InferenceRequest, refused: TritonError | None) -> Outcome:
+    def outcome(self, request: InferenceRequest, refused: TritonError | None) -> Exchange:
         """Return what has happened to `request` so far; `refused` is the error if the server did not take it."""
         with self._lock:
             arrivals = tuple(self._arrivals[id(request)])
@@ -102,7 +102,7 @@ class RequestWatch(Instrument):
             error = refused or (errors[0] if errors else None)
             split, batch_size = self._splits.get(id(request)), self._batch_sizes.get(id(request), 0)
             printed = tuple(record for record in self._printed if request.serial in record.serials)
-        return Outcome(request, arrivals, error=error, split=split, batch_size=batch_size, printed=printed)
+        return Exchange(request, arrivals, error=error, split=split, batch_size=batch_size, printed=printed)
 
 
 class Sending:
@@ -169,7 +169,7 @@ class Sending:
         for request in self._requests:
             request.cancel()
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[Exchange]:
         """Return what came back so far, in the order in which the requests were given."""
         return [self._watch.outcome(request, self._refused.get(id(request))) for request in self._requests]
 
@@ -194,7 +194,7 @@ class Sending:
             return None
 
 
-def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -> Outcome:
+def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -> Exchange:
     """Send one request and wait for its end. After `timeout` seconds it is cancelled, and its error says so."""
     sending = Sending(model, [request])
     sending.start()
@@ -210,6 +210,6 @@ def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -
     return replace(outcome, error=UnavailableError(f"no answer within {timeout:g} s"))
 
 
-def asks_of(server: ModelHost) -> Callable[[InferenceRequest], Outcome]:
+def asks_of(server: ModelHost) -> Callable[[InferenceRequest], Exchange]:
     """Return the function that sends requests to the models of `server` that they name, and wait a minute at most."""
     return lambda request: ask(server.model(request.model_name), request, 60.0)

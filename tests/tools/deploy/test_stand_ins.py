@@ -10,14 +10,14 @@ import pytest
 
 import tritonlab
 from tritonlab import Server
-from tritonlab.exchanges.golden import GoldenSet, read_case
+from tritonlab.exchanges.golden import GoldenSet, read_exchange
 from tritonlab.exchanges.last_cases import answered_cases
 from tritonlab.exchanges.sending import ask, asks_of
 from tritonlab.record.recorder import Recorder
 from tritonlab.server.api.needed_models import stood_in, stood_in_words
 from tritonlab.tools.deploy.manifests.facts import deployment_of
 from tritonlab.tools.deploy.manifests.readme import readme
-from tritonlab.tools.deploy.verify.judgement import kept_outcome
+from tritonlab.tools.deploy.verify.judgement import kept_answer
 
 IO = 'input { name: "X" data_type: TYPE_FP32 dims: [-1] } output { name: "Y" data_type: TYPE_FP32 dims: [-1] }'
 ENSEMBLE = """platform: "ensemble" ensemble_scheduling { step { model_name: "net" model_version: -1
@@ -77,10 +77,10 @@ def test_its_answers_are_not_called_the_notebooks(server: Server, name: str, tmp
     model = server.model(name)
     assert stood_in(model) == {"net": WORDS}
     (case,) = [each for each in answered_cases([server.model(each) for each in NAMES]) if each.model == name]
-    assert case.unanswered == stood_in_words(model) and kept_outcome(case) is None
+    assert case.unanswered == stood_in_words(model) and kept_answer(case) is None
     golden = GoldenSet(tmp_path, asks_of(server), lambda each: stood_in_words(server.model(each)))
-    kept = read_case(golden.add(ask(model, model.create_request(inputs={"X": np.ones(2, np.float32)}))))
-    assert kept.unanswered == stood_in_words(model) and kept_outcome(kept) is None
+    kept = read_exchange(golden.add(ask(model, model.create_request(inputs={"X": np.ones(2, np.float32)}))))
+    assert kept.unanswered == stood_in_words(model) and kept_answer(kept) is None
     assert golden.check().passed  # it still notices that the stand-in answers otherwise
     deployed = deployment_of([model], "2.51", cases=[kept])
     assert not deployed.models[0].recorded and WORDS in readme(deployed, ["docker"], [])

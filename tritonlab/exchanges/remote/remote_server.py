@@ -1,7 +1,7 @@
 """Servers elsewhere: `connect("host:port")` reaches any that speaks KServe's protocol, version 2, over
 HTTP or gRPC.
 
-A model there takes requests as tritonlab's own models do, and gives an `Outcome`, as these.
+A model there takes requests as tritonlab's own models do, and gives an `Exchange`, as these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, TritonError, UnavailableError
 from ...tools.measure.load_testing.load_run import LoadTest
 from ...tools.measure.load_testing.load_tested import LoadTested
-from ..outcome import Arrival, Outcome, PhaseTimes, addressed
+from ..exchange import Arrival, Exchange, PhaseTimes, addressed
 from .http_link import HttpLink
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class RemoteModel(ProcessBound, LoadTested):
     def statistics(self) -> dict[str, Any]:
         return self._link.statistics(self.name, self._version())
 
-    def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Outcome:
+    def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Exchange:
         """Send what `request` says to this model, and wait for all of its responses.
 
         The outcome holds an error of the server, if there was one, and the server's own times, if the server counts
@@ -178,7 +178,7 @@ class RemoteModel(ProcessBound, LoadTested):
         except TritonError as problem:
             problem.explained_by = self._explain
             error = problem
-        return Outcome(sent, tuple(arrivals), error, _split(before, self._counted_after(before)))
+        return Exchange(sent, tuple(arrivals), error, _split(before, self._counted_after(before)))
 
     def load_target(self) -> RemoteTarget:
         from .remote_target import RemoteTarget

@@ -8,7 +8,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ...core.status import InvalidArgumentError
-from ...exchanges.golden import GoldenCase, GoldenSet
+from ...exchanges.exchange import Exchange
+from ...exchanges.golden import GoldenSet
 from ...record.recorder import MOST
 from ...tools.deploy.child_command import Say
 from ...tools.deploy.environment.placed import EnvironmentOptions
@@ -37,7 +38,7 @@ def export_models(
     artifacts: Mapping[str, Any] | None = None,
     verify: bool | str | Sequence[str] | None = None,
     last: int | None = None,
-    requests: Sequence[GoldenCase] | None = None,
+    requests: Sequence[Exchange] | None = None,
     dry_run: bool = False,
     progress: Progress = lambda done, total: None,
     say: Say = lambda text: None,

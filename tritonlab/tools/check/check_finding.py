@@ -13,7 +13,8 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.plain_facts import plain
 from ...core.quoting import file_stem, one_line, python_identifier, python_literal
 from ...core.whole_file import write_file
-from ...exchanges.golden import GoldenCase, read_case, write_case
+from ...exchanges.exchange import Exchange
+from ...exchanges.exchange_file import read_exchange, write_exchange
 from ...exchanges.snippets import Snippet
 from .case import Case, Judgement
 from .noise import AnswerDifference
@@ -195,7 +196,7 @@ def write_to(case: Case, directory: Path) -> None:
     """Write a case into a directory: its requests in the form of golden cases, and what is done with them."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, sample in enumerate(case.samples):
-        write_case(GoldenCase("requests", str(number), sample.inputs, sample.fields), directory)
+        write_exchange(Exchange(sample.request("requests"), name=str(number)), directory)
     facts = {"relation": case.relation, "kind": case.kind, "order": list(case.order), "facts": plain(case.facts)}
     write_file(directory / _CASE_FILE, json.dumps(facts, indent=1) + "\n")
 
@@ -205,8 +206,8 @@ def read_from(directory: str | Path) -> Case:
     path = Path(directory)
     try:
         facts: Mapping[str, Any] = read_json(path / _CASE_FILE)
-        cases = [read_case(each) for each in sorted((path / "requests").glob("*.json"))]
-        samples = tuple(Sample(dict(each.inputs), dict(each.fields)) for each in cases)
+        files = sorted((path / "requests").glob("*.json"))
+        samples = tuple(Sample.from_request(read_exchange(each).request) for each in files)
         return Case(
             facts["relation"], facts["kind"], samples=samples, order=tuple(facts["order"]), facts=facts["facts"]
         )

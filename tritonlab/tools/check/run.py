@@ -430,13 +430,13 @@ def _goldens(model: Model, golden: GoldenSet | None) -> list[Sample]:
     if golden is None:
         return []
     with suppress(ValueError, OSError):
-        return [Sample.from_request(case.request()) for case in golden.cases(model.name) if not case.error]
+        return [Sample.from_request(case.request) for case in golden.cases(model.name) if not case.error]
     return []
 
 
 def _last(model: Model) -> list[Sample]:
     """Return the last requests that the server has recorded of the model, each once."""
-    samples = [Sample.from_request(case.request()) for case in last_cases([model])]
+    samples = [Sample.from_request(case.request) for case in last_cases([model])]
     return list({one.key: one for one in samples}.values())
 
 

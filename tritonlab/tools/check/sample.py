@@ -14,7 +14,7 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.tensor import Tensor
 from ...core.plain_facts import plain
 from ...core.status import RemoteException
-from ...exchanges.golden import non_default_fields
+from ...exchanges.exchange import non_default_settings
 
 #: What the text of a request shows of a tensor, in characters.
 _SHOWN = 200
@@ -30,7 +30,7 @@ class Sample:
     @staticmethod
     def from_request(request: InferenceRequest) -> Sample:
         """Return the content of a request, without what ties it to a sequence or a place in a queue."""
-        fields = non_default_fields(request)
+        fields = non_default_settings(request)
         for name in ("request_id", "correlation_id", "flags", "priority", "timeout"):
             fields.pop(name, None)
         return Sample(dict(request.inputs), fields)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.explained import Explained
 from ...core.status import Code
-from ...exchanges.golden import GoldenCase
+from ...exchanges.exchange import Exchange
 from ...exchanges.last_cases import answered_cases
 from ...record.recorder import MOST
 from ...repository.place import repository_path
@@ -76,7 +76,7 @@ class WholeExport:
     env: str | EnvironmentOptions = "none"
     deploy: Sequence[str] = ()
     verify: Sequence[str] = ()
-    cases: Sequence[GoldenCase] = ()
+    cases: Sequence[Exchange] = ()
     hide: Sequence[Path] = ()
     last: int = MOST
 
@@ -194,7 +194,7 @@ class WholeExport:
         return replace(report, verification=verification)
 
     def _tried(
-        self, builds: Sequence[ModelBuild], cases: Sequence[GoldenCase], say: Say
+        self, builds: Sequence[ModelBuild], cases: Sequence[Exchange], say: Say
     ) -> dict[str, tuple[Subject, Preflight]]:
         """Return what pre-flight looks at and finds of each model, after the models that have Python of their own were
         loaded once more and sent the requests."""

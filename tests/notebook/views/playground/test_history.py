@@ -8,23 +8,23 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import CancelledError, InvalidArgumentError, TritonError
-from tritonlab.exchanges.outcome import Arrival, Outcome
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.notebook.views.playground.history import MOST, MOST_BYTES, History
 
 
-def outcome(size: int = 1, error: TritonError | None = None) -> Outcome:
+def outcome(size: int = 1, error: TritonError | None = None) -> Exchange:
     tensor = Tensor.from_numpy(np.zeros(size, np.uint8))
     arrivals = () if error else (Arrival(InferenceResponse(outputs={"OUT": tensor}), 2_000_000),)
-    return Outcome(InferenceRequest("m", {"IN": tensor}), arrivals, error)
+    return Exchange(InferenceRequest("m", {"IN": tensor}), arrivals, error)
 
 
 @pytest.fixture
-def calls() -> list[tuple[str, Outcome]]:
+def calls() -> list[tuple[str, Exchange]]:
     return []
 
 
 @pytest.fixture
-def history(calls: list[tuple[str, Outcome]]) -> History:
+def history(calls: list[tuple[str, Exchange]]) -> History:
     return History(
         ipywidgets, lambda o: calls.append(("show", o)), lambda o: calls.append(("replay", o)), now=lambda: 0.0
     )
@@ -53,7 +53,7 @@ def test_one_is_kept_once_and_a_large_one_not_at_all(history: History) -> None:
     assert len(history.outcomes) == 1
 
 
-def test_the_chosen_one_is_displayed_and_replayed(history: History, calls: list[tuple[str, Outcome]]) -> None:
+def test_the_chosen_one_is_displayed_and_replayed(history: History, calls: list[tuple[str, Exchange]]) -> None:
     first, second = outcome(), outcome()
     history.add(first)
     history.add(second)

@@ -7,20 +7,20 @@ import pytest
 from tests.notebook.views.playground.test_result_view import response, text_of
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import CancelledError, InvalidArgumentError
-from tritonlab.exchanges.outcome import Arrival, Outcome, PhaseTimes
+from tritonlab.exchanges.exchange import Arrival, Exchange, PhaseTimes
 from tritonlab.notebook.views.playground.many_view import Tally, many_html
 
 
-def answered(start_ms: float, took_ms: float, batch_size: int = 1, rows: int = 1) -> Outcome:
+def answered(start_ms: float, took_ms: float, batch_size: int = 1, rows: int = 1) -> Exchange:
     request = InferenceRequest("m", {})
     request.request_start = int(start_ms * 1e6)
     request.batch_size = rows
     split = PhaseTimes(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)
-    return Outcome(request, (Arrival(response(), int(took_ms * 1e6)),), split=split, batch_size=batch_size)
+    return Exchange(request, (Arrival(response(), int(took_ms * 1e6)),), split=split, batch_size=batch_size)
 
 
-FAILED = Outcome(InferenceRequest("m", {}), error=InvalidArgumentError("bad"))
-CANCELLED = Outcome(InferenceRequest("m", {}), error=CancelledError("gone"))
+FAILED = Exchange(InferenceRequest("m", {}), error=InvalidArgumentError("bad"))
+CANCELLED = Exchange(InferenceRequest("m", {}), error=CancelledError("gone"))
 
 
 def test_throughput_counts_from_the_first_request_to_the_last_answer() -> None:
@@ -38,7 +38,7 @@ def test_batches_are_counted_in_rows() -> None:
 
 
 def test_what_is_under_way_is_not_answered() -> None:
-    begun = Outcome(InferenceRequest("m", {}), (Arrival(response(final=False), 1),))
+    begun = Exchange(InferenceRequest("m", {}), (Arrival(response(final=False), 1),))
     assert Tally.from_outcomes([begun, answered(0, 1)]).answered == 1
     assert many_html([begun, answered(0, 1)], finished=False).count("<table") == 0
 

@@ -359,7 +359,7 @@ def test_an_answer_is_kept(playground: Playground, tmp_path: Path, monkeypatch: 
     playground.send()
     playground.keep_button.click()
     assert "book.golden/m/001.json" in playground.result.value
-    assert GoldenSet().cases("m")[0].inputs["IN"].shape == (1, 1, 2)
+    assert GoldenSet().cases("m")[0].request.inputs["IN"].shape == (1, 1, 2)
 
 
 def test_what_was_sent_can_be_sent_again(playground: Playground, workspace: Workspace) -> None:

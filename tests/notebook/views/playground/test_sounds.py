@@ -17,7 +17,7 @@ from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.exchanges.outcome import Arrival, Outcome
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.notebook.views.playground.input_files import InputFile, files_value, value_file
 from tritonlab.notebook.views.playground.input_values import InputSpec, ValueProblem
 from tritonlab.notebook.views.playground.result_view import outcomes_html
@@ -82,12 +82,12 @@ def test_files_and_variables_fill_an_input() -> None:
         files_value(InputSpec("AUDIO", DataType.FP32, (3, 3, 3)), [file], (3, 3, 3))
 
 
-def outcome(outputs: dict[str, Any], **inputs: Any) -> Outcome:
+def outcome(outputs: dict[str, Any], **inputs: Any) -> Exchange:
     def tensors(arrays: dict[str, Any]) -> dict[str, Tensor]:
         return {name: Tensor.from_numpy(np.asarray(value)) for name, value in arrays.items()}
 
     response = InferenceResponse(outputs=tensors(outputs))
-    return Outcome(InferenceRequest("m", tensors(inputs)), (Arrival(response, 1000),))
+    return Exchange(InferenceRequest("m", tensors(inputs)), (Arrival(response, 1000),))
 
 
 def test_an_output_that_is_sound_has_a_player() -> None:

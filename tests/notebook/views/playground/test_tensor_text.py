@@ -16,7 +16,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.short_number import size_text
-from tritonlab.exchanges.outcome import Arrival, Outcome
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.playground.input_values import InputSpec, python_value, typed_value
@@ -73,7 +73,7 @@ def test_a_gigabyte_stays_in_the_kernel(workspace: Workspace, sent: list[int], m
     zeros = np.zeros(count, np.float32)  # no memory until it is written to
     outputs = {"OUT": tensor(zeros), "TEXT": Tensor(DataType.BYTES, (1 << 26,), np.zeros(1 << 28, np.uint8))}
     response = InferenceResponse(outputs=outputs)
-    outcome = Outcome(InferenceRequest("m", {"IN": tensor(zeros)}), (Arrival(response, 1000),))
+    outcome = Exchange(InferenceRequest("m", {"IN": tensor(zeros)}), (Arrival(response, 1000),))
     sending = "tritonlab.notebook.views.playground.playground.Sending"
     monkeypatch.setattr(sending, lambda model, requests: Answered(outcome))
     playground.inputs["IN"].mode.value = "Python"
@@ -94,7 +94,7 @@ class Answered:
 
     finished, cancelled, waited = True, False, 0.0
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Exchange) -> None:
         self._outcome = outcome
 
     def start(self) -> None: ...
@@ -102,7 +102,7 @@ class Answered:
     def wait(self, timeout: float | None = None) -> bool:
         return True
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[Exchange]:
         return [self._outcome]
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import yaml
 
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.tools.deploy.manifests.facts import DeployedModel, Deployment, Recorded
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
+from tritonlab.tools.deploy.manifests.facts import DeployedModel, Deployment
 from tritonlab.tools.deploy.releases import find
 
 MIB = 1 << 20
@@ -27,11 +27,11 @@ STREAM: dict[str, Any] = {
 }
 
 
-def recorded(model: str, *values: float) -> Recorded:
+def recorded(model: str, *values: float) -> Exchange:
     """Return a request of a model that answers with each of `values`."""
     tensors = [Tensor.from_numpy(np.array([[value]], np.float32)) for value in values]
     request = InferenceRequest(model, {"IN": tensors[0]})
-    return Recorded(request, [InferenceResponse(model, 1, outputs={"OUT": tensor}) for tensor in tensors])
+    return Exchange(request, arrivals_of({"OUT": tensor} for tensor in tensors))
 
 
 def deployment(**more: Any) -> Deployment:

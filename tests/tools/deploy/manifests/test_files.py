@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.tools.deploy.manifests.facts import DeployedModel, Recorded
+from tritonlab.tools.deploy.manifests.facts import DeployedModel
 from tritonlab.tools.deploy.manifests.files import KINDS, deploy_files, programs, write_deploy_files
 
 from .deployments import CONFIG, deployment, recorded
@@ -73,9 +74,9 @@ def test_each_model_has_its_client_and_every_request_its_test() -> None:
 def test_a_request_too_large_for_a_text_is_only_tested() -> None:
     large = InferenceRequest("m", {"IN": Tensor.from_numpy(np.zeros((1, 1_000_000), np.float32))})
     answer = recorded("m", 1)
-    files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [Recorded(large, answer.responses)])]))
+    files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [replace(answer, request=large)])]))
     assert list(files) == ["test_models.py", "test_models.npz"]
-    files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [Recorded(large, answer.responses), answer])]))
+    files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [replace(answer, request=large), answer])]))
     assert list(files)[:2] == ["client.py", "client.sh"]
 
 
@@ -88,7 +89,7 @@ def test_texts_in_a_request_are_left_alone() -> None:
     text = b"""'http://localhost:8000 InferenceServerClient("localhost:8000")"""
     request = InferenceRequest("m", {"IN": Tensor.from_numpy(np.array([[text]], dtype=object))})
     answer = recorded("m", 1)
-    files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [Recorded(request, answer.responses)])]))
+    files = programs(deployment(models=[DeployedModel("m", CONFIG, {}, [replace(answer, request=request)])]))
     client, shell = str(files["client.py"]), str(files["client.sh"])
     assert repr(text) in client and client.count("os.environ") == 1
     assert '"http://${TRITON_HTTP:-localhost:8000}"/v2/models/m/infer ' in shell and shell.count("${TRITON_HTTP") == 1

@@ -16,10 +16,10 @@ from markdown_it import MarkdownIt
 from tests.hostile import DIRECTORY_NAMES, NAMES, quick
 from tests.hostile_programs import Client, run_python, run_shell
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.quoting import one_line
-from tritonlab.tools.deploy.manifests.facts import DeployedModel, Recorded
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
+from tritonlab.tools.deploy.manifests.facts import DeployedModel
 from tritonlab.tools.deploy.manifests.files import deploy_files
 from tritonlab.tools.deploy.manifests.monitoring import of_models
 
@@ -30,7 +30,7 @@ ARRAY = np.array([[1.5]], np.float32)
 
 def files_of(model: str, tensor: str) -> dict[str, Any]:
     request = InferenceRequest(model, {tensor: Tensor.from_numpy(ARRAY)}, requested_outputs=[tensor])
-    recorded = Recorded(request, [InferenceResponse(model, 1, outputs={tensor: Tensor.from_numpy(ARRAY)})])
+    recorded = Exchange(request, arrivals_of([{tensor: Tensor.from_numpy(ARRAY)}]))
     config = {**CONFIG, "output": [{"name": tensor, "data_type": "TYPE_FP32"}]}
     models = [DeployedModel(model, config, {"rows": "counter", "drops": "counter"}, [recorded])] * 2
     return deploy_files(deployment(models=models))

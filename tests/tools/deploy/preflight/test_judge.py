@@ -18,9 +18,10 @@ from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.plain_facts import MOST_LINES
-from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.exchanges.exchange import Exchange
 from tritonlab.ipc.processes.interpreter import STUB
 from tritonlab.ipc.processes.own_stub import NAME
 from tritonlab.stub._pb_stub.wire.message_bodies import ReadsRecorded
@@ -567,7 +568,7 @@ def test_a_variable_with_a_default_makes_it_differ(server: Server, trials: dict[
 
 
 def test_what_is_read_while_requests_are_sent_again_is_found(server: Server, here: Path) -> None:
-    case = GoldenCase("late", "one", {"IN": Tensor(DataType.FP32, (1,), np.zeros(1, np.float32))}, {})
+    case = Exchange(InferenceRequest("late", {"IN": Tensor(DataType.FP32, (1,), np.zeros(1, np.float32))}), name="one")
     loaded, sent = (preflight(server.model("late"), "24.12", cases=cases) for cases in ((), [case]))
     assert loaded.findings == ()
     assert loaded.notes[-1].startswith("no request was sent, so what `execute` reads is not known")

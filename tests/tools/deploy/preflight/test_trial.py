@@ -16,8 +16,9 @@ from tests.serving import write_model
 from tests.tools.deploy.preflight.corpus import CONFIG, QUICK, RIGHT, TRAPS, Code, notebook_folder
 from tritonlab import Server
 from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.exchanges.exchange import Exchange
 from tritonlab.tools.deploy.preflight import trial
 from tritonlab.tools.deploy.preflight.finding import Prediction, Preflight
 from tritonlab.tools.deploy.preflight.judge import preflight
@@ -48,7 +49,7 @@ def found(places: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> d
         write_model(repository, name, code.source(**places), CONFIG)
     with Server(repository) as server:
         models = [server.model(name) for name in codes]
-        cases = [GoldenCase(name, "one", {"X": X}, {}) for name in codes]
+        cases = [Exchange(InferenceRequest(name, {"X": X}), name="one") for name in codes]
         trials = try_models(models, cases)
         return {model.name: preflight(model, "24.12", trial=trials[model.name]) for model in models}
 
@@ -75,7 +76,7 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[C
     def tried(code: Code) -> Preflight:
         write_model(tmp_path / "models", "m", code.source(), CONFIG)
         with Server(tmp_path / "models", warm=0) as server:
-            return preflight(server.model("m"), "24.12", cases=[GoldenCase("m", "one", {"X": X}, {})])
+            return preflight(server.model("m"), "24.12", cases=[Exchange(InferenceRequest("m", {"X": X}), name="one")])
 
     yield tried
 

@@ -10,29 +10,29 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import Code, TritonError
-from tritonlab.exchanges.outcome import Arrival, Outcome
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.tools.deploy.verify.differences import compare_outcomes, document_differences
 
 PLACES = ("/here", "/mnt/models")
 
 
-def answer(*values: float, times: int = 1) -> Outcome:
+def answer(*values: float, times: int = 1) -> Exchange:
     tensor = Tensor(DataType.FP32, (len(values),), np.array(values, np.float32))
     arrivals = [Arrival(InferenceResponse(outputs={"OUT": tensor}), 0) for _ in range(times)]
-    return Outcome(InferenceRequest("m", {}), tuple(arrivals))
+    return Exchange(InferenceRequest("m", {}), tuple(arrivals))
 
 
-def error(code: Code, text: str, after: Outcome | None = None) -> Outcome:
+def error(code: Code, text: str, after: Exchange | None = None) -> Exchange:
     """Return an error, as the end of the stream `after`."""
     failed = TritonError.from_code(code, text)
     before = (*after.arrivals, Arrival(InferenceResponse(error=failed), 0)) if after else ()
-    return Outcome(InferenceRequest("m", {}), before, failed)
+    return Exchange(InferenceRequest("m", {}), before, failed)
 
 
 CUT = error(Code.INTERNAL, "no", after=answer(1, times=2))
 
 
-def symbols(ours: Outcome, theirs: Outcome, release: str = "2.51") -> list[tuple[str, bool]]:
+def symbols(ours: Exchange, theirs: Exchange, release: str = "2.51") -> list[tuple[str, bool]]:
     differences = compare_outcomes(ours, theirs, "case", release, places=PLACES)
     return [(found.symbol, bool(found.known)) for found in differences]
 
@@ -66,7 +66,7 @@ def symbols(ours: Outcome, theirs: Outcome, release: str = "2.51") -> list[tuple
         (CUT, replace(CUT, arrivals=(*CUT.arrivals, *answer(3).arrivals)), []),
     ],
 )
-def test_outcomes(ours: Outcome, theirs: Outcome, expected: list[tuple[str, bool]]) -> None:
+def test_outcomes(ours: Exchange, theirs: Exchange, expected: list[tuple[str, bool]]) -> None:
     assert symbols(ours, theirs) == expected
 
 

@@ -1,42 +1,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import Code
-from tritonlab.exchanges.golden import GoldenCase
-from tritonlab.exchanges.outcome import Outcome
+from tritonlab.exchanges.exchange import Exchange
 from tritonlab.tools.deploy.verify.judgement import AGAIN, ModelJudgement, judge
 from tritonlab.tools.deploy.verify.replayed_requests import ALONE, TOGETHER, ModelAnswers
 
 from .test_differences import PLACES, answer, error
 
 
-def at(place: str) -> Outcome:
+def at(place: str) -> Exchange:
     return error(Code.INTERNAL, f"At:\n  {place}/m/1/model.py(4): execute")
 
 
 MISSING = error(Code.INTERNAL, "no such file: 'table.txt'")
 
 
-def case_of(kept: Outcome | None, name: str = "one") -> GoldenCase:
+def case_of(kept: Exchange | None, name: str = "one") -> Exchange:
     """Return a request that the notebook has answered so; None if that is not kept."""
     if kept is None:
-        return GoldenCase("m", name, {}, {}, unanswered="it was too large to be kept")
-    if kept.error is not None:
-        return GoldenCase("m", name, {}, {}, error=kept.error.message)
-    return GoldenCase("m", name, {}, {}, [arrival.response.outputs for arrival in kept.arrivals])
+        return Exchange(InferenceRequest("m", {}), name=name, unanswered="it was too large to be kept")
+    return replace(kept, name=name)
 
 
-def answers(*alone: Outcome, together: Sequence[Outcome] = (), again: Sequence[Outcome] = ()) -> ModelAnswers:
-    found: dict[tuple[str, str], list[Outcome]] = {(ALONE, "one"): [*alone]}
+def answers(*alone: Exchange, together: Sequence[Exchange] = (), again: Sequence[Exchange] = ()) -> ModelAnswers:
+    found: dict[tuple[str, str], list[Exchange]] = {(ALONE, "one"): [*alone]}
     found |= {(way, "one"): [*each] for way, each in ((TOGETHER, together), (AGAIN, again)) if each}
     return ModelAnswers("m", answers=found)
 
 
-def judged(notebook: Outcome | None, here: ModelAnswers, there: ModelAnswers, **options: Any) -> ModelJudgement:
+def judged(notebook: Exchange | None, here: ModelAnswers, there: ModelAnswers, **options: Any) -> ModelJudgement:
     return judge(here, there, [case_of(notebook)], release="2.51", places=PLACES, **options)
 
 
@@ -64,7 +63,7 @@ def judged(notebook: Outcome | None, here: ModelAnswers, there: ModelAnswers, **
     ],
 )
 def test_the_notebooks_answer_is_what_others_are_compared_with(
-    notebook: Outcome | None, here: Outcome, there: Outcome, symbol: str, passed: bool, text: str
+    notebook: Exchange | None, here: Exchange, there: Exchange, symbol: str, passed: bool, text: str
 ) -> None:
     found = judged(notebook, answers(here), answers(there))
     assert (found.symbol, found.passed) == (symbol, passed), found.findings

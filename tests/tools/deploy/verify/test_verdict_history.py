@@ -11,8 +11,9 @@ from tests.models import IDENTITY
 from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.exchanges.exchange import Exchange
 from tritonlab.tools.deploy.repository import export
 from tritonlab.tools.deploy.verify.shipped_requests import ship_requests
 from tritonlab.tools.deploy.verify.verdict_history import VerdictHistory
@@ -31,7 +32,7 @@ def test_a_zip_has_the_verdict_on_its_files_and_the_requests(tmp_path: Path, is_
     history.record.write_text(json.dumps({"files": history.files}))
     history.page.write_text("page")
     inputs = {"IN": Tensor(DataType.FP32, (1,), np.array([1], np.float32))}
-    ship_requests(root, [GoldenCase("one", "ok", inputs, {}), GoldenCase("other", "ok", inputs, {})])
+    ship_requests(root, [Exchange(InferenceRequest(name, inputs), name="ok") for name in ("one", "other")])
     added = set(zipfile.ZipFile(report.zip().path).namelist()) - plain
     before = "" if is_whole else "models."
     assert {f"{before}verify.html", f"{before}export.json", f"{before}requests/one/ok.json"} <= added

@@ -8,7 +8,9 @@ from unittest import mock
 import pytest
 
 from tests.serving import write_model
-from tritonlab.exchanges.golden import GoldenCase
+from tritonlab.core.inference.infer_request import InferenceRequest
+from tritonlab.core.status import TritonError
+from tritonlab.exchanges.exchange import Exchange
 from tritonlab.tools.deploy.releases import UnknownTarget
 from tritonlab.tools.deploy.verify import verification
 from tritonlab.tools.deploy.verify.judgement import judge
@@ -72,11 +74,11 @@ def test_an_export_has_one_record_by_whichever_directory_it_is_named(
     monkeypatch.setattr(verification._Work, "run", lambda self, who: {"m": ModelAnswers("m")})
     judge_of = SimpleNamespace(name="wheel", release="2.51")
     monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
-    case = GoldenCase("m", "one", {}, {}, error="no")
+    case = Exchange(InferenceRequest("m", {}), name="one", error=TritonError("no"))
     place = verify(tmp_path / first, requests=[case]).record
-    sent: list[GoldenCase] = []
+    sent: list[Exchange] = []
 
-    def answer_here(work: object, cases: list[GoldenCase], say: object) -> tuple[dict[str, ModelAnswers], str]:
+    def answer_here(work: object, cases: list[Exchange], say: object) -> tuple[dict[str, ModelAnswers], str]:
         sent.extend(cases)
         return {}, ""
 

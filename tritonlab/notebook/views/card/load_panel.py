@@ -111,7 +111,7 @@ class LoadPanel(LiveView):
         if form.get("seconds"):
             options["duration"] = float(form["seconds"])
         if form.get("inputs") == "golden":
-            options["inputs"] = [case.request() for case in GoldenSet().cases(self.name)]
+            options["inputs"] = [case.again() for case in GoldenSet().cases(self.name)]
             return options
         options["shapes"] = {name: [int(n) for n in _numbers(text)] for name, text in form.get("shapes", {}).items()}
         if form.get("batch"):

@@ -9,7 +9,7 @@ from typing import Any
 from ....core.plain_facts import few_lines
 from ....core.process_bound import ProcessBound
 from ....core.short_number import duration_text
-from ....exchanges.outcome import Outcome
+from ....exchanges.exchange import Exchange
 
 #: How many requests are kept, and the most bytes that the tensors of one may have.
 MOST = 20
@@ -28,15 +28,15 @@ class History(ProcessBound):
     def __init__(
         self,
         widgets: Any,
-        show: Callable[[Outcome], object],
-        replay: Callable[[Outcome], object],
+        show: Callable[[Exchange], object],
+        replay: Callable[[Exchange], object],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._show = show
         self._replay = replay
         self._now = now
         self._count = 0
-        self.outcomes: list[tuple[str, Outcome]] = []
+        self.outcomes: list[tuple[str, Exchange]] = []
         layout = widgets.Layout
         self.choice = widgets.Dropdown(
             description="History", options=[("History", _NONE)], layout=layout(width="230px", margin="2px 4px 2px 0")
@@ -48,7 +48,7 @@ class History(ProcessBound):
         self.choice.observe(lambda change: self._choose(), names="value")
         self.button.on_click(lambda button: self._press())
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Exchange) -> None:
         """Keep a request that has ended, unless it was the last one kept or is too large."""
         if (self.outcomes and self.outcomes[0][1].request is outcome.request) or _bytes(outcome) > MOST_BYTES:
             return
@@ -68,7 +68,7 @@ class History(ProcessBound):
     def __repr__(self) -> str:
         return few_lines("\n".join(label for label, _ in self.outcomes) or "no request was sent yet")
 
-    def _chosen(self) -> Outcome | None:
+    def _chosen(self) -> Exchange | None:
         number = self.choice.value
         return None if number in (None, _NONE) else self.outcomes[number][1]
 
@@ -84,7 +84,7 @@ class History(ProcessBound):
             self._replay(chosen)
 
 
-def _bytes(outcome: Outcome) -> int:
+def _bytes(outcome: Exchange) -> int:
     tensors = [*outcome.request.inputs.values()]
-    tensors += [tensor for arrival in outcome.arrivals for tensor in arrival.response.outputs.values()]
+    tensors += [tensor for response in outcome.responses for tensor in response.outputs.values()]
     return sum(tensor.byte_size for tensor in tensors)

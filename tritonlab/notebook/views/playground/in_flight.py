@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ....exchanges.outcome import Outcome
+from ....exchanges.exchange import Exchange
 from ....exchanges.sending import Sending
 from .input_values import ValueProblem
 
@@ -83,7 +83,7 @@ class CurrentSending:
         with self._lock:
             return self._sending
 
-    def finished(self) -> Outcome | None:
+    def finished(self) -> Exchange | None:
         """Return the outcome of the last request, or of the first of many; None before its end."""
         sending = self.now()
         return sending.outcomes()[0] if sending is not None and sending.finished else None

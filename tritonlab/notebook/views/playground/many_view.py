@@ -11,7 +11,7 @@ from html import escape
 from ....core.html_table import table
 from ....core.percentiles import percentiles
 from ....core.short_number import ns_text
-from ....exchanges.outcome import Outcome, PhaseTimes
+from ....exchanges.exchange import Exchange, PhaseTimes
 
 _BINS = 24
 #: How many requests a percentile needs to be more than just the slowest one.
@@ -38,7 +38,7 @@ class Tally:
     batches: dict[int, int]
 
     @staticmethod
-    def from_outcomes(outcomes: Sequence[Outcome]) -> Tally:
+    def from_outcomes(outcomes: Sequence[Exchange]) -> Tally:
         done = [outcome for outcome in outcomes if outcome.answered]
         begun = [outcome.request.request_start for outcome in done]
         ended = [outcome.request.request_start + outcome.total_ns for outcome in done]
@@ -67,7 +67,7 @@ class Tally:
         return ", ".join(parts)
 
 
-def many_html(outcomes: Sequence[Outcome], finished: bool) -> str:
+def many_html(outcomes: Sequence[Exchange], finished: bool) -> str:
     """Return the counts, and at the end the times."""
     tally = Tally.from_outcomes(outcomes)
     done = [outcome for outcome in outcomes if outcome.answered]
@@ -100,14 +100,14 @@ def histogram_html(times: Sequence[int]) -> str:
     )
 
 
-def transport_ns(outcome: Outcome, split: PhaseTimes) -> int:
+def transport_ns(outcome: Exchange, split: PhaseTimes) -> int:
     """Return the nanoseconds of a request that are in none of its phases. A decoupled model's `execute` may go on after
     the last response: 0 then.
     """
     return max(0, outcome.total_ns - split.queue - split.compute_input - split.compute_infer - split.compute_output)
 
 
-def _table(done: Sequence[Outcome]) -> str:
+def _table(done: Sequence[Exchange]) -> str:
     """Return the table of times. The means of the phases add up to the mean of the total; percentiles of different
     requests do not.
     """

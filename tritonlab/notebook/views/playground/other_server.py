@@ -13,7 +13,7 @@ from ....core.inference.infer_request import InferenceRequest
 from ....core.short_number import ns_text
 from ....core.status import TritonError
 from ....exchanges.comparison import Comparison, TensorDiff, compare
-from ....exchanges.outcome import Outcome, addressed
+from ....exchanges.exchange import Exchange, addressed
 from ....exchanges.sending import ask
 from ...authoring.notebook_ports import Ports
 from .history import History
@@ -97,7 +97,7 @@ class SideBySide:
         self._say(comparison_html(comparison, ("this model", f"{server.protocol} {server.address}")))
         return comparison
 
-    def replay(self, sent: Outcome) -> Comparison:
+    def replay(self, sent: Exchange) -> Comparison:
         """Send an earlier request again, show and return how the responses differ."""
         request = addressed(sent.request, self._model.name, self._model.version)
         comparison = compare(sent, ask(self._model, request))
@@ -142,7 +142,7 @@ def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
     )
 
 
-def _tensor_row(diff: TensorDiff, one: Outcome, other: Outcome) -> str:
+def _tensor_row(diff: TensorDiff, one: Exchange, other: Exchange) -> str:
     name = diff.name + (f" of response {diff.response + 1}" if diff.response else "")
     difference = str(diff).partition(": ")[2]
     return _row(name, _value(one, diff), _value(other, diff), difference, tone="" if diff.same else "tl-bad")
@@ -153,7 +153,7 @@ def _row(name: str, one: str, other: str, difference: str = "", tone: str = "tl-
     return f"<tr><th>{escape(name)}</th>{cells}<td class='{tone if difference else ''}'>{escape(difference)}</td></tr>"
 
 
-def _value(outcome: Outcome, diff: TensorDiff) -> str:
+def _value(outcome: Exchange, diff: TensorDiff) -> str:
     responses = [arrival.response for arrival in outcome.arrivals if arrival.response.outputs]
     tensor = responses[diff.response].outputs.get(diff.name) if diff.response < len(responses) else None
     if tensor is None:
@@ -161,7 +161,7 @@ def _value(outcome: Outcome, diff: TensorDiff) -> str:
     return f"{tensor.datatype.name} {list(tensor.shape)} {line_text(tensor, _MOST_TEXT)}"
 
 
-def _error(outcome: Outcome) -> str:
+def _error(outcome: Exchange) -> str:
     return f"{outcome.error.code.name}: {outcome.error.message.strip()}" if outcome.error is not None else "none"
 
 
@@ -169,9 +169,9 @@ def _time(ns: int) -> str:
     return ns_text(ns) if ns else "-"
 
 
-def _part(outcome: Outcome, key: str) -> str:
+def _part(outcome: Exchange, key: str) -> str:
     return _time(getattr(outcome.split, key)) if outcome.split is not None else "-"
 
 
-def _rest(outcome: Outcome) -> str:
+def _rest(outcome: Exchange) -> str:
     return _time(transport_ns(outcome, outcome.split)) if outcome.split is not None else "-"

@@ -16,8 +16,8 @@ from ....core.plain_facts import few_lines
 from ....core.process_bound import ProcessBound
 from ....core.status import TritonError
 from ....exchanges.comparison import Comparison
+from ....exchanges.exchange import Exchange
 from ....exchanges.golden import GoldenSet
-from ....exchanges.outcome import Outcome
 from ....exchanges.sending import Sending
 from ....exchanges.snippets import Address, Snippet, copy_as
 from ...authoring.cells import user_namespace
@@ -139,14 +139,14 @@ class Playground(ProcessBound):
         )
         self.widget.add_class("tl-form")
 
-    def send(self, inputs: Mapping[str, Any] | None = None) -> Outcome:
+    def send(self, inputs: Mapping[str, Any] | None = None) -> Exchange:
         """Send one request and wait; show and return the outcome. `inputs` replace those of the form.
 
         Raises ValueProblem for a field that cannot be read. An error of the server or the model is in the outcome.
         """
         return self.send_many(1, inputs)[0]
 
-    def send_many(self, count: int | None = None, inputs: Mapping[str, Any] | None = None) -> list[Outcome]:
+    def send_many(self, count: int | None = None, inputs: Mapping[str, Any] | None = None) -> list[Exchange]:
         """Send `count` requests (default: of the form) so that all are in flight at once, and wait for them."""
         sending = self._start(self.buttons.count.value if count is None else count, inputs)
         sending.wait()
@@ -176,7 +176,7 @@ class Playground(ProcessBound):
         """
         return self.other.compare(target, headers)
 
-    def replay(self, sent: Outcome) -> Comparison:
+    def replay(self, sent: Exchange) -> Comparison:
         """Send a request again; show and return how its responses differ from those of then."""
         return self.other.replay(sent)
 

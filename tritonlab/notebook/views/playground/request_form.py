@@ -13,7 +13,7 @@ from typing import Any
 
 from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ....core.inference.infer_response import ParameterValue
-from ....exchanges.outcome import Outcome
+from ....exchanges.exchange import Exchange
 from ....server.api.request_maker import RequestFields
 from ..widget import close_widget, module_text
 from .input_pages import InputPages, UnseenInput
@@ -267,7 +267,7 @@ def _label_looks(widgets: Any) -> dict[str, Any]:
     }
 
 
-def form_text(facts: Mapping[str, Any], last: Outcome | None) -> str:
+def form_text(facts: Mapping[str, Any], last: Exchange | None) -> str:
     """Return a playground's `to_dict` for a terminal."""
     inputs = facts["inputs"]
     width = max(map(len, inputs), default=0)

@@ -9,7 +9,7 @@ from ....core.html_table import cell
 from ....core.inference.tensor import Tensor
 from ....core.short_number import duration_text
 from ....core.status import Code, ModelError, TritonError
-from ....exchanges.outcome import Arrival, Outcome, PhaseTimes
+from ....exchanges.exchange import Arrival, Exchange, PhaseTimes
 from ..card.log_lines import log_lines_html
 from .many_view import PARTS, TRANSPORT, many_html, transport_ns
 from .pictures import pictures_html
@@ -23,7 +23,7 @@ _VALUE_WIDTH = 96
 
 
 def outcomes_html(
-    outcomes: Sequence[Outcome], *, finished: bool, hint: str = "", waited: float = 0.0, why: str = ""
+    outcomes: Sequence[Exchange], *, finished: bool, hint: str = "", waited: float = 0.0, why: str = ""
 ) -> str:
     """Return the HTML for the playground: one request in full, or the summary of several and the first that failed.
 
@@ -53,7 +53,7 @@ def _waiting(waited: float, why: str) -> str:
     return f"<div class='tl-dim' role='status'>waiting for the final response for {int(waited)} s …</div>{stack}"
 
 
-def _is_stream(outcome: Outcome) -> bool:
+def _is_stream(outcome: Exchange) -> bool:
     arrivals = outcome.arrivals
     return len(arrivals) > 1 or any(not arrival.response.final or arrival.response.empty for arrival in arrivals)
 
@@ -80,7 +80,7 @@ def _output(name: str, tensor: Tensor, rate: int) -> str:
     )
 
 
-def _latency(outcome: Outcome) -> str:
+def _latency(outcome: Exchange) -> str:
     if not outcome.arrivals:
         return ""
     total = f"<b>{duration_text(outcome.total_ns / 1e9)}</b>"
@@ -92,7 +92,7 @@ def _latency(outcome: Outcome) -> str:
     return f"<div>{total}{batch}</div>{_bar(outcome, outcome.split)}"
 
 
-def _bar(outcome: Outcome, split: PhaseTimes) -> str:
+def _bar(outcome: Exchange, split: PhaseTimes) -> str:
     times = [(getattr(split, key), word, colour) for key, word, colour in PARTS]
     times.append((transport_ns(outcome, split), *TRANSPORT))
     spans = "".join(f"<span style='flex:{ns} 0 0;background:{colour}'></span>" for ns, _, colour in times)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
-from ....exchanges.outcome import Outcome
+from ....exchanges.exchange import Exchange
 
 #: How many sounds of one tensor get a player, and the most bytes of one that go to the browser.
 MOST_PLAYED = 4
@@ -126,7 +126,7 @@ def _wav(samples: NDArray[Any], rate: int) -> tuple[bytes, str]:
     return file.getvalue(), f"{len(samples) / rate:.3g} s at {rate:,} samples a second{cut}"
 
 
-def rate_of(outcome: Outcome) -> int:
+def rate_of(outcome: Exchange) -> int:
     """Return the samples a second that the request or its response names: a parameter, or a tensor of one element, with
     `rate` in its name.
     """

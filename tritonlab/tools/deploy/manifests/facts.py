@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ....core.inference.infer_request import InferenceRequest
-from ....core.inference.infer_response import InferenceResponse
-from ....exchanges.golden import GoldenCase
+from ....exchanges.exchange import Exchange
 from ....record.live_state import memory_use, shm_size
 from ....server.api.needed_models import stood_in
 from ..releases import Release, find_target
@@ -24,14 +22,6 @@ _TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A request that the model was sent, and its responses; without an error."""
-
-    request: InferenceRequest
-    responses: Sequence[InferenceResponse]
-
-
-@dataclass(frozen=True)
 class DeployedModel:
     """A model of the repository. `config`: in its JSON form, complete. `custom_metrics`: the kinds of the metric
     families that its code makes, by name: counter, gauge or histogram. `recorded`: requests for the client and tests.
@@ -41,7 +31,7 @@ class DeployedModel:
     name: str
     config: Mapping[str, Any]
     custom_metrics: Mapping[str, str] = field(default_factory=dict)
-    recorded: Sequence[Recorded] = ()
+    recorded: Sequence[Exchange] = ()
     stood_in: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -112,7 +102,7 @@ def deployment_of(
     models: Sequence[Model],
     target: str,
     *,
-    cases: Iterable[GoldenCase] = (),
+    cases: Iterable[Exchange] = (),
     has_lock: bool = False,
     backends: Sequence[str] = (),
 ) -> Deployment:
@@ -128,13 +118,9 @@ def deployment_of(
     return Deployment(deployed, find_target(target).release, shm, has_lock, backends)
 
 
-def _deployed(model: Model, cases: Sequence[GoldenCase]) -> DeployedModel:
+def _deployed(model: Model, cases: Sequence[Exchange]) -> DeployedModel:
     samples = model.server.metrics(model.name)
     kinds = _TYPE.findall(model.server.metrics())
     made = {name: kind for name, kind in kinds if re.search(rf"^{name}(_bucket)?[ {{]", samples, re.MULTILINE)}
     metrics = {name: kind for name, kind in made.items() if not name.startswith("nv_")}
-    recorded = [
-        Recorded(case.request(), [InferenceResponse(outputs=dict(outputs)) for outputs in case.answers])
-        for case in cases
-    ]
-    return DeployedModel(model.name, model.config(), metrics, recorded, stood_in(model))
+    return DeployedModel(model.name, model.config(), metrics, cases, stood_in(model))

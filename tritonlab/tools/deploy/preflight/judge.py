@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.config.model_config import ModelConfig, parse_pbtxt, read_config
-from ....exchanges.golden import GoldenCase
+from ....exchanges.exchange import Exchange
 from ....ipc.link.stub_link import ReadsRecorded
 from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ....record.live_state import memory_use, shm_size
@@ -92,7 +92,7 @@ def _notes(subject: Subject, target: Target) -> Iterator[str]:
 
 
 def preflight(
-    model: Model, target: str = DEFAULT_TARGET, *, cases: Sequence[GoldenCase] = (), trial: ModelTrial | None = None
+    model: Model, target: str = DEFAULT_TARGET, *, cases: Sequence[Exchange] = (), trial: ModelTrial | None = None
 ) -> Preflight:
     """Return what of a loaded model will not work at the target: a release of Triton as 2.49, its container as 24.08,
     or kserve, dynamo or ray.

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.config.model_config import ModelConfig, parse_pbtxt, to_dict
 from ....core.config.model_config_rules import is_ensemble
+from ....core.inference.infer_request import InferenceRequest
 from ....core.scratch_directory import ScratchDirectory
-from ....exchanges.golden import GoldenCase
+from ....exchanges.exchange import Exchange
 from ....ipc.link.stub_link import ReadsRecorded
 from ....ipc.processes.execution_env import PARAMETER
 from ....server.api.needed_models import needed_models
@@ -54,7 +55,7 @@ class LoadedAgain:
     name: str
     directory: Path
     config: dict[str, Any]
-    cases: tuple[GoldenCase, ...] = ()
+    requests: tuple[InferenceRequest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class ModelTrial:
     notes: tuple[str, ...] = ()
 
 
-def try_models(models: Sequence[Model], cases: Iterable[GoldenCase]) -> dict[str, ModelTrial]:
+def try_models(models: Sequence[Model], cases: Iterable[Exchange]) -> dict[str, ModelTrial]:
     """Return what trying each model shows; `cases` are sent to those that they name. Models that code of this package
     answers for are left out."""
     asked = list(cases)
@@ -172,7 +173,7 @@ class _Suspect:
         return ModelTrial(
             self.seen.reads,
             self.seen.modules,
-            sent=len(self.model.cases),
+            sent=len(self.model.requests),
             without=self.without,
             needed=self.needed,
             notes=tuple(self.notes),
@@ -198,7 +199,7 @@ def _find_suspects(job: Job) -> list[_Suspect]:
     hidden_job = replace(job, hidden=folders, shown=(*_find_visible(job, judged), *named))
     try:
         hidden = _run(hidden_job, unshare)
-        _weigh([each for each in judged if each.known and each.model.cases], named, hidden_job, unshare)
+        _weigh([each for each in judged if each.known and each.model.requests], named, hidden_job, unshare)
         _explain([each for each in judged if hidden[each.name].result != each.seen.result], hidden, hidden_job, unshare)
     except CommandFailed as error:
         for each in judged:
@@ -290,7 +291,7 @@ def _run(job: Job, prefix: Sequence[str] = ()) -> dict[str, Seen]:
     return found
 
 
-def _plan_load(model: Model, cases: Sequence[GoldenCase]) -> LoadedAgain:
+def _plan_load(model: Model, cases: Sequence[Exchange]) -> LoadedAgain:
     """Return how to load a model once more: with one instance, and without a cache, in which answers would be kept."""
     config = _config_of(model)
     found = dict(to_dict(config))
@@ -298,7 +299,7 @@ def _plan_load(model: Model, cases: Sequence[GoldenCase]) -> LoadedAgain:
     if not is_ensemble(config):
         groups = found.get("instance_group") or [{"kind": "KIND_CPU"}]
         found["instance_group"] = [{**groups[0], "count": 1, "name": ""}]
-    own = tuple(case for case in cases if case.model == model.name)
+    own = tuple(case.again() for case in cases if case.model == model.name)
     return LoadedAgain(model.name, Path(model.directory).absolute(), found, own)
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ....core.status import TritonError
-from ....exchanges.outcome import Outcome
+from ....exchanges.exchange import Exchange
 from ....exchanges.sending import ask
 from ....repository.layout import LEFT_BEHIND
 from ....server.api.server import Server
@@ -64,7 +64,7 @@ def _load_and_look(server: Server, model: LoadedAgain, watch: FolderWatch) -> Se
         loaded = server.load(model.name, config=model.config)
     except TritonError as error:
         return Seen(problem=error.message, opened=watch.take())
-    answers = tuple(_answer(ask(loaded, case.request(), _REQUEST_SECONDS)) for case in model.cases)
+    answers = tuple(_answer(ask(loaded, request, _REQUEST_SECONDS)) for request in model.requests)
     try:
         return Seen(answers=answers, reads=tuple(loaded.reads()), modules=loaded.modules(), opened=watch.take())
     except TritonError:  # its process has died meanwhile
@@ -74,13 +74,13 @@ def _load_and_look(server: Server, model: LoadedAgain, watch: FolderWatch) -> Se
             server.unload(model.name, timeout=3.0)
 
 
-def _answer(outcome: Outcome) -> tuple[str, str]:
+def _answer(exchange: Exchange) -> tuple[str, str]:
     digest = hashlib.sha256()
-    for arrival in outcome.arrivals:
-        for name, tensor in sorted(arrival.response.outputs.items()):
+    for response in exchange.responses:
+        for name, tensor in sorted(response.outputs.items()):
             digest.update(f"{name} {tensor.datatype.name} {tensor.shape} ".encode())
             digest.update(tensor.to_host().data.tobytes())
-    return (outcome.error.message if outcome.error is not None else ""), digest.hexdigest()
+    return (exchange.error.message if exchange.error is not None else ""), digest.hexdigest()
 
 
 def hide(job: Job) -> None:

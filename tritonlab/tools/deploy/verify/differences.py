@@ -13,8 +13,8 @@ from ....core.inference.infer_response import InferenceResponse
 from ....core.inference.tensor import Tensor
 from ....core.status import Code, TritonError
 from ....exchanges.comparison import TensorDiff, compare
+from ....exchanges.exchange import Exchange
 from ....exchanges.literal import floats
-from ....exchanges.outcome import Outcome
 from ..releases import find
 
 #: Symbols of a model's verdict, best first.
@@ -81,8 +81,8 @@ def _is_default(value: Any) -> bool:
 
 
 def compare_outcomes(
-    one: Outcome,
-    other: Outcome,
+    one: Exchange,
+    other: Exchange,
     where: str,
     release: str,
     *,

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ....core.inference.infer_response import InferenceResponse
 from ....core.status import TritonError
-from ....exchanges.golden import GoldenCase
-from ....exchanges.outcome import Arrival, Outcome
+from ....exchanges.exchange import Exchange
 from .differences import (
     DIFFERS,
     EQUAL,
@@ -102,7 +100,7 @@ class ModelJudgement:
 def judge(
     ours: ModelAnswers,
     theirs: ModelAnswers,
-    cases: Sequence[GoldenCase],
+    cases: Sequence[Exchange],
     *,
     release: str,
     places: tuple[str, str],
@@ -167,12 +165,13 @@ NO_REQUEST = "call the model in the notebook and export again, or keep a request
 _NOT_KEPT = "the notebook's answer is not kept"
 
 
-def _evidence(case: GoldenCase, theirs: ModelAnswers, findings: Sequence[Difference]) -> SentRequest:
-    kept = kept_outcome(case)
+def _evidence(case: Exchange, theirs: ModelAnswers, findings: Sequence[Difference]) -> SentRequest:
+    kept = kept_answer(case)
     return SentRequest(
         case.name,
         case.source or "golden",
-        ", ".join(f"{name} {each.datatype.name}{[*each.shape]}" for name, each in case.inputs.items()) or "no inputs",
+        ", ".join(f"{name} {each.datatype.name}{[*each.shape]}" for name, each in case.request.inputs.items())
+        or "no inputs",
         "failed" if case.error else "answered" if kept is not None else case.unanswered or _NOT_KEPT,
         sent=sum(len(theirs.answers.get((way, case.name), ())) for way in (ALONE, TOGETHER, STREAM)),
         symbol=max((finding.symbol for finding in findings), key=ORDER.index, default=EQUAL),
@@ -203,21 +202,20 @@ def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) ->
         yield Difference(DIFFERS, what, f"{path}: {one!r} here, {other!r} there")
 
 
-def kept_outcome(case: GoldenCase) -> Outcome | None:
+def kept_answer(case: Exchange) -> Exchange | None:
     """Return what the notebook answered; None if that is not known. Its error has no status."""
-    if case.unanswered or not (case.answers or case.error):
+    if case.unanswered or not case.has_answer:
         return None
-    arrivals = tuple(Arrival(InferenceResponse(outputs=dict(outputs)), 0) for outputs in case.answers)
     # the repository of the notebook was another directory
-    text = re.sub(rf"[^\s'\"(]+(?=/{re.escape(case.model)}/)", "<repository>", case.error)
-    return Outcome(case.request(), arrivals, TritonError(text) if text else None)
+    text = re.sub(rf"[^\s'\"(]+(?=/{re.escape(case.model)}/)", "<repository>", case.error_text)
+    return replace(case, error=TritonError(text) if text else None)
 
 
 def _of_case(
-    case: GoldenCase, ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]
+    case: Exchange, ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
     """Yield what differs for one request, in each of the ways in which it was sent."""
-    kept = kept_outcome(case)
+    kept = kept_answer(case)
     if kept is None:
         why = case.unanswered or _NOT_KEPT
         text = f"{why}, so Triton was compared with our server alone; `%triton golden add` keeps an answer"
@@ -242,7 +240,7 @@ def _of_case(
         yield Difference(NOT_VERIFIED, case.name, text)
 
 
-def _varying(case: GoldenCase, answers: ModelAnswers) -> str:
+def _varying(case: Exchange, answers: ModelAnswers) -> str:
     """Return how the answers of one server to one request differ from each other; empty if they do not, or fail."""
     sent = [one for way in (ALONE, TOGETHER, STREAM, AGAIN) for one in answers.answers.get((way, case.name), ())]
     answered = [one for one in sent if one.error is None] or [one for one in sent if one.answers()]
@@ -254,17 +252,17 @@ def _varying(case: GoldenCase, answers: ModelAnswers) -> str:
 
 
 def _of_answers(
-    kept: Outcome | None, here: Outcome, there: Outcome, *, release: str, places: tuple[str, str]
+    kept: Exchange | None, here: Exchange, there: Exchange, *, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
     """Yield the differences of the notebook's answer, our server's and the judge's, and say who agrees with whom."""
 
-    def from_kept(outcome: Outcome, place: str, name: str) -> list[Difference]:
+    def from_kept(answer: Exchange, place: str, name: str) -> list[Difference]:
         assert kept is not None
         expected = kept
-        if kept.error is not None and outcome.error is not None:  # what is kept has no status
-            error = TritonError.from_code(outcome.error.code, kept.error.message)
-            expected = Outcome(kept.request, kept.arrivals, error)
-        return [*compare_outcomes(expected, outcome, "", release, places=("", place), names=(_NOTEBOOK, name))]
+        if kept.error is not None and answer.error is not None:  # what is kept has no status
+            error = TritonError.from_code(answer.error.code, kept.error.message)
+            expected = replace(kept, error=error)
+        return [*compare_outcomes(expected, answer, "", release, places=("", place), names=(_NOTEBOOK, name))]
 
     def differs(found: Iterable[Difference]) -> bool:
         return any(each.is_serious for each in found)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....core.status import TritonError
-from ....exchanges.golden import GoldenCase
-from ....exchanges.outcome import Arrival, Outcome
+from ....exchanges.exchange import Arrival, Exchange
 from ....exchanges.remote.grpc_link import GrpcLink
 from ....exchanges.remote.http_link import HttpLink
 from ..child_command import Say, raise_if_cancelled
@@ -37,14 +36,14 @@ class ModelAnswers:
     ready: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
-    answers: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
+    answers: dict[tuple[str, str], list[Exchange]] = field(default_factory=dict)
     latencies_ms: list[float] = field(default_factory=list)
 
 
 def replay(
     server: JudgeServer,
     models: Sequence[str],
-    cases: Sequence[GoldenCase],
+    cases: Sequence[Exchange],
     *,
     load_seconds: float,
     say: Say,
@@ -84,7 +83,7 @@ def replay(
 
 
 def _ask(
-    model: ModelAnswers, cases: Sequence[GoldenCase], http: HttpLink, grpc: GrpcLink, cancel: threading.Event
+    model: ModelAnswers, cases: Sequence[Exchange], http: HttpLink, grpc: GrpcLink, cancel: threading.Event
 ) -> None:
     decoupled = bool(model.config.get("model_transaction_policy", {}).get("decoupled"))
     alone: HttpLink | GrpcLink = grpc if decoupled else http
@@ -92,7 +91,7 @@ def _ask(
         raise_if_cancelled(cancel)
         model.answers[ALONE, case.name] = [_send(alone, case, decoupled)]
     for case in cases:
-        if case.fields.get("correlation_id"):  # its order is its meaning
+        if case.request.correlation_id:  # its order is its meaning
             continue
         raise_if_cancelled(cancel)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -103,8 +102,8 @@ def _ask(
     model.latencies_ms = _latencies(model, cases, link=alone, decoupled=decoupled, cancel=cancel)
 
 
-def _send(link: HttpLink | GrpcLink, case: GoldenCase, decoupled: bool) -> Outcome:
-    request = case.request()
+def _send(link: HttpLink | GrpcLink, case: Exchange, decoupled: bool) -> Exchange:
+    request = case.again()
     begun = time.monotonic_ns()
     arrivals: list[Arrival] = []
     error: TritonError | None = None
@@ -116,18 +115,18 @@ def _send(link: HttpLink | GrpcLink, case: GoldenCase, decoupled: bool) -> Outco
                 break  # a stream goes on after an error
     except TritonError as problem:
         error = problem
-    return Outcome(request, tuple(arrivals), error)
+    return Exchange(request, tuple(arrivals), error)
 
 
 def _latencies(
     model: ModelAnswers,
-    cases: Sequence[GoldenCase],
+    cases: Sequence[Exchange],
     link: HttpLink | GrpcLink,
     decoupled: bool,
     cancel: threading.Event,
 ) -> list[float]:
     """Return how long the first request that is answered took, again and again, in milliseconds; none without one."""
-    good = [case for case in cases if not case.fields.get("correlation_id") and _is_good(model, case)]
+    good = [case for case in cases if not case.request.correlation_id and _is_good(model, case)]
     if not good:
         return []
     times = []
@@ -139,5 +138,5 @@ def _latencies(
     return times
 
 
-def _is_good(model: ModelAnswers, case: GoldenCase) -> bool:
+def _is_good(model: ModelAnswers, case: Exchange) -> bool:
     return all(outcome.error is None for outcome in model.answers.get((ALONE, case.name), ()))

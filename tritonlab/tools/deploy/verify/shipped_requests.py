@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ....exchanges.golden import GoldenCase, golden_beside, read_case, write_case
+from ....exchanges.exchange import Exchange, non_default_settings
+from ....exchanges.exchange_file import read_exchange, write_exchange
+from ....exchanges.golden import golden_beside
 
 
 def requests_of(root: Path) -> Path:
@@ -15,26 +17,26 @@ def requests_of(root: Path) -> Path:
     return root / "requests" if (root / "models").is_dir() else root.with_name(f"{root.name}.requests")
 
 
-def ship_requests(root: Path, cases: Sequence[GoldenCase]) -> None:
+def ship_requests(root: Path, cases: Sequence[Exchange]) -> None:
     """Keep the cases with an export, in the place of earlier ones to the same models."""
     place = requests_of(root)
     for model in dict.fromkeys(case.model for case in cases):
         shutil.rmtree(place / model, ignore_errors=True)
     for case in cases:
-        write_case(case, place)
+        write_exchange(case, place)
 
 
-def shipped_requests(root: Path) -> list[GoldenCase]:
+def shipped_requests(root: Path) -> list[Exchange]:
     """Return the cases that lie with an export, and those of the golden set beside it, each once."""
     places = [requests_of(root), *(golden_beside(each) for each in (root, root / "models"))]
-    cases = [read_case(path) for place in places for path in sorted(place.glob("*/*.json"))]
+    cases = [read_exchange(path) for place in places for path in sorted(place.glob("*/*.json"))]
     return list({(case.model, key_of(case), case.name): case for case in cases}.values())
 
 
-def key_of(case: GoldenCase) -> str:
+def key_of(case: Exchange) -> str:
     """Return a short text that is the same for equal requests."""
-    found = hashlib.sha256(repr((case.model, sorted(case.fields.items()))).encode())
-    for name, tensor in sorted(case.inputs.items()):
+    found = hashlib.sha256(repr((case.model, sorted(non_default_settings(case.request).items()))).encode())
+    for name, tensor in sorted(case.request.inputs.items()):
         found.update(repr((name, tensor.datatype.name, tensor.shape)).encode())
         found.update(tensor.data.tobytes())
     return found.hexdigest()[:16]

@@ -19,7 +19,8 @@ from ....core.scratch_directory import ScratchDirectory
 from ....core.version import VERSION
 from ....core.whole_file import write_file
 from ....exchanges.comparison import compare
-from ....exchanges.golden import GoldenCase, read_case
+from ....exchanges.exchange import Exchange
+from ....exchanges.exchange_file import read_exchange
 from ....ipc.processes.execution_env import PARAMETER
 from ....ipc.processes.own_stub import NAME as STUB
 from ....repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
@@ -33,7 +34,7 @@ from ..releases import DEFAULT_TARGET, find, find_target
 from .differences import NOT_SENT
 from .hiding import Hiding, author_paths
 from .judge_server import JudgeServer
-from .judgement import AGAIN, NO_REQUEST, judge, kept_outcome
+from .judgement import AGAIN, NO_REQUEST, judge, kept_answer
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
 from .page import page_of, without_paths
 from .release_verdict import ReleaseVerdict
@@ -53,7 +54,7 @@ def verify(
     directory: str | PathLike[str],
     *,
     triton: str | Sequence[str] = DEFAULT_TARGET,
-    requests: str | PathLike[str] | Sequence[GoldenCase] = "golden",
+    requests: str | PathLike[str] | Sequence[Exchange] = "golden",
     hide: Sequence[str | PathLike[str]] = (),
     reads: Sequence[Path] = (),
     open_findings: Mapping[str, Sequence[str]] | None = None,
@@ -141,7 +142,7 @@ def _names(models: Path) -> list[str]:
     return names
 
 
-def _ask_here(work: _Work, cases: Sequence[GoldenCase], say: Say) -> tuple[dict[str, ModelAnswers], str]:
+def _ask_here(work: _Work, cases: Sequence[Exchange], say: Say) -> tuple[dict[str, ModelAnswers], str]:
     """Return the answers of our server on the copy, and where that lies; answers of a second start, too, if they are
     not the notebook's.
     """
@@ -154,11 +155,11 @@ def _ask_here(work: _Work, cases: Sequence[GoldenCase], say: Say) -> tuple[dict[
     return ours, place
 
 
-def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[GoldenCase]) -> bool:
+def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[Exchange]) -> bool:
     """Return whether our server answers one of the requests on the copy otherwise than the notebook did."""
     for case in cases:
         sent = ours[case.model].answers.get((ALONE, case.name)) if case.model in ours else None
-        kept = kept_outcome(case)
+        kept = kept_answer(case)
         is_answered = sent and kept is not None and kept.error is None and sent[0].error is None
         if sent and kept and is_answered and not compare(kept, sent[0]).same:
             return True
@@ -174,7 +175,7 @@ def _release(text: str) -> str:
     return text if text == ON_PATH else str(find_target(text).release.triton.value)
 
 
-def _cases(requests: str | PathLike[str] | Sequence[GoldenCase], root: Path) -> list[GoldenCase]:
+def _cases(requests: str | PathLike[str] | Sequence[Exchange], root: Path) -> list[Exchange]:
     if not isinstance(requests, str | PathLike):
         return list(requests)
     if requests == "golden":
@@ -183,7 +184,7 @@ def _cases(requests: str | PathLike[str] | Sequence[GoldenCase], root: Path) -> 
     if not place.exists():
         raise ValueError(f"{place} does not exist; name a directory of golden cases, or one of its files")
     files = [place] if place.is_file() else sorted(place.glob("*/*.json"))
-    return [read_case(path) for path in files]
+    return [read_exchange(path) for path in files]
 
 
 def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
@@ -212,7 +213,7 @@ class _Work:
         self,
         models: Path,
         names: list[str],
-        cases: list[GoldenCase],
+        cases: list[Exchange],
         hide: Mapping[Path, str],
         open_findings: Mapping[str, Sequence[str]],
         load_seconds: float,

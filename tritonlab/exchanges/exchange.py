@@ -1,12 +1,13 @@
-"""The outcome of one request, wherever it was sent."""
+"""`Exchange`, a request and its answer, wherever it was sent."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.inference.infer_request import InferenceRequest
+from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.infer_response import InferenceResponse, Outputs
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
@@ -27,16 +28,22 @@ class PhaseTimes:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One response and when the server sent it, in nanoseconds after the request came."""
+    """One response and when the server sent it, in nanoseconds after the request came; 0 if that is not known."""
 
     response: InferenceResponse
-    after_ns: int
+    after_ns: int = 0
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was
-    in; `printed`: the last lines that its model printed and logged meanwhile, and what is wrong with its outputs."""
+class Exchange:
+    """One request and what came back so far: from a server here or elsewhere, or from a file.
+
+    error: the error that its client gets
+    batch_size: of the batch that it was in
+    printed: the last lines that its model printed and logged meanwhile, and what is wrong with its outputs
+    name: of a kept one; `source`: where that is from, empty if a person has kept it
+    unanswered: why the model's own answer is not known
+    """
 
     request: InferenceRequest
     arrivals: tuple[Arrival, ...] = ()
@@ -44,6 +51,21 @@ class Outcome:
     split: PhaseTimes | None = None
     batch_size: int = 0
     printed: tuple[LogRecord, ...] = ()
+    name: str = ""
+    source: str = ""
+    unanswered: str = ""
+
+    @property
+    def model(self) -> str:
+        return self.request.model_name
+
+    @property
+    def responses(self) -> list[InferenceResponse]:
+        return [arrival.response for arrival in self.arrivals]
+
+    def again(self) -> InferenceRequest:
+        """Return the request once more, to be sent to the latest version of its model."""
+        return addressed(self.request, self.model, -1)
 
     @property
     def cancelled(self) -> bool:
@@ -65,10 +87,10 @@ class Outcome:
         return self.arrivals[-1].after_ns if self.arrivals else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the outcome as JSON values; times in nanoseconds."""
+        """Return the exchange as JSON values; times in nanoseconds."""
         ended = "cancelled" if self.cancelled else "failed" if self.failed else ""
         return {
-            "model": self.request.model_name,
+            "model": self.model,
             "state": ended or ("answered" if self.answered else "open"),
             "error": plain(self.error),
             "total_ns": self.total_ns,
@@ -82,23 +104,44 @@ class Outcome:
         """Return the responses with outputs before the first error. Empty final ones are left out, as not every
         protocol has them, and so is what follows an error, as not every client waits for it.
         """
-        responses = itertools.takewhile(lambda one: one.error is None, (each.response for each in self.arrivals))
-        return [response for response in responses if response.outputs]
+        before = itertools.takewhile(lambda one: one.error is None, self.responses)
+        return [response for response in before if response.outputs]
+
+    @property
+    def has_answer(self) -> bool:
+        """Return whether there is an output or an error."""
+        return self.error is not None or bool(self.answers())
+
+    @property
+    def error_text(self) -> str:
+        """The text of the error without white space around it; empty if there is none."""
+        return self.error.message.strip() if self.error is not None else ""
 
     def __repr__(self) -> str:
-        what = type(self.error).__name__ if self.error is not None else ", ".join(self.outputs)
-        lines = [f"<Outcome {self.request.model_name} [{len(self.arrivals)} responses | {what or 'no outputs'}]>"]
-        lines += [f"{self.error.code.name}: {self.error.message.strip()}"] if self.error is not None else []
+        kind = type(self.error).__name__ if self.error is not None else ", ".join(self.outputs)
+        lines = [f"<Exchange {self.model} [{len(self.arrivals)} responses | {kind or 'no outputs'}]>"]
+        lines += [f"{self.error.code.name}: {self.error_text}"] if self.error is not None else []
         lines += [f"{name}  {tensor!r}" for name, tensor in self.outputs.items()]
         return few_lines("\n".join(lines))
 
     @property
     def outputs(self) -> dict[str, Tensor]:
         """The outputs of the last response that has any."""
-        found = [arrival.response.outputs for arrival in self.arrivals if arrival.response.outputs]
+        found = [response.outputs for response in self.responses if response.outputs]
         return Outputs(found[-1] if found else {})
+
+
+def arrivals_of(answers: Iterable[Mapping[str, Tensor]]) -> tuple[Arrival, ...]:
+    """Return a response for each of these outputs."""
+    return tuple(Arrival(InferenceResponse(outputs=dict(outputs))) for outputs in answers)
 
 
 def addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:
     """Return the same request addressed to another model; `request` itself is not changed."""
-    return InferenceRequest(name, request.inputs, model_version=version, **request.settings())
+    return InferenceRequest(name, dict(request.inputs), model_version=version, **request.settings())
+
+
+def non_default_settings(request: RequestSpec) -> dict[str, Any]:
+    """Return what a request says besides its inputs, without the fields that have their default values."""
+    found = {field: value for field, value in request.settings().items() if value}
+    return {field: list(value) if field == "requested_outputs" else value for field, value in found.items()}
