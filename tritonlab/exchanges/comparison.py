@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.inference.data_type import DataType
-from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
 from .exchange import Exchange
 from .literal import floats
+
+#: Returns how far each element of an output of floats may be from that of the other answer and still be the same, by
+#: the name and the datatype of the output and both arrays as FP64.
+Allowed = Callable[[str, DataType, NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 #: (relative, absolute) tolerance of values that count as the same; other datatypes have to be equal.
 _TOLERANCE = {
@@ -32,19 +35,40 @@ def tolerance(datatype: DataType) -> tuple[float, float]:
     return _TOLERANCE.get(datatype, (0.0, 0.0))
 
 
+def tolerated(name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Return the tolerance of the datatype for each element, which is the same for all outputs."""
+    relative, absolute = tolerance(datatype)
+    allowed: NDArray[Any] = absolute + relative * np.abs(other)
+    return allowed
+
+
 @dataclass(frozen=True)
 class TensorDiff:
-    """The comparison of one output of one response. `same`: it is within the tolerance of its datatype. `problem`: what
-    differs besides values, or says more than numbers. `first`: the index of the first element that is not the same.
+    """The comparison of one output of one response.
+
+    kind: of what differs: `outputs` (only one answer has it), `datatype`, `shape` or `value`; empty if it is the same
+    problem: what differs besides values, or says more than numbers
+    first: the index of the first element that is not the same
+    exact: whether not one bit differs
     """
 
     response: int
     name: str
-    same: bool
+    kind: str = ""
     problem: str = ""
     largest_absolute: float = 0.0
     largest_relative: float = 0.0
     first: tuple[int, ...] | None = None
+    exact: bool = False
+    tensors: tuple[Tensor | None, Tensor | None] = field(default=(None, None), repr=False, compare=False)
+
+    @property
+    def same(self) -> bool:
+        return not self.kind
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("response", "name", "same", "problem", "largest_absolute", "largest_relative", "first")
+        return {name: plain(getattr(self, name)) for name in names}
 
     def __str__(self) -> str:
         where = f"{self.name} of response {self.response + 1}" if self.response else self.name
@@ -82,7 +106,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
         found = {"same": self.same, "errors": self.errors, "responses": self.counts}
-        return {**found, "tensors": [plain(vars(diff)) for diff in self.tensors]}
+        return {**found, "tensors": [diff.to_dict() for diff in self.tensors]}
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -92,76 +116,79 @@ class Comparison:
 
 
 def compare(one: Exchange, other: Exchange) -> Comparison:
-    """Compare the answers of two outcomes, and their errors."""
-    responses = one.answers(), other.answers()
-    errors = one.error_text, other.error_text
-    counts = len(responses[0]), len(responses[1])
+    """Compare the answers of two exchanges, and their errors."""
+    ones, others = ([response.outputs for response in each.answers()] for each in (one, other))
+    errors, counts = (one.error_text, other.error_text), (len(ones), len(others))
     return Comparison(
         (one, other),
-        tuple(compare_responses(*responses)),
+        tuple(compare_outputs(ones, others)),
         errors if errors[0] != errors[1] else None,
         counts if counts[0] != counts[1] else None,
     )
 
 
-def compare_responses(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> list[TensorDiff]:
-    """Compare responses output by output, as many responses as both have."""
-    return [
-        _compare(number, name, one.outputs, other.outputs)
-        for number, (one, other) in enumerate(zip(ones, others, strict=False))
-        for name in dict.fromkeys([*one.outputs, *other.outputs])
-    ]
+def compare_outputs(
+    ones: Sequence[Mapping[str, Tensor]],
+    others: Sequence[Mapping[str, Tensor]],
+    allowed: Allowed = tolerated,
+) -> Iterator[TensorDiff]:
+    """Compare the outputs of responses one by one, as many responses as both have."""
+    for number, (one, other) in enumerate(zip(ones, others, strict=False)):
+        for name in dict.fromkeys([*one, *other]):
+            both = one.get(name), other.get(name)
+            yield TensorDiff(number, name, **_differences(name, *both, allowed), tensors=both)
 
 
-def _compare(number: int, name: str, ones: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> TensorDiff:
-    one, other = ones.get(name), others.get(name)
+def _differences(name: str, one: Tensor | None, other: Tensor | None, allowed: Allowed) -> dict[str, Any]:
+    """Return the fields of a TensorDiff."""
     if one is None or other is None:
-        return TensorDiff(number, name, False, f"only in the {'first' if other is None else 'second'} answer")
+        return {"kind": "outputs", "problem": f"only in the {'first' if other is None else 'second'} answer"}
     if one.datatype is not other.datatype:
-        return TensorDiff(number, name, False, f"datatype {one.datatype.name} | {other.datatype.name}")
+        return {"kind": "datatype", "problem": f"datatype {one.datatype.name} | {other.datatype.name}"}
     if one.shape != other.shape:
-        return TensorDiff(number, name, False, f"shape {list(one.shape)} | {list(other.shape)}")
+        return {"kind": "shape", "problem": f"shape {list(one.shape)} | {list(other.shape)}"}
     if one.datatype is DataType.BYTES:
-        return _compare_bytes(number, name, one.numpy(), other.numpy())
-    return _compare_numbers(number, name, floats(one), floats(other), *tolerance(one.datatype))
+        return _byte_differences(one.numpy(), other.numpy())
+    if one.data.tobytes() == other.data.tobytes():
+        return {"exact": True}
+    return _number_differences(name, one.datatype, floats(one), floats(other), allowed)
 
 
-def _compare_bytes(number: int, name: str, one: Any, other: Any) -> TensorDiff:
-    for index in np.ndindex(one.shape):
-        if one[index] != other[index]:
-            values = f"{_cut(one[index])} | {_cut(other[index])} at {list(index)}"
-            return TensorDiff(number, name, False, values, first=index)
-    return TensorDiff(number, name, True)
+def _byte_differences(one: Any, other: Any) -> dict[str, Any]:
+    first = next((index for index in np.ndindex(one.shape) if one[index] != other[index]), None)
+    if first is None:
+        return {"exact": True}
+    return {"kind": "value", "problem": f"{_cut(one[first])} | {_cut(other[first])} at {list(first)}", "first": first}
 
 
 def _cut(element: bytes) -> str:
     return repr(element if len(element) <= 40 else element[:40] + b"...")
 
 
-def _compare_numbers(
-    number: int, name: str, one: NDArray[Any], other: NDArray[Any], relative: float, absolute: float
-) -> TensorDiff:
+def _number_differences(
+    name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any], allowed: Allowed
+) -> dict[str, Any]:
     with np.errstate(all="ignore"):
-        difference = _distance(one, other)
-        equal = (one == other) | ((one != one) & (other != other))  # NaN and NaN are the same answer
-        # a part of infinity is infinity: without the first condition each value would be near it
-        near = np.isfinite(difference) & (difference <= absolute + relative * np.abs(other.astype(np.float64)))
-        good = equal | near if relative else equal
-        unequal = difference[~equal]
-        bound = np.abs(other.astype(np.float64))[~equal]
-        relatives = unequal / np.where(bound > 0, bound, np.nan)
-    first = None
-    if not good.all():
-        first = tuple(int(position) for position in np.argwhere(~good)[0])
-    return TensorDiff(
-        response=number,
-        name=name,
-        same=bool(good.all()),
-        problem="",
-        largest_absolute=_largest(unequal),
-        largest_relative=_largest(relatives),
-        first=first,
-    )
+        distance, different = _distance(one, other), ~equal_elements(one, other)
+        wide, other_wide = one.astype(np.float64), other.astype(np.float64)
+        bad = different
+        if one.dtype.kind == "f":
+            # a part of infinity is infinity: without the first condition each value would be near it
+            bad = different & ~(np.isfinite(distance) & (distance <= allowed(name, datatype, wide, other_wide)))
+        apart, bound = distance[different], np.abs(other_wide)[different]
+        relatives = apart / np.where(bound > 0, bound, np.nan)
+    return {
+        "kind": "value" if bad.any() else "",
+        "largest_absolute": _largest(apart),
+        "largest_relative": _largest(relatives),
+        "first": tuple(int(position) for position in np.argwhere(bad)[0]) if bad.any() else None,
+    }
+
+
+def equal_elements(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which elements are equal: NaN and NaN are the same answer."""
+    equal: NDArray[np.bool_] = (one == other) | ((one != one) & (other != other))
+    return equal
 
 
 def _distance(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
-from ...exchanges.comparison import tolerance
+from ...exchanges.comparison import TensorDiff, compare_outputs, equal_elements, tolerance
 from ...exchanges.literal import floats
 from .sample import ModelAnswer
 
@@ -87,7 +87,7 @@ class AnswerNoise:
                 return
             wide, others = one.astype(np.float64), two.astype(np.float64)
             with np.errstate(all="ignore"):
-                apart = np.where(_equal(one, two), 0.0, np.abs(wide - others))
+                apart = np.where(equal_elements(one, two), 0.0, np.abs(wide - others))
             largest = float(np.max(apart)) if np.isfinite(apart).all() else np.inf
             spread = float(np.max(np.abs(wide), where=np.isfinite(wide), initial=0.0))
             if not np.isfinite(largest) or largest > 0.05 * spread:
@@ -125,62 +125,31 @@ class AnswerNoise:
         if len(expected.responses) != len(got.responses) and not self.counts:
             counts = (f"{len(each.responses)} response{'s' * (len(each.responses) != 1)}" for each in (expected, got))
             return AnswerDifference("count", expected=next(counts), got=next(counts))
-        for number, (one, two) in enumerate(zip(expected.responses, got.responses, strict=False)):
-            if (found := self._outputs(number, one, two)) is not None:
-                return found
-        return None
-
-    def _outputs(self, number: int, one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> AnswerDifference | None:
-        for name in dict.fromkeys([*one, *two]):
-            if name in self.free:
-                continue
-            if name not in one or name not in two:
-                words = tuple("there" if name in each else "missing" for each in (one, two))
-                return AnswerDifference("outputs", name, number, expected=words[0], got=words[1])
-            if (found := self._tensor(name, number, one[name], two[name])) is not None:
-                return found
-        return None
-
-    def _tensor(self, name: str, number: int, one: Tensor, two: Tensor) -> AnswerDifference | None:
-        if one.datatype is not two.datatype:
-            return AnswerDifference(
-                "datatype", name, response=number, index=(), expected=one.datatype.name, got=two.datatype.name
-            )
-        if one.shape != two.shape:
-            return AnswerDifference(
-                "shape", name, response=number, index=(), expected=str(list(one.shape)), got=str(list(two.shape))
-            )
-        index = self._first_apart(name, one, two)
-        if index is None:
+        ones, others = ([self._compared(each) for each in answer.responses] for answer in (expected, got))
+        diff = next((each for each in compare_outputs(ones, others, self._allowed) if not each.same), None)
+        if diff is None:
             return None
-        values = [value_text(each, index) for each in (one, two)]
-        return AnswerDifference("value", name, number, index, *values)
+        words = [_words(diff, tensor) for tensor in diff.tensors]
+        return AnswerDifference(diff.kind, diff.name, diff.response, diff.first or (), *words)
 
-    def _first_apart(self, name: str, one: Tensor, two: Tensor) -> tuple[int, ...] | None:
-        if one.datatype is DataType.BYTES:
-            first, second = one.numpy(), two.numpy()
-            return next((index for index in np.ndindex(first.shape) if first[index] != second[index]), None)
-        if one.data.tobytes() == two.data.tobytes():
-            return None
-        relative, absolute = tolerance(one.datatype)
-        first, second = floats(one), floats(two)
-        wide, other = first.astype(np.float64), second.astype(np.float64)
-        with np.errstate(all="ignore"):
-            equal = _equal(first, second)
-            if relative:
-                largest = float(np.max(np.abs(wide), where=np.isfinite(wide), initial=0.0))
-                allowed = absolute + _OF_LARGEST[one.datatype] * largest + _MARGIN * self.values.get(name, 0.0)
-                # each value is near infinity if a part of it is allowed
-                equal |= np.isfinite(wide) & (np.abs(wide - other) <= allowed + 10 * relative * np.abs(wide))
-        if equal.all():
-            return None
-        return tuple(int(place) for place in np.argwhere(~equal)[0])
+    def _compared(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in outputs.items() if name not in self.free}
+
+    def _allowed(self, name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+        relative, absolute = tolerance(datatype)
+        largest = float(np.max(np.abs(one), where=np.isfinite(one), initial=0.0))
+        allowed = absolute + _OF_LARGEST[datatype] * largest + _MARGIN * self.values.get(name, 0.0)
+        found: NDArray[Any] = allowed + 10 * relative * np.abs(one)
+        return found
 
 
-def _equal(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which elements are equal, NaN and NaN included."""
-    equal: NDArray[np.bool_] = (one == other) | ((one != one) & (other != other))
-    return equal
+def _words(diff: TensorDiff, tensor: Tensor | None) -> str:
+    """Return one side of a difference."""
+    if tensor is None or diff.kind == "outputs":
+        return "missing" if tensor is None else "there"
+    if diff.kind == "value" and diff.first is not None:
+        return value_text(tensor, diff.first)
+    return tensor.datatype.name if diff.kind == "datatype" else str(list(tensor.shape))
 
 
 def is_reordered(one: ModelAnswer, other: ModelAnswer) -> bool:

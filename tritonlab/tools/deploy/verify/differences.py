@@ -4,13 +4,10 @@ values."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ....core.inference.data_type import DataType
-from ....core.inference.infer_response import InferenceResponse
-from ....core.inference.tensor import Tensor
 from ....core.status import Code, TritonError
 from ....exchanges.comparison import TensorDiff, compare
 from ....exchanges.exchange import Exchange
@@ -108,39 +105,22 @@ def compare_outcomes(
     if len(ones) != len(others):
         yield Difference(DIFFERS, where, f"{len(ones)} responses {names[0]}, {len(others)} {names[1]}")
         return
-    if _same_bytes(ones, others):
-        return
     for diff in compare(one, other).tensors:
         if not diff.same:
-            text = _with_values(diff, (ones[diff.response], others[diff.response]), names)
-            yield Difference(DIFFERS, where, text, is_value=True)
+            yield Difference(DIFFERS, where, _with_values(diff, names), is_value=True)
         elif diff.largest_absolute:
             yield Difference(NEAR, where, str(diff), is_value=True)
-        elif len({_bytes(each[diff.response].outputs[diff.name]) for each in (ones, others)}) > 1:
+        elif not diff.exact:
             text = f"{diff}, but not byte for byte: a zero or NaN has another sign or payload"
             yield Difference(NEAR, where, text, is_value=True)
 
 
-def _with_values(diff: TensorDiff, both: Sequence[InferenceResponse], names: tuple[str, str]) -> str:
+def _with_values(diff: TensorDiff, names: tuple[str, str]) -> str:
     """Return what differs, with both values."""
     if diff.problem or diff.first is None:
         return f"{diff} ({names[0]} | {names[1]})"
-    first = [floats(response.outputs[diff.name])[diff.first] for response in both]
+    first = [floats(tensor)[diff.first] for tensor in diff.tensors if tensor is not None]
     return f"{diff}: {first[0]} {names[0]}, {first[1]} {names[1]}"
-
-
-def _same_bytes(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> bool:
-    return len(ones) == len(others) and all(
-        list(one.outputs) == list(other.outputs)
-        and all(_bytes(one.outputs[name]) == _bytes(other.outputs[name]) for name in one.outputs)
-        for one, other in zip(ones, others, strict=True)
-    )
-
-
-def _bytes(tensor: Tensor) -> tuple[Any, ...]:
-    array = tensor.numpy() if tensor.datatype is DataType.BYTES else tensor.data
-    data = tuple(array.reshape(-1).tolist()) if tensor.datatype is DataType.BYTES else array.tobytes()
-    return tensor.datatype, tensor.shape, data
 
 
 def _errors(
