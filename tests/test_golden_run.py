@@ -14,9 +14,8 @@ import pytest
 from tests.models import answers, cell
 from tritonlab.__main__ import main
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.exchanges.exchange import Arrival, Exchange
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
 from tritonlab.exchanges.golden import GoldenSet
 
 SOURCE = answers("x * 2")
@@ -31,7 +30,7 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [2] }
 def keep(directory: Path, answer: list[float]) -> None:
     inputs = {"IN": Tensor.from_numpy(np.array([1, 2], np.float32))}
     outputs = {"OUT": Tensor.from_numpy(np.array(answer, np.float32))}
-    outcome = Exchange(InferenceRequest("m", inputs), (Arrival(InferenceResponse(outputs=outputs), 0),))
+    outcome = Exchange(InferenceRequest("m", inputs), arrivals_of([outputs]))
     GoldenSet(directory).add(outcome)
 
 

@@ -21,6 +21,7 @@ from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.exchanges.snippets import Address, copy_as, failure_test
 
 from .clients import Client
@@ -95,7 +96,7 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
 
 def program(kind: str, request: InferenceRequest, client: Client, address: Address, folder: Path) -> str:
     """Run the program of a request, and return what it prints."""
-    snippet = copy_as(kind, request, config_of(client, request.model_name), address=address)
+    snippet = copy_as(kind, Exchange(request), config_of(client, request.model_name), address)
     path = snippet.save(folder)
     return run("bash" if path.suffix == ".sh" else sys.executable, str(path), cwd=folder)
 
@@ -166,11 +167,11 @@ def test_a_decoupled_model_is_called_over_a_stream(client: Client, address: Addr
     assert program("tritonclient gRPC", request, client, address, tmp_path) == "OUT\n[4]\nOUT\n[2]\nOUT\n[0]\n"
     for kind in ("tritonclient HTTP", "curl"):
         with pytest.raises(ValueError, match="use gRPC for a decoupled model"):
-            copy_as(kind, request, config_of(client, "repeat"))
+            copy_as(kind, Exchange(request), config_of(client, "repeat"))
 
 
-def answered(**outputs: Any) -> InferenceResponse:
-    return InferenceResponse(outputs={name: Tensor.from_numpy(value) for name, value in outputs.items()})
+def answered(**outputs: Any) -> Arrival:
+    return Arrival(InferenceResponse(outputs={name: Tensor.from_numpy(value) for name, value in outputs.items()}))
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -182,12 +183,12 @@ def test_a_test_holds_the_server_to_what_it_answered(
     outputs["OUT_FP32"][0] += 1e-9 if right else 1e-3
     wanted = [f"OUT_{name}" for name in VALUES]
     request = make_request(inputs, requested_outputs=wanted)
-    written = copy_as("pytest", request, config_of(client, "echo"), [answered(**outputs)], address)
+    written = copy_as("pytest", Exchange(request, (answered(**outputs),)), config_of(client, "echo"), address)
     written.save(tmp_path)
     request = make_request({"IN": np.array([4, 2], np.int32)}, "repeat")
     second = np.array([2 if right else 3], np.int32)
-    streamed = [answered(OUT=np.array([4], np.int32)), answered(OUT=second), InferenceResponse(empty=True)]
-    copy_as("pytest", request, config_of(client, "repeat"), streamed, address).save(tmp_path)
+    streamed = (answered(OUT=np.array([4], np.int32)), answered(OUT=second), Arrival(InferenceResponse(empty=True)))
+    copy_as("pytest", Exchange(request, streamed), config_of(client, "repeat"), address).save(tmp_path)
     with pytest.raises(FileExistsError):
         written.save(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
@@ -200,7 +201,8 @@ def test_a_test_holds_the_server_to_what_it_answered(
 def test_perf_analyzers_input_is_the_request(client: Client, address: Address) -> None:
     """perf_analyzer itself cannot be had here: a reader of its format, as documented, sends what it finds."""
     inputs = {f"IN_{name}": value for name, value in VALUES.items()}
-    document = json.loads(copy_as("perf_analyzer input", make_request(inputs), config_of(client, "echo")).text)
+    exchange = Exchange(make_request(inputs))
+    document = json.loads(copy_as("perf_analyzer input", exchange, config_of(client, "echo")).text)
     (entry,) = document["data"]
     sent = []
     for name, tensor in entry.items():

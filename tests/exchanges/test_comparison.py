@@ -8,22 +8,17 @@ import pytest
 
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.exchanges.comparison import compare, tolerance
-from tritonlab.exchanges.exchange import Arrival, Exchange
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
 
 REQUEST = InferenceRequest("m", {})
 
 
 def outcome(*responses: dict[str, Any], error: str = "") -> Exchange:
-    made = [
-        InferenceResponse(outputs={name: Tensor.from_numpy(np.asarray(value)) for name, value in outputs.items()})
-        for outputs in responses
-    ]
-    arrivals = tuple(Arrival(response, 1) for response in made)
-    return Exchange(REQUEST, arrivals, InvalidArgumentError(error) if error else None)
+    made = [{name: Tensor.from_numpy(np.asarray(value)) for name, value in each.items()} for each in responses]
+    return Exchange(REQUEST, arrivals_of(made), InvalidArgumentError(error) if error else None)
 
 
 def test_floats_may_differ_a_little_and_all_else_not() -> None:

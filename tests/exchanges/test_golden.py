@@ -12,10 +12,9 @@ import pytest
 
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
-from tritonlab.exchanges.exchange import Arrival, Exchange
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
 from tritonlab.exchanges.golden import GoldenSet, golden_directory, junit_xml
 
 
@@ -28,7 +27,7 @@ def answered(sent: InferenceRequest, factor: float = 2, error: str = "") -> Exch
         return Exchange(sent, error=InvalidArgumentError(error))
     array = sent.inputs["IN"].numpy()
     outputs = {"OUT": Tensor.from_numpy(array if array.dtype == object else array * array.dtype.type(factor))}
-    return Exchange(sent, (Arrival(InferenceResponse(outputs=outputs), 1),))
+    return Exchange(sent, arrivals_of([outputs]))
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_what_is_kept_is_what_was_sent(golden: GoldenSet, array: Any) -> None:
 def test_bf16_is_kept_too(golden: GoldenSet) -> None:
     bits = Tensor(DataType.BF16, (2,), np.array([0x3FC0, 0x4000], np.uint16))
     sent = InferenceRequest("m", {"IN": bits})
-    golden.add(Exchange(sent, (Arrival(InferenceResponse(outputs={"OUT": bits}), 1),)))
+    golden.add(Exchange(sent, arrivals_of([{"OUT": bits}])))
     (case,) = golden.cases("m")
     assert case.request.inputs["IN"].data.tolist() == [0x3FC0, 0x4000]
 

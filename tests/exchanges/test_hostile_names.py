@@ -14,8 +14,8 @@ from hypothesis import given
 from tests.hostile import NAMES, quick
 from tests.hostile_programs import Client, run_python, run_shell
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
+from tritonlab.exchanges.exchange import Exchange, arrivals_of
 from tritonlab.exchanges.snippets import Address, copy_as, failure_test, recorded_tests
 
 ARRAY = np.array([[1.5, 2]], np.float32)
@@ -33,8 +33,8 @@ def config(name: str, decoupled: bool = False) -> dict[str, object]:
     return {"max_batch_size": 8, "output": [output], "model_transaction_policy": {"decoupled": decoupled}}
 
 
-def answered(name: str) -> list[InferenceResponse]:
-    return [InferenceResponse(name, 1, outputs={name: Tensor.from_numpy(ARRAY)})]
+def answered(name: str) -> Exchange:
+    return Exchange(request(name), arrivals_of([{name: Tensor.from_numpy(ARRAY)}]))
 
 
 def check_sent(client: Client, name: str) -> None:
@@ -53,11 +53,11 @@ def test_a_program_sends_the_names(kind: str, decoupled: bool, name: str) -> Non
         return
     client = Client([{name: ARRAY}])
     address = Address(name, name, is_default=True)
-    made = copy_as(kind, request(name), config(name, decoupled), answered(name), address)
+    made = copy_as(kind, answered(name), config(name, decoupled), address)
     run_python(made.text, client, *made.files.values())
     check_sent(client, name)
     assert client.address == name and "/" not in made.name
-    made = copy_as(kind, request(name), config(name, decoupled), answered(name), Address(name, name))
+    made = copy_as(kind, answered(name), config(name, decoupled), Address(name, name))
     run_python(made.text, client, *made.files.values())
     assert client.address == name
 
@@ -67,7 +67,7 @@ def test_a_program_sends_the_names(kind: str, decoupled: bool, name: str) -> Non
 def test_a_test_of_a_failure_and_of_a_record_send_the_names(name: str) -> None:
     for made in (
         failure_test([request(name)], config(name), name, Address(name, name)),
-        recorded_tests("test_models", [(request(name), answered(name), config(name))], Address(name, name)),
+        recorded_tests("test_models", [(answered(name), config(name))], Address(name, name)),
     ):
         client = Client([{name: ARRAY}])
         run_python(made.text, client, *made.files.values())
@@ -89,7 +89,9 @@ def test_a_command_of_curl_sends_the_names(values: np.ndarray, shell: str, tmp_p
     @given(NAMES)
     def check(name: str) -> None:
         sent = InferenceRequest(name, {name: Tensor.from_numpy(values)}, requested_outputs=[name], request_id=name)
-        made = copy_as("curl", sent, config(name), address=Address("localhost:1", "", f"/the {name}".replace("\0", "")))
+        made = copy_as(
+            "curl", Exchange(sent), config(name), Address("localhost:1", "", f"/the {name}".replace("\0", ""))
+        )
         arguments, read = run_shell(made.text, tmp_path, shell)
         (url,) = [each for each in arguments if each.startswith("http")]
         assert unquote(url) == f"http://localhost:1/v2/models/{name}/infer" and url.isascii() and " " not in url
@@ -105,5 +107,5 @@ def test_a_command_of_curl_sends_the_names(values: np.ndarray, shell: str, tmp_p
 @quick
 @given(NAMES)
 def test_the_input_of_perf_analyzer_has_the_names(name: str) -> None:
-    data = json.loads(copy_as("perf_analyzer input", request(name), config(name)).text)["data"]
+    data = json.loads(copy_as("perf_analyzer input", answered(name), config(name)).text)["data"]
     assert [list(row) for row in data] == [[name, f"{name}2"]]

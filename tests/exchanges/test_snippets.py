@@ -18,14 +18,17 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import InternalError
+from tritonlab.exchanges.exchange import Arrival, Exchange
 from tritonlab.exchanges.literal import TooLarge, numpy_expression
 from tritonlab.exchanges.snippets import KINDS, Address, NotSendable, copy_as
 
 CONFIG: dict[str, Any] = {"max_batch_size": 8, "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
 
 
-def request(array: Any, **more: Any) -> InferenceRequest:
-    return InferenceRequest("m", {"IN": Tensor.from_numpy(array)}, **more)
+def request(array: Any, *responses: InferenceResponse, **more: Any) -> Exchange:
+    sent = InferenceRequest("m", {"IN": Tensor.from_numpy(array)}, **more)
+    error = next((response.error for response in responses if response.error is not None), None)
+    return Exchange(sent, tuple(map(Arrival, responses)), error)
 
 
 @pytest.mark.parametrize(
@@ -73,15 +76,14 @@ def test_programs_are_python_and_have_only_what_the_request_has(kind: str) -> No
 
 
 def test_the_header_s_file_is_named_and_its_token_is_not_written() -> None:
-    sent, address = request(np.float32([[1]])), Address("h:1", "g:2", "/the file")
-    answer = [InferenceResponse("m", 1)]
-    texts = {kind: copy_as(kind, sent, CONFIG, answer, address).text for kind in KINDS}
+    sent, address = request(np.float32([[1]]), InferenceResponse("m", 1)), Address("h:1", "g:2", "/the file")
+    texts = {kind: copy_as(kind, sent, CONFIG, address).text for kind in KINDS}
     for kind in ("tritonclient HTTP", "tritonclient gRPC"):
         assert 'with open("/the file") as file:' in texts[kind] and ", headers=headers)" in texts[kind]
     assert "curl -sS --fail-with-body -H '@/the file' http" in texts["curl"]
     assert 'HEADER_FILE = pathlib.Path("/the file")' in texts["pytest"] and ", headers=headers)" in texts["pytest"]
     for kind in KINDS:
-        assert "eader" not in copy_as(kind, sent, CONFIG, answer, Address("h:1", "g:2")).text
+        assert "eader" not in copy_as(kind, sent, CONFIG, Address("h:1", "g:2")).text
 
 
 def test_a_batch_is_an_entry_of_perf_analyzer_for_each_row() -> None:
@@ -92,7 +94,7 @@ def test_a_batch_is_an_entry_of_perf_analyzer_for_each_row() -> None:
 
 
 def test_an_answer_without_outputs_is_an_answer() -> None:
-    made = copy_as("pytest", request(np.float32([[1]])), CONFIG, [InferenceResponse("m", 1)])
+    made = copy_as("pytest", request(np.float32([[1]]), InferenceResponse("m", 1)), CONFIG)
     assert "assert len(answers) == 1" in made.text
 
 
@@ -101,7 +103,7 @@ def test_a_test_needs_an_answer() -> None:
         copy_as("pytest", request(np.float32([[1]])), CONFIG)
     failed = InferenceResponse(error=InternalError("no"))
     with pytest.raises(NotSendable, match="this request failed"):
-        copy_as("pytest", request(np.float32([[1]])), CONFIG, [failed])
+        copy_as("pytest", request(np.float32([[1]]), failed), CONFIG)
 
 
 @pytest.mark.parametrize("datatype", [np.float32, np.float16], ids=["printed", "saved"])

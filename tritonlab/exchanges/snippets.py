@@ -9,14 +9,14 @@ import base64
 import io
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.explained import Explained
 from ..core.inference.data_type import DataType
@@ -25,9 +25,10 @@ from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
 from ..core.quoting import file_stem, json_text, python_identifier, python_literal
-from ..core.status import Code
+from ..core.status import Code, TritonError
 from ..core.whole_file import write_file
 from .comparison import tolerance
+from .exchange import Exchange
 from .http_document import NOT_IN_JSON, json_value, request_document
 from .literal import MOST_BYTES, TooLarge, base64_lines, is_read, numpy_expression
 from .remote.http_link import model_path
@@ -90,82 +91,64 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Example:
-    """The contents of a program: a request, its answer, and of its model whether it is `decoupled` and
-    takes batches, and the datatypes of its outputs.
+    """The contents of a program: an exchange, and of its model whether it is `decoupled` and takes batches, and the
+    datatypes of its outputs.
     """
 
-    request: InferenceRequest
+    exchange: Exchange
     address: Address
     decoupled: bool
     batching: bool
     outputs: Mapping[str, DataType]
-    responses: Sequence[InferenceResponse] = ()
+
+    @staticmethod
+    def from_config(exchange: Exchange, config: Mapping[str, Any], address: Address | None) -> Example:
+        """Return the contents for a model of that config, in its JSON form."""
+        outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
+        decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
+        return Example(exchange, address or Address(), decoupled, config["max_batch_size"] > 0, outputs)
+
+    @property
+    def request(self) -> InferenceRequest:
+        return self.exchange.request
+
+    @property
+    def expected(self) -> list[InferenceResponse]:
+        """The responses that a test compares with. A stream ends with one that holds its flag alone; else every answer
+        counts, also one without outputs."""
+        return [response for response in self.exchange.responses if response.outputs or not self.decoupled]
 
 
-def copy_as(
-    kind: str,
-    request: InferenceRequest,
-    config: Mapping[str, Any],
-    responses: Sequence[InferenceResponse] = (),
-    address: Address | None = None,
-) -> Snippet:
-    """Return the request as a program. `kind`: one of KINDS. `config`: the model's, in its JSON form. `responses`:
-    what the request got, for `pytest`.
+def copy_as(kind: str, exchange: Exchange, config: Mapping[str, Any], address: Address | None = None) -> Snippet:
+    """Return the request as a program, for `pytest` with its answer. `kind`: one of KINDS. `config`: the model's, in
+    its JSON form.
 
     Raises NotSendable, or TooLarge for tensors that do not fit into the text of a program.
     """
     if kind not in KINDS:
         raise ValueError(f"'{kind}' is not one of {', '.join(KINDS)}")
-    return KINDS[kind](_example(request, config, responses, address))
-
-
-def _example(
-    request: InferenceRequest,
-    config: Mapping[str, Any],
-    responses: Sequence[InferenceResponse] = (),
-    address: Address | None = None,
-) -> Example:
-    outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
-    decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
-    return Example(
-        request,
-        address=address or Address(),
-        decoupled=decoupled,
-        batching=config["max_batch_size"] > 0,
-        outputs=outputs,
-        responses=responses,
-    )
-
-
-def _http(example: Example) -> Snippet:
-    if example.decoupled:
+    example = Example.from_config(exchange, config, address)
+    if example.decoupled and kind in (_HTTP, _CURL):
         raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
-    text = (
-        _imports("http", example)
-        + _headers(example)
-        + _inputs(example)
-        + f"with tritonclient.InferenceServerClient({example.address.python('http')}) as client:\n"
-        + f"    answer = client.infer({_arguments(example, headers=True)})\n"
-        + 'for output in answer.get_response()["outputs"]:\n'
-        + '    print(output["name"], answer.as_numpy(output["name"]), sep="\\n")\n'
-    )
-    return Snippet(f"{file_stem(example.request.model_name)}_http.py", text)
+    return KINDS[kind](example)
 
 
-def _grpc(example: Example) -> Snippet:
+def _client(protocol: str, example: Example) -> Snippet:
+    """Write the program of tritonclient over `http` or `grpc`."""
+    outputs, name = ('["outputs"]', 'output["name"]') if protocol == "http" else (".outputs", "output.name")
     head = (
-        _imports("grpc", example)
+        _imports(protocol, example)
         + _headers(example)
         + _inputs(example)
-        + f"with tritonclient.InferenceServerClient({example.address.python('grpc')}) as client:\n"
+        + f"with tritonclient.InferenceServerClient({example.address.python(protocol)}) as client:\n"
     )
-    name = f"{file_stem(example.request.model_name)}_grpc.py"
-    statement = 'print(output.name, answer.as_numpy(output.name), sep="\\n")\n'
-    if not example.decoupled:
+    statement = f'print({name}, answer.as_numpy({name}), sep="\\n")\n'
+    if example.decoupled:
+        body = _stream(example, "    ", f"        for output in message.outputs:\n            {statement}")
+    else:
         call = f"    answer = client.infer({_arguments(example, headers=True)})\n"
-        return Snippet(name, head + call + "for output in answer.get_response().outputs:\n    " + statement)
-    body = f"        for output in message.outputs:\n            {statement}"
-    return Snippet(name, head + _stream(example, "    ", body))
+        body = f"{call}for output in answer.get_response(){outputs}:\n    {statement}"
+    return Snippet(f"{file_stem(example.request.model_name)}_{protocol}.py", head + body)
 
 
 def _stream(example: Example, indent: str, body: str) -> str:
@@ -186,29 +169,90 @@ def _stream(example: Example, indent: str, body: str) -> str:
     return text + body + f"{indent}{end}\n"
 
 
-def _pytest(example: Example) -> Snippet:
-    """Write a test that asks over gRPC, which carries every kind of answer."""
-    if not example.responses:
-        raise NotSendable("a test needs a response to compare with: send the request first")
-    if any(response.error is not None for response in example.responses):
-        raise NotSendable("a test needs a response to compare with, and this request failed")
-    name = f"test_{file_stem(example.request.model_name)}"
-    wanted = _wanted(example)
-    text = _test_head(example, name, wanted) + _test_function(example, name, wanted)
-    return Snippet(f"{name}.py", text, {f"{name}.npz": _npz(_arrays(example, wanted))})
+@dataclass(frozen=True)
+class _Test:
+    """A function that asks over gRPC, which carries every kind of answer, and compares; after a failure, any answer is
+    good. `inputs`, `outputs`: how the names of its tensors in the `.npz` begin."""
+
+    name: str
+    example: Example
+    inputs: str = "input."
+    outputs: str = "output."
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that it reads, by their names in the `.npz`."""
+        found = {_entry_name(self.inputs, key): tensor for key, tensor in self.example.request.inputs.items()}
+        for number, response in enumerate(self.example.expected):
+            prefix = f"{self.outputs}{number}."
+            found |= {_entry_name(prefix, key): tensor for key, tensor in response.outputs.items()}
+        return found
+
+    def text(self) -> str:
+        """Return the function."""
+        error = self.example.exchange.error
+        inputs = {key: _stored(self.inputs, key, one.datatype) for key, one in self.example.request.inputs.items()}
+        return (
+            f"\n\ndef {python_identifier(self.name)}():\n"
+            + (f"    # it failed with {error.message!r}\n" if error is not None else "")
+            + _inputs(self.example, inputs, "    ").rstrip("\n")
+            + "\n    with tritonclient.InferenceServerClient(SERVER) as client:\n"
+            + _test_asks(self.example)
+            + "".join(f"    {check}\n" for check in self._checks())
+        )
+
+    def _checks(self) -> Iterator[str]:
+        if self.example.exchange.error is not None:
+            yield from [] if self.example.decoupled else ["assert answers"]
+            return
+        expected = self.example.expected
+        yield f"assert len(answers) == {len(expected)}"
+        for number, response in enumerate(expected):
+            for key, tensor in response.outputs.items():
+                got = f"answers[{number}].as_numpy({python_literal(key)})"
+                yield _check(got, _stored(f"{self.outputs}{number}.", key, tensor.datatype), tensor.datatype)
 
 
-def _wanted(example: Example) -> list[InferenceResponse]:
-    # a stream ends with a response that holds its flag alone; else every answer counts, also one without outputs
-    return [response for response in example.responses if response.outputs or not example.decoupled]
+def _check(got: str, stored: str, datatype: DataType) -> str:
+    """Return the statement that compares an output."""
+    if datatype is DataType.BYTES:
+        return f"assert {got}.ravel().tolist() == {stored}.tolist()"
+    if datatype is DataType.BF16:
+        return f"np.testing.assert_allclose({got}.astype('f4'), {stored}.astype('f4'), 0.01)"
+    if datatype.numpy.kind != "f":
+        return f"np.testing.assert_array_equal({got}, {stored})"
+    rtol, atol = tolerance(datatype)
+    return f"np.testing.assert_allclose({got}, {stored}, rtol={rtol:g}, atol={atol:g})"
 
 
-def _arrays(example: Example, wanted: Sequence[InferenceResponse], prefix: str = "") -> dict[str, Any]:
-    """Return the arrays that a test reads, by their names in its `.npz`."""
-    arrays = {_entry_name(f"{prefix}input.", key): _stored(one) for key, one in example.request.inputs.items()}
-    for number, response in enumerate(wanted):
-        arrays |= {_entry_name(f"{prefix}output.{number}.", key): _stored(one) for key, one in response.outputs.items()}
-    return arrays
+def _stored(prefix: str, key: str, datatype: DataType) -> str:
+    """Return the expression that reads a tensor from the `.npz`."""
+    stored = f"DATA[{python_literal(_entry_name(prefix, key))}]"
+    if datatype is DataType.BYTES:
+        return f"deserialize_bytes_tensor({stored}.tobytes())"
+    return f"{stored}.view(ml_dtypes.bfloat16)" if datatype is DataType.BF16 else stored
+
+
+def _write_tests(name: str, tests: Sequence[_Test]) -> Snippet:
+    """Return the program of that name, with a `.npz` that needs no pickle: BYTES are in their wire form."""
+    tensors = {key: tensor for test in tests for key, tensor in test.tensors.items()}
+    address = replace(tests[0].example.address, is_default=True)
+    needed = {"os": True, "pathlib": True, "queue": any(test.example.decoupled for test in tests)}
+    reads_bytes = any(tensor.datatype is DataType.BYTES for tensor in tensors.values())
+    text = (
+        _import_lines("grpc", needed, tensors.values(), reads_bytes)
+        + f"DATA = np.load(pathlib.Path(__file__).with_name({python_literal(f'{name}.npz')}))\n"
+        + f"SERVER = {address.python('grpc')}\n"
+        + _test_headers(address)
+        + "".join(test.text() for test in tests)
+    )
+    file = io.BytesIO()
+    arrays = {
+        key: tensor.data if tensor.datatype is DataType.BYTES else tensor.data.reshape(tensor.shape)
+        for key, tensor in tensors.items()
+    }
+    np.savez_compressed(file, **dict[str, Any](arrays))
+    return Snippet(f"{name}.py", text, {f"{name}.npz": file.getvalue()})
 
 
 def _entry_name(prefix: str, key: str) -> str:
@@ -216,33 +260,26 @@ def _entry_name(prefix: str, key: str) -> str:
     return prefix + quote(key, safe="", errors="surrogatepass").replace(".npy", "%2Enpy")
 
 
-def _npz(arrays: Mapping[str, Any]) -> bytes:
-    file = io.BytesIO()
-    np.savez_compressed(file, **arrays)
-    return file.getvalue()
+def _pytest(example: Example) -> Snippet:
+    if not example.exchange.responses:
+        raise NotSendable("a test needs a response to compare with: send the request first")
+    if example.exchange.error is not None:
+        raise NotSendable("a test needs a response to compare with, and this request failed")
+    name = f"test_{file_stem(example.request.model_name)}"
+    return _write_tests(name, [_Test(name, example)])
 
 
 def recorded_tests(
-    name: str,
-    cases: Sequence[tuple[InferenceRequest, Sequence[InferenceResponse], Mapping[str, Any]]],
-    address: Address | None = None,
+    name: str, cases: Sequence[tuple[Exchange, Mapping[str, Any]]], address: Address | None = None
 ) -> Snippet:
-    """Return one test for each request, response and config of its model, as a program of that name."""
-    arrays: dict[str, Any] = {}
-    every: dict[str, Tensor] = {}
-    answers: list[InferenceResponse] = []
-    tests, decoupled = "", False
-    for number, (request, responses, config) in enumerate(cases):
-        example = _example(request, config, responses, address)
-        prefix = f"{number}."
-        every |= {f"{prefix}{key}": tensor for key, tensor in request.inputs.items()}
-        wanted = _wanted(example)
-        answers += wanted
-        decoupled |= example.decoupled
-        arrays |= _arrays(example, wanted, prefix)
-        tests += _test_function(example, f"test_{request.model_name}_{number}", wanted, prefix)
-    merged = Example(InferenceRequest(name, every), address or Address(), decoupled, batching=False, outputs={})
-    return Snippet(f"{name}.py", _test_head(merged, name, answers) + tests, {f"{name}.npz": _npz(arrays)})
+    """Return one test for each exchange and config of its model, as a program of that name."""
+    tests = [
+        _Test(
+            f"test_{exchange.model}_{n}", Example.from_config(exchange, config, address), f"{n}.input.", f"{n}.output."
+        )
+        for n, (exchange, config) in enumerate(cases)
+    ]
+    return _write_tests(name, tests)
 
 
 def failure_test(
@@ -251,36 +288,11 @@ def failure_test(
     """Return a test that fails as long as the model of that `config` does not answer each of the requests, which has
     failed with `error`.
     """
-    model = requests[0].model_name
-    name = f"test_{file_stem(model)}_failure"
-    several = len(requests) > 1
-    arrays: dict[str, Any] = {}
-    tests = ""
-    for number, request in enumerate(requests):
-        example = _example(request, config, (), address)
-        prefix = f"input.{number}." if several else "input."
-        arrays |= {_entry_name(prefix, key): _stored(tensor) for key, tensor in request.inputs.items()}
-        tests += (
-            f"\n\ndef {python_identifier(name)}{f'_{number}' * several}():\n"
-            + f"    # it failed with {error!r}\n"
-            + _inputs(example, _loaded(request, prefix), "    ").rstrip("\n")
-            + "\n    with tritonclient.InferenceServerClient(SERVER) as client:\n"
-            + _test_asks(example)
-        )
-        if not example.decoupled:
-            tests += "    assert answers\n"
-    every = {f"{n}.{key}": tensor for n, request in enumerate(requests) for key, tensor in request.inputs.items()}
-    head = _test_head(_example(InferenceRequest(model, every), config, (), address), name)
-    return Snippet(f"{name}.py", head + tests, {f"{name}.npz": _npz(arrays)})
-
-
-def _test_head(example: Example, name: str, wanted: Sequence[InferenceResponse] = ()) -> str:
-    return (
-        _imports("grpc", example, more=("os", "pathlib"), responses=wanted, queue=False)
-        + f"DATA = np.load(pathlib.Path(__file__).with_name({python_literal(f'{name}.npz')}))\n"
-        + f"SERVER = {replace(example.address, is_default=True).python('grpc')}\n"
-        + _test_headers(example)
-    )
+    name = f"test_{file_stem(requests[0].model_name)}_failure"
+    examples = [Example.from_config(Exchange(each, error=TritonError(error)), config, address) for each in requests]
+    if len(examples) == 1:
+        return _write_tests(name, [_Test(name, examples[0])])
+    return _write_tests(name, [_Test(f"{name}_{n}", one, f"input.{n}.") for n, one in enumerate(examples)])
 
 
 def _headers(example: Example) -> str:
@@ -293,28 +305,17 @@ def _headers(example: Example) -> str:
     )
 
 
-def _test_headers(example: Example) -> str:
+def _test_headers(address: Address) -> str:
     """Return how a test, which outlives this server and is run against others, finds the header with the token."""
-    if not example.address.header_file:
+    if not address.header_file:
         return ""
     return (
         "# the token is in a file that only its owner can read; TRITON_AUTHORIZATION='Bearer <token>' takes its place\n"
-        f"HEADER_FILE = pathlib.Path({python_literal(example.address.header_file)})\n"
+        f"HEADER_FILE = pathlib.Path({python_literal(address.header_file)})\n"
         'HEADER = HEADER_FILE.read_text() if HEADER_FILE.exists() else ""\n'
         'AUTHORIZATION = os.environ.get("TRITON_AUTHORIZATION", HEADER.partition(":")[2].strip())\n'
         'headers = {"authorization": AUTHORIZATION} if AUTHORIZATION else {}\n'
     )
-
-
-def _loaded(request: InferenceRequest, prefix: str) -> dict[str, str]:
-    """Return for each input the expression that reads it from the `.npz`."""
-    loaded = {key: f"DATA[{python_literal(_entry_name(prefix, key))}]" for key in request.inputs}
-    for key, tensor in request.inputs.items():
-        if tensor.datatype is DataType.BYTES:
-            loaded[key] = f"deserialize_bytes_tensor({loaded[key]}.tobytes()).reshape({list(tensor.shape)})"
-        elif tensor.datatype is DataType.BF16:
-            loaded[key] += ".view(ml_dtypes.bfloat16)"
-    return loaded
 
 
 def _test_asks(example: Example) -> str:
@@ -325,64 +326,29 @@ def _test_asks(example: Example) -> str:
     return ask + "        client.stop_stream()\n        answers = found\n"
 
 
-def _test_function(example: Example, name: str, wanted: Sequence[InferenceResponse], prefix: str = "") -> str:
-    checks = [f"    assert len(answers) == {len(wanted)}\n"]
-    for number, response in enumerate(wanted):
-        for key, tensor in response.outputs.items():
-            checks.append(f"    {_check(number, key, tensor, prefix)}\n")
-    inputs = _inputs(example, _loaded(example.request, f"{prefix}input."), "    ").rstrip("\n") + "\n"
-    return (
-        f"\n\ndef {python_identifier(name)}():\n"
-        + inputs
-        + "    with tritonclient.InferenceServerClient(SERVER) as client:\n"
-        + _test_asks(example)
-        + "".join(checks)
-    )
-
-
-def _check(number: int, key: str, tensor: Tensor, prefix: str = "") -> str:
-    got = f"answers[{number}].as_numpy({python_literal(key)})"
-    stored = f"DATA[{python_literal(_entry_name(f'{prefix}output.{number}.', key))}]"
-    if tensor.datatype is DataType.BYTES:
-        return f"assert {got}.ravel().tolist() == deserialize_bytes_tensor({stored}.tobytes()).tolist()"
-    if tensor.datatype is DataType.BF16:
-        return f"np.testing.assert_allclose({got}.astype('f4'), {stored}.view(ml_dtypes.bfloat16).astype('f4'), 0.01)"
-    if tensor.datatype.numpy.kind != "f":
-        return f"np.testing.assert_array_equal({got}, {stored})"
-    rtol, atol = tolerance(tensor.datatype)
-    return f"np.testing.assert_allclose({got}, {stored}, rtol={rtol:g}, atol={atol:g})"
-
-
-def _stored(tensor: Tensor) -> NDArray[Any]:
-    """Return the array that lies in a `.npz` that needs no pickle: BYTES are in their wire form."""
-    return tensor.data if tensor.datatype is DataType.BYTES else tensor.data.reshape(tensor.shape)
-
-
-def _imports(
-    protocol: str,
-    example: Example,
-    more: Sequence[str] = (),
-    responses: Sequence[InferenceResponse] = (),
-    queue: bool = True,
-) -> str:
-    tensors = [*example.request.inputs.values(), *(t for response in responses for t in response.outputs.values())]
-    packed = "" if more else "".join(numpy_expression(tensor) for tensor in example.request.inputs.values())
+def _imports(protocol: str, example: Example) -> str:
+    """Return the imports of a program that has its tensors in its text."""
+    tensors = [*example.request.inputs.values()]
+    packed = "".join(map(numpy_expression, tensors))
     needed = {"base64": "base64." in packed, "queue": example.decoupled, "os": example.address.is_default}
-    standard = {*more, *(module for module, is_needed in needed.items() if is_needed)}
-    lines = [f"import {module}" for module in sorted(standard)] + ([""] if standard else [])
+    answers = "answers = queue.Queue()\n\n" * example.decoupled
+    return _import_lines(protocol, needed, tensors, "deserialize_bytes_tensor" in packed) + answers
+
+
+def _import_lines(protocol: str, needed: Mapping[str, bool], tensors: Iterable[Tensor], reads_bytes: bool) -> str:
+    standard = sorted(module for module, is_needed in needed.items() if is_needed)
+    lines = [f"import {module}" for module in standard] + ([""] if standard else [])
     lines += ["import ml_dtypes"] * any(tensor.datatype is DataType.BF16 for tensor in tensors)
     lines += ["import numpy as np", f"import tritonclient.{protocol} as tritonclient"]
-    stored = more and any(tensor.datatype is DataType.BYTES for tensor in tensors)
-    if stored or "deserialize_bytes_tensor" in packed:
-        lines.append("from tritonclient.utils import deserialize_bytes_tensor")
-    lines += ["", "answers = queue.Queue()"] if example.decoupled and queue else []
-    return "\n".join(lines) + "\n\n"
+    lines += ["from tritonclient.utils import deserialize_bytes_tensor"] * reads_bytes
+    return "\n".join([*lines, "", ""])
 
 
 def _inputs(example: Example, values: Mapping[str, str] | None = None, indent: str = "") -> str:
     lines = ["inputs = []"]
     for name, tensor in example.request.inputs.items():
         value = values[name] if values is not None else numpy_expression(tensor)
+        value += f".reshape({list(tensor.shape)})" if values is not None and tensor.datatype is DataType.BYTES else ""
         lines.append(
             f"inputs.append(tritonclient.InferInput({python_literal(name)}, {list(tensor.shape)}, "
             f'"{tensor.datatype.name}"))'
@@ -418,8 +384,6 @@ def _curl(example: Example) -> Snippet:
     output has no JSON form, the command saves the answer as it is. The header with the token is read from its file: on
     a command line every user could see it.
     """
-    if example.decoupled:
-        raise NotSendable("HTTP has one response for each request; use gRPC for a decoupled model")
     request, header_file = example.request, example.address.header_file
     version = str(request.model_version) if request.model_version != -1 else ""
     stem, server = file_stem(request.model_name), shlex.quote(f"http://{example.address.http}")
@@ -479,11 +443,12 @@ def _entry(tensor: Tensor, shape: list[int], row: int | None = None) -> dict[str
         raise NotSendable("perf_analyzer reads text from JSON, and this is not UTF-8") from None
 
 
+_HTTP, _CURL = "tritonclient HTTP", "curl"
 #: How each kind is written.
 KINDS: dict[str, Callable[[Example], Snippet]] = {
-    "tritonclient HTTP": _http,
-    "tritonclient gRPC": _grpc,
-    "curl": _curl,
+    _HTTP: partial(_client, "http"),
+    "tritonclient gRPC": partial(_client, "grpc"),
+    _CURL: _curl,
     "pytest": _pytest,
     "perf_analyzer input": _perf_input,
 }

@@ -10,7 +10,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import Code, TritonError
-from tritonlab.exchanges.exchange import Arrival, Exchange
+from tritonlab.exchanges.exchange import Arrival, Exchange, arrivals_of
 from tritonlab.tools.deploy.verify.differences import compare_outcomes, document_differences
 
 PLACES = ("/here", "/mnt/models")
@@ -18,14 +18,13 @@ PLACES = ("/here", "/mnt/models")
 
 def answer(*values: float, times: int = 1) -> Exchange:
     tensor = Tensor(DataType.FP32, (len(values),), np.array(values, np.float32))
-    arrivals = [Arrival(InferenceResponse(outputs={"OUT": tensor}), 0) for _ in range(times)]
-    return Exchange(InferenceRequest("m", {}), tuple(arrivals))
+    return Exchange(InferenceRequest("m", {}), arrivals_of([{"OUT": tensor}] * times))
 
 
 def error(code: Code, text: str, after: Exchange | None = None) -> Exchange:
     """Return an error, as the end of the stream `after`."""
     failed = TritonError.from_code(code, text)
-    before = (*after.arrivals, Arrival(InferenceResponse(error=failed), 0)) if after else ()
+    before = (*after.arrivals, Arrival(InferenceResponse(error=failed))) if after else ()
     return Exchange(InferenceRequest("m", {}), before, failed)
 
 

@@ -163,9 +163,8 @@ class Playground(ProcessBound):
         address = address or open_address(self._ports)
         sent = self._sent.finished() if kind == "pytest" else None
         if sent is None:
-            return copy_as(kind, self._requests(1, {})[0], self.model.config(), address=address)
-        responses = [arrival.response for arrival in sent.arrivals]
-        return copy_as(kind, sent.request, config=self.model.config(), responses=responses, address=address)
+            sent = Exchange(self._requests(1, {})[0])
+        return copy_as(kind, sent, self.model.config(), address)
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
         """Send the form's request to this model and to the one of its name on another server; show and return how their

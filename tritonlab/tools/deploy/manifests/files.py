@@ -100,7 +100,7 @@ def _clients(model: DeployedModel) -> Iterator[tuple[str, str]]:
     for suffix, kind in kinds.items():
         for recorded in model.recorded:
             try:
-                text = copy_as(kind, recorded.request, model.config, address=_ADDRESS).text
+                text = copy_as(kind, recorded, model.config, _ADDRESS).text
             except (TooLarge, NotSendable):
                 continue
             yield suffix, _shell(model, text) if suffix == ".sh" else _python(model, text)
@@ -126,9 +126,7 @@ def _shell(model: DeployedModel, text: str) -> str:
 
 
 def _tests(deployed: Deployment) -> Mapping[str, str | bytes]:
-    cases = [
-        (recorded.request, recorded.responses, model.config) for model in deployed.models for recorded in model.recorded
-    ]
+    cases = [(recorded, model.config) for model in deployed.models for recorded in model.recorded]
     if not cases:
         return {}
     tests = recorded_tests("test_models", cases, _ADDRESS)
