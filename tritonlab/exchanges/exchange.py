@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -129,6 +130,23 @@ class Exchange:
         """The outputs of the last response that has any."""
         found = [response.outputs for response in self.responses if response.outputs]
         return Outputs(found[-1] if found else {})
+
+
+def collect(request: InferenceRequest, responses: Iterable[InferenceResponse], *, to_error: bool = False) -> Exchange:
+    """Return the exchange of a request that was sent, with the responses as they come and the error that is raised or
+    that one of them has. `to_error`: whether to stop at that, as a stream goes on after it."""
+    begun = time.monotonic_ns()
+    arrivals: list[Arrival] = []
+    error: TritonError | None = None
+    try:
+        for response in responses:
+            arrivals.append(Arrival(response, time.monotonic_ns() - begun))
+            error = error or response.error
+            if to_error and error is not None:
+                break
+    except TritonError as problem:
+        error = problem
+    return Exchange(request, tuple(arrivals), error)
 
 
 def arrivals_of(answers: Iterable[Mapping[str, Tensor]]) -> tuple[Arrival, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
-from ..core.inference.infer_response import InferenceResponse
+from ..core.inference.infer_response import InferenceResponse, ParameterValue
 from ..core.inference.tensor import Tensor, wire_elements
 from ..core.status import InternalError
 
@@ -18,15 +18,20 @@ from ..core.status import InternalError
 NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 
 
-def request_document(request: RequestSpec, binary: bool) -> dict[str, Any]:
-    """Return the document of a request without the data of its inputs."""
-    parameters: dict[str, Any] = dict(request.parameters or {})
+def stated_parameters(request: RequestSpec) -> dict[str, ParameterValue]:
+    """Return the parameters of a request in either protocol: its own ones, its sequence, priority and timeout."""
+    parameters = dict(request.parameters or {})
     if request.correlation_id:
         parameters["sequence_id"] = request.correlation_id
         parameters["sequence_start"] = bool(request.flags & SEQUENCE_START)
         parameters["sequence_end"] = bool(request.flags & SEQUENCE_END)
     parameters |= {"priority": request.priority} if request.priority else {}
-    parameters |= {"timeout": request.timeout} if request.timeout else {}
+    return parameters | ({"timeout": request.timeout} if request.timeout else {})
+
+
+def request_document(request: RequestSpec, binary: bool) -> dict[str, Any]:
+    """Return the document of a request without the data of its inputs."""
+    parameters = stated_parameters(request)
     parameters |= {"binary_data_output": True} if binary and not request.requested_outputs else {}
     document: dict[str, Any] = {"id": request.request_id} if request.request_id else {}
     document |= {"parameters": parameters} if parameters else {}

@@ -10,11 +10,11 @@ from google.protobuf import json_format
 
 from ...core.config.service_messages import SERVICE, messages
 from ...core.inference.data_type import DataType
-from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, RequestSpec
-from ...core.inference.infer_response import InferenceResponse, ParameterValue
+from ...core.inference.infer_request import RequestSpec
+from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
-from ..http_document import tensor_of
+from ..http_document import stated_parameters, tensor_of
 
 _CODES = {
     grpc.StatusCode.UNKNOWN: Code.UNKNOWN,
@@ -129,19 +129,10 @@ def infer_message(request: RequestSpec) -> Any:
         message.raw_input_contents.append(tensor.data.tobytes())
     for name in request.requested_outputs:
         message.outputs.add(name=name)
-    parameters: dict[str, ParameterValue] = dict(request.parameters or {})
-    if request.correlation_id:
-        parameters |= {
-            "sequence_id": request.correlation_id,
-            "sequence_start": bool(request.flags & SEQUENCE_START),
-            "sequence_end": bool(request.flags & SEQUENCE_END),
-        }
-    parameters |= {"timeout": request.timeout} if request.timeout else {}
-    for key, value in parameters.items():
+    for key, value in stated_parameters(request).items():
         kind = {bool: "bool_param", int: "int64_param", float: "double_param", str: "string_param"}[type(value)]
-        setattr(message.parameters[key], kind, value)
-    if request.priority:
-        message.parameters["priority"].uint64_param = request.priority
+        is_priority = key == "priority" and request.priority
+        setattr(message.parameters[key], "uint64_param" if is_priority else kind, value)
     return message
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, TritonError, UnavailableError
 from ...tools.measure.load_testing.load_run import LoadTest
 from ...tools.measure.load_testing.load_tested import LoadTested
-from ..exchange import Arrival, Exchange, PhaseTimes, addressed
+from ..exchange import Exchange, PhaseTimes, addressed, collect
 from .http_link import HttpLink
 
 if TYPE_CHECKING:
@@ -166,19 +166,12 @@ class RemoteModel(ProcessBound, LoadTested):
         sent = addressed(request, self.name, self.version)
         decoupled = self._decoupled() if decoupled is None else decoupled
         before = self._counted()
-        arrivals: list[Arrival] = []
-        error: TritonError | None = None
         sent.request_start = time.monotonic_ns()
-        try:
-            for response in self._link.send(sent, decoupled):
-                arrivals.append(Arrival(response, time.monotonic_ns() - sent.request_start))
-                if response.error is not None:
-                    response.error.explained_by = self._explain
-                error = error or response.error
-        except TritonError as problem:
-            problem.explained_by = self._explain
-            error = problem
-        return Exchange(sent, tuple(arrivals), error, _split(before, self._counted_after(before)))
+        found = collect(sent, self._link.send(sent, decoupled))
+        for error in (found.error, *(response.error for response in found.responses)):
+            if error is not None:
+                error.explained_by = self._explain
+        return replace(found, split=_split(before, self._counted_after(before)))
 
     def load_target(self) -> RemoteTarget:
         from .remote_target import RemoteTarget

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....core.status import TritonError
-from ....exchanges.exchange import Arrival, Exchange
+from ....exchanges.exchange import Exchange, collect
 from ....exchanges.remote.grpc_link import GrpcLink
 from ....exchanges.remote.http_link import HttpLink
 from ..child_command import Say, raise_if_cancelled
@@ -104,18 +104,7 @@ def _ask(
 
 def _send(link: HttpLink | GrpcLink, case: Exchange, decoupled: bool) -> Exchange:
     request = case.again()
-    begun = time.monotonic_ns()
-    arrivals: list[Arrival] = []
-    error: TritonError | None = None
-    try:
-        for response in link.send(request, decoupled):
-            arrivals.append(Arrival(response, time.monotonic_ns() - begun))
-            error = error or response.error
-            if error is not None:
-                break  # a stream goes on after an error
-    except TritonError as problem:
-        error = problem
-    return Exchange(request, tuple(arrivals), error)
+    return collect(request, link.send(request, decoupled), to_error=True)
 
 
 def _latencies(
