@@ -37,7 +37,8 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and what came back so far: from a server here or elsewhere, or from a file.
+    """One request and what came back so far: from a server here or elsewhere, or from a file. When the request came is
+    its `request_start`, 0 if that is not known.
 
     error: the error that its client gets
     batch_size: of the batch that it was in

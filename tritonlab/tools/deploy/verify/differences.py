@@ -77,7 +77,7 @@ def _is_default(value: Any) -> bool:
     return not value or (isinstance(value, Mapping) and all(_is_default(each) for each in value.values()))
 
 
-def compare_outcomes(
+def compare_exchanges(
     one: Exchange,
     other: Exchange,
     where: str,

@@ -20,7 +20,7 @@ from .differences import (
     ORDER,
     WORDS,
     Difference,
-    compare_outcomes,
+    compare_exchanges,
     document_differences,
 )
 from .replayed_requests import ALONE, STREAM, TOGETHER, ModelAnswers
@@ -245,7 +245,7 @@ def _varying(case: Exchange, answers: ModelAnswers) -> str:
     sent = [one for way in (ALONE, TOGETHER, STREAM, AGAIN) for one in answers.answers.get((way, case.name), ())]
     answered = [one for one in sent if one.error is None] or [one for one in sent if one.answers()]
     for other in answered[1:]:
-        found = compare_outcomes(answered[0], other, "", "", names=("once", "another time"))
+        found = compare_exchanges(answered[0], other, "", "", names=("once", "another time"))
         if text := next((each.text for each in found if each.symbol == DIFFERS), ""):
             return text
     return ""
@@ -262,12 +262,12 @@ def _of_answers(
         if kept.error is not None and answer.error is not None:  # what is kept has no status
             error = TritonError.from_code(answer.error.code, kept.error.message)
             expected = replace(kept, error=error)
-        return [*compare_outcomes(expected, answer, "", release, places=("", place), names=(_NOTEBOOK, name))]
+        return [*compare_exchanges(expected, answer, "", release, places=("", place), names=(_NOTEBOOK, name))]
 
     def differs(found: Iterable[Difference]) -> bool:
         return any(each.is_serious for each in found)
 
-    between = [*compare_outcomes(here, there, "", release, places=places, names=(_COPY, _TRITON))]
+    between = [*compare_exchanges(here, there, "", release, places=places, names=(_COPY, _TRITON))]
     if kept is None:
         yield from between
         return
