@@ -122,9 +122,9 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register the magics; `%load_ext tritonlab` calls it."""
-    from .runtime import default_workspace, follow_workspaces
+    from .runtime import default_workspace, show_in
 
     default_workspace()  # first, as its zygote takes 0.1 s to start, on another core
     from .notebook.shell import magics
 
-    follow_workspaces(magics.register(shell, default_workspace))
+    show_in(magics.register(shell, default_workspace))

@@ -43,7 +43,7 @@ from .exchanges.sending import asks_of
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.notebook_ports import open_endpoints
-from .notebook.authoring.workspace import Workspace
+from .notebook.authoring.workspace import NoShell, Workspace
 from .notebook.model import Model, Server
 from .notebook.views.card.opened_view import Repository
 from .notebook.views.opener import open_load_panel, open_playground, open_view, show_progress
@@ -68,7 +68,8 @@ _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
 _directory: ScratchDirectory | None = None
 _workspace: Workspace | None = None
-_follow: Callable[[Workspace], object] | None = None
+#: where `%load_ext tritonlab` was called
+_shell: NoShell | None = None
 #: Seconds after which a version that a reload has replaced is killed if it still executes: a model that hangs and is
 #: mended in its cell would else stay for ever. Triton leaves it.
 DRAIN_SECONDS = 60.0
@@ -124,20 +125,17 @@ def default_workspace() -> Workspace:
     global _workspace
     server = default_server()
     with _lock:
-        assert _directory is not None
-        found = _workspace or Workspace(server, _directory.path)
-        is_new, _workspace = _workspace is None, found
-        server.workspace = found
-    if is_new and _follow is not None:
-        _follow(found)
-    return found
+        if _workspace is None:
+            assert _directory is not None
+            server.workspace = _workspace = Workspace(server, _directory.path, _shell)
+        return _workspace
 
 
-def follow_workspaces(follow: Callable[[Workspace], object] | None) -> None:
-    """Let `default_workspace` call `follow`, and nothing else, with each workspace that it makes from now on, as it
-    does after `reset`. So a notebook shows what models print, whatever loads them."""
-    global _follow
-    _follow = follow
+def show_in(shell: NoShell | None) -> None:
+    """Make each workspace from now on one of this shell, as after `reset`. So a notebook shows what models print,
+    whatever loads them."""
+    global _shell
+    _shell = shell
 
 
 def load(

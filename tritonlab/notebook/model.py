@@ -90,11 +90,11 @@ class Model(LoadTested, served.Model):
         workspace = self._workspace
         if workspace is None:
             return ShownFailure(self, capsule)
-        return ShownFailure(self, capsule, workspace.cite, lambda: workspace.ports.endpoints)
+        return ShownFailure(self, capsule, workspace.shell.cite, lambda: workspace.ports.endpoints)
 
     def _explain(self, error: TritonError) -> None:
         if self._workspace is not None:
-            error.explained_by = self._workspace.explain
+            error.explained_by = self._workspace.shell.explain
 
     def why(self) -> Why:
         return super().why().cited(self._cited)
@@ -163,7 +163,7 @@ class Model(LoadTested, served.Model):
                 pass
 
     def _cited(self, text: str) -> str:
-        return self._workspace.cite(text) if self._workspace is not None else text
+        return self._workspace.shell.cite(text) if self._workspace is not None else text
 
     def load_target(self) -> LocalTarget:
         return LocalTarget(self)
@@ -298,13 +298,13 @@ class Server(served_server.Server):
             return cast(Model, super().load(name, config, files))  # what `model` below returns
         except TritonError as error:
             if self.workspace is not None:
-                error.explained_by = self.workspace.explain
+                error.explained_by = self.workspace.shell.explain
             raise
 
     load.__doc__ = served_server.Server.load.__doc__
 
     def why(self, name: str | None = None) -> Why:
-        return super().why(name).cited(self.workspace.cite if self.workspace is not None else str)
+        return super().why(name).cited(self.workspace.shell.cite if self.workspace is not None else str)
 
     why.__doc__ = served_server.Server.why.__doc__
 

@@ -137,10 +137,11 @@ def of(model: str, text: str, **fields: Any) -> LogRecord:
 @pytest.fixture
 def printed() -> Any:
     """Return what listens, and the shell that it follows, in a cell that has begun."""
-    printed, shell = PrintedLines(RunningCell()), SimpleNamespace(events=EventManager(None, available_events))
+    shell = SimpleNamespace(events=EventManager(None, available_events))
+    printed = PrintedLines(RunningCell(), lambda record: str)
     printed.follow(shell)
     instruments = Instruments()
-    printed.listen_to(instruments, lambda record: str)
+    instruments.replace(printed)
     shell.events.trigger("pre_run_cell", None)
     return SimpleNamespace(say=instruments.log, events=shell.events, shell=shell, instruments=instruments)
 
@@ -205,7 +206,7 @@ def test_a_model_that_python_alone_loads_after_a_reset_is_followed(notebook: Any
         notebook.run("tritonlab.reset()\ndel talks")
         eventually(lambda: gc.collect() >= 0 and core() is None)  # with all that it has recorded
     finally:
-        runtime.follow_workspaces(None)
+        runtime.show_in(None)
         tritonlab.reset()
 
 
@@ -308,10 +309,10 @@ def test_a_closed_stream_is_no_error(printed: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_listens_however_often_the_extension_is_loaded(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    other = PrintedLines(RunningCell())
+    other = PrintedLines(RunningCell(), lambda record: str)
     other.follow(printed.shell)
     for _ in range(2):
-        other.listen_to(printed.instruments, lambda record: str)
+        printed.instruments.replace(other)
     printed.events.trigger("pre_run_cell", None)
     assert list(printed.instruments) == [other]
     printed.instruments.log(of("m", "once"))

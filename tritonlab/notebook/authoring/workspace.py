@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...core.config.model_config import ModelConfig
-from ...core.explained import Explain, Explained
+from ...core.explained import Explained, Explanation
 from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
 from ...core.scratch_directory import ScratchDirectory
@@ -40,10 +40,31 @@ if TYPE_CHECKING:
     from .cells import CellBody
 
 
-class ClosableRepository(Protocol):
-    """What the workspace needs of a repository that was opened (`opened_repository.py`)."""
+class NoShell:
+    """Where a workspace is used: here in a program without cells, in a notebook in a shell (`NotebookShell`)."""
 
-    def close(self, *, unload: bool = True) -> None: ...
+    def describe_error(self, error: BaseException) -> str:
+        """Return the author's traceback of an error as plain text; "" if it is not the author's."""
+        return ""
+
+    def explain(self, error: Explained) -> Explanation:
+        """Return the line of a cell that an error is about, advice, and the page about it."""
+        return Explanation()
+
+    def cite(self, text: str) -> str:
+        """Return a text that names lines of models' files with the lines of cells in their place."""
+        return text
+
+    def cite_for(self, record: LogRecord) -> Callable[[str], str]:
+        """Return what does as `cite` for the version that wrote a line of the log."""
+        return str
+
+    def running_cell(self) -> str:
+        """Return the cell that runs in the calling thread, "In[3]"; "" if none does."""
+        return ""
+
+    def follow(self, workspace: Workspace) -> None:
+        """Show what happens to the models of this workspace from now on, and of no other."""
 
 
 class Workspace:
@@ -52,33 +73,32 @@ class Workspace:
     One lock makes loads run one after the other, from any thread.
     """
 
-    def __init__(self, server: Server, repository: Path) -> None:
+    def __init__(self, server: Server, repository: Path, shell: NoShell | None = None) -> None:
+        """shell: where the workspace is used, by default in a program without cells."""
         self.server = server
         server.check_outputs()
         server.check_placement()
         server.check_prints()
         self.repository = repository
         self.sources = SourceMap()
-        #: the author's traceback of an error as plain text; set where cells can be shown
-        self.describe_error: Callable[[BaseException], str] = lambda error: ""
-        #: cites cells in a text that names lines of models' files; set where cells can be shown
-        self.cite: Callable[[str], str] = lambda text: text
-        #: returns the line of a cell that an error is about, and advice; set with `cite`
-        self.explain: Explain | None = None
-        #: returns what cites cells for the version that wrote a line of the log; set with `cite`
-        self.cite_for: Callable[[LogRecord], Callable[[str], str]] = lambda record: str
-        #: returns the cell that runs in the calling thread, "In[3]", or ""; set where cells can be shown
-        self.running_cell: Callable[[], str] = lambda: ""
         #: called after a load or an unload of a model, also a failed one; set where models are shown
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
-        #: the repositories that were opened, by their paths
-        self.repositories: dict[Path, ClosableRepository] = {}
+        #: each `OpenedRepository` by its path
+        self.repositories: dict[Path, Any] = {}
         #: what `%triton trace` collects, while it does
         self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
         self._models: dict[str, WrittenModel] = {}
         self._spare = ScratchDirectory(f"{repository.name}.", repository.parent)
+        self.shell = NoShell()
+        if shell is not None:
+            self.show_in(shell)
+
+    def show_in(self, shell: NoShell) -> None:
+        """Use the workspace in this shell from now on."""
+        self.shell = shell
+        shell.follow(self)
 
     def load(
         self,
@@ -108,22 +128,22 @@ class Workspace:
         Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
         started = time.perf_counter()
-        cell = (body.number if body is not None else "") or self.running_cell()
+        cell = (body.number if body is not None else "") or self.shell.running_cell()
         with self._lock:
             draft = self.draft(name).with_changes(
                 source, config=config, files=files, version=version, options=options, body=body, base=base
             )
             draft = draft if capture is None else draft.with_captured(capture)
             if sample is None:
-                return self._load(draft, started, cell, if_changed)
+                return self._serve(draft, started, cell, if_changed)
 
         def load(found: ConfigOptions, behind: str) -> Model:
-            return self._load(replace(draft, options=found).with_more(behind), time.perf_counter(), cell)
+            return self._serve(replace(draft, options=found).with_more(behind), time.perf_counter(), cell)
 
         return load_by_sample(sample, draft.options, draft.config.message, load)
 
-    def _load(self, draft: Draft, started: float, cell: str, if_changed: bool = False) -> Model:
-        """Write and load the draft. `started`: when the load was requested, and `cell`: by which."""
+    def _serve(self, draft: Draft, started: float, cell: str, if_changed: bool = False) -> Model:
+        """Write the draft and serve it. `started`: when the load was requested, and `cell`: by which."""
         name = draft.name
         with self._lock:
             if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
@@ -139,7 +159,7 @@ class Workspace:
                 return written.load(started, cell)
             except Exception as error:
                 if isinstance(error, Explained):
-                    error.explained_by = self.explain
+                    error.explained_by = self.shell.explain
                 raise
             finally:
                 self.changed(name)

@@ -182,7 +182,7 @@ def logs(
             "instance": record.instance,
             "stream": record.stream,
             "level": record.level,
-            "text": LogLine.from_record(record, workspace.cite_for(record)).text,
+            "text": LogLine.from_record(record, workspace.shell.cite_for(record)).text,
         }
         for record in found[-limit:]
     ]

@@ -223,7 +223,7 @@ def _planned(
         directory, include=(), inside=workspace.server.core.repository.inside_of(name, directory)
     ).left_out
     written = captured.get(name, _Captured([], False))
-    findings = found.cited(workspace.cite).findings if found is not None else ()
+    findings = found.cited(workspace.shell.cite).findings if found is not None else ()
     listed = {*map(str, findings), *left_out.sentences(each for each in left if each.path not in include)}
     return {
         "name": name,

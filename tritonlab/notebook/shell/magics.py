@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...core.config.model_config import ConfigError
-from ...core.observe.failure_capsule import FailureCapsule
 from ...core.status import ModelError, TritonError
 from ...repository.layout import CONFIG_FILE
-from ...server.api.failures import KeptFailure
-from ..authoring.cells import CellBody, cell_label, running_body, running_label, user_namespace
+from ..authoring.cells import CellBody, running_body, user_namespace
 from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
 from ..authoring.errors import NotebookError, refused_files
 from ..authoring.workspace import Workspace
-from ..views.card.failure_pane import FailurePane
 from ..views.card.live_card import loading_card
-from ..views.widget import import_when_idle, in_kernel
+from ..views.widget import import_when_idle
 from . import commands
-from .cell_places import CellLines, CellPlaces, Places
-from .comm import listen
 from .completion import install_completion
-from .debugger_desk import NotebookDesk, PromptWatch
+from .notebook_shell import NotebookShell
 from .parsing import LineError, line_parser, parse
 from .request_commands import named_values, replay
-from .running_cell import FailureNotice, PrintedLines, RunningCell, WaitingNotice
+from .running_cell import PrintedLines
 from .subcommand import Context, bind
-from .tracebacks import Tracebacks, install
-
-if TYPE_CHECKING:
-    from ...ipc.processes.stub_log import LogRecord
 
 
 def config_arguments(magic: Any) -> Any:
@@ -106,11 +96,9 @@ def _of_a_cell(magic: Any) -> Any:
 class TritonMagics(Magics):
     """The magics `%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
 
-    def __init__(self, shell: Any, workspace: Callable[[], Workspace], places: Places, printed: PrintedLines) -> None:
-        """Make the magics of a shell. `places` cites cells in a text."""
+    def __init__(self, shell: Any, workspace: Callable[[], Workspace], printed: PrintedLines) -> None:
         super().__init__(shell)
         self._workspace = workspace
-        self._places = places
         self._printed = printed
         #: model -> the number of the cell that loaded it to give it a config or a file, or that found it loaded so
         self._renewed: dict[str, int] = {}
@@ -209,7 +197,7 @@ class TritonMagics(Magics):
     def triton(self, line: str) -> Any:
         alone = self._printed.quiet() if "--json" in line.split() else nullcontext()
         with refused_files(), alone:
-            return commands.run(Context(self.shell, self._workspace(), self._places), line)
+            return commands.run(Context(self.shell, self._workspace()), line)
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
@@ -226,7 +214,7 @@ class TritonMagics(Magics):
             except (TritonError, NotebookError, ConfigError) as error:
                 if not workspace.awaits_source(args.name, written) or _is_raised_in(body, error):
                     raise
-                why = workspace.describe_error(error) or str(error).strip()
+                why = workspace.shell.describe_error(error) or str(error).strip()
                 note = f"{path} is kept for {args.name}, whose own cell decides: as it ran last, it did not load."
                 print(f"{note}\n\n{why}")
             if just_renewed or workspace.report(args.name) is not before:
@@ -256,55 +244,18 @@ class TritonMagics(Magics):
             replay(workspace, name)
 
 
-def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Workspace], object]:
-    """Make the magics, their completion, the tracebacks and the extension's comm part of `shell`. Called by `%load_ext
-    tritonlab`. Returns what is to be called when `workspace` has made a new one."""
-
-    def locate(file: str, line: int) -> tuple[str, int]:
-        return workspace().sources.locate(file, line)
-
-    def label(origin: str) -> str:
-        return cell_label(shell, origin)
-
-    places = CellPlaces(locate, label, lambda file, line: workspace().sources.earlier(file, line))
-    cell = RunningCell()
-    printed = PrintedLines(cell)
-    tracebacks = Tracebacks(shell, workspace, places, printed.has_shown)
-    install(tracebacks)
-    cell.follow(shell)
-    notice = WaitingNotice(places, cell)
-    windows = listen(lambda: current())
-    desk = NotebookDesk(
-        shell, lines=CellLines(locate, label), places=places, watch=PromptWatch(windows.request_prompt), cell=cell
-    )
-    desk.listen()
-    printed.follow(shell)
-
-    def current() -> Workspace:
-        found = workspace()  # a new one after runtime.reset()
-        if found.explain == tracebacks.explain:
-            return found
-        found.describe_error = tracebacks.text
-        found.cite = places
-        found.running_cell = partial(running_label, shell)
-        found.explain = tracebacks.explain
-        found.server.instruments.replace(notice)
-        # weak, so that the shell does not keep the server, with all that it has recorded, once it has ended
-        found.cite_for = partial(_places_of, weakref.ref(found), places)
-        printed.listen_to(found.server.instruments, found.cite_for)
-        found.server.debugger.desk = desk
-        windows.follow(found)
-        return found
-
-    current()
-    FailureNotice(lambda capsule: _show_failure(current(), capsule)).listen_to(shell)
-    magics = TritonMagics(shell, current, places, printed)
+def register(shell: Any, workspace: Callable[[], Workspace]) -> NotebookShell:
+    """Make the magics, their completion, the tracebacks and the extension's comm part of `shell`, and use the workspace
+    there. Called by `%load_ext tritonlab`. Returns the shell for those that `workspace` makes later."""
+    found = NotebookShell(shell, workspace)
+    workspace().show_in(found)
+    magics = TritonMagics(shell, workspace, found.printed)
     shell.register_magics(magics)
     for name in magics.magics["cell"]:
         shell.register_magic_function(partial(_refuse_below, name), "line", f"%{name}")
-    install_completion(shell, magics, current)
+    install_completion(shell, magics, workspace)
     import_when_idle()
-    return lambda made: current()
+    return found
 
 
 def _refuse_below(name: str, line: str) -> None:
@@ -322,25 +273,6 @@ def _is_raised_in(body: CellBody, error: Exception) -> bool:
     if exception is None:
         return False
     return any(frame.file == body.origin for frame in exception.frames) or f'"{body.origin}"' in exception.place
-
-
-def _places_of(known: weakref.ref[Workspace], places: CellPlaces, record: LogRecord) -> Places:
-    """Return what cites cells for the version that wrote the line: an older one has other lines. It does not wait for
-    a load."""
-    workspace = known()
-    if workspace is None:
-        return places
-    locate = workspace.sources.of_process(record.pid)
-    if locate is not None:
-        return places.reading(locate)
-    report = workspace.report(record.model)  # of a process that was started since, it is the version that serves
-    return places if report is None or record.time_ns >= report.ready_at * 1e9 else str
-
-
-def _show_failure(workspace: Workspace, capsule: FailureCapsule) -> None:
-    model = workspace.server.model(capsule.model)
-    if in_kernel() and any(failure.capsule is capsule for failure in model.failures):  # else it is another server's
-        FailurePane(KeptFailure(model, capsule), workspace.cite, lambda: workspace.ports.endpoints).show()
 
 
 def _options(args: argparse.Namespace) -> ConfigOptions:

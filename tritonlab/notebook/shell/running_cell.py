@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.observe.failure_capsule import FailureCapsule
-from ...core.observe.instrument import Instrument, Instruments
+from ...core.observe.instrument import Instrument
 from ...core.quoting import magic_line
 from ...engine.life.stub_death import is_stub_frame
 from .cell_places import Places
@@ -91,9 +91,10 @@ class PrintedLines(Instrument):
     The lines of a request are read before its answer is delivered, so they come before what the cell prints about it.
     """
 
-    def __init__(self, cell: RunningCell) -> None:
+    def __init__(self, cell: RunningCell, places: Callable[[LogRecord], Places]) -> None:
+        """places: returns what cites cells for the version that wrote a record; it must not wait for a load."""
         self._cell = cell
-        self._places: Callable[[LogRecord], Places] = lambda record: str
+        self._places = places
         self._lock = threading.Lock()  # guards everything below
         #: those that run: the last one was run by the others. It is made while one runs, whose beginning it has missed
         self._cells = [_Cell(self)]
@@ -133,12 +134,6 @@ class PrintedLines(Instrument):
         """Return whether `line` stands below the cell that runs."""
         with self._lock:
             return bool(self._cells) and line in self._cells[-1].texts
-
-    def listen_to(self, instruments: Instruments, places: Callable[[LogRecord], Places]) -> None:
-        """Start listening in place of any other, because a notebook needs one only. `places` returns what cites cells
-        for the version that wrote a record; it must not wait for a load."""
-        self._places = places
-        instruments.replace(self)
 
     def follow(self, shell: Any) -> None:
         """Follow the shell's cells from now on, in place of any other."""

@@ -67,7 +67,7 @@ def logs(context: Context, arguments: argparse.Namespace) -> LogView:
         context.check_known(name)
     if arguments.request is not None:
         records = [record for record in records if record.is_of_request(arguments.request)]
-    return LogView(records[-arguments.lines :], workspace.cite_for)
+    return LogView(records[-arguments.lines :], workspace.shell.cite_for)
 
 
 def why(context: Context, arguments: argparse.Namespace) -> Text:
@@ -75,7 +75,7 @@ def why(context: Context, arguments: argparse.Namespace) -> Text:
     NotFoundError for an unknown name."""
     workspace, name = context.workspace, arguments.name
     context.check_known(name)
-    waits = workspace.server.why(name).cited(workspace.cite)
+    waits = workspace.server.why(name).cited(workspace.shell.cite)
     names = [name] if name is not None else workspace.names()
     cells = {each: reason for each in names if (reason := failed_load_of(workspace, each)) is not None}
     others = [reason for reason in waits.reasons if reason.kind != "load" or reason.model not in cells]

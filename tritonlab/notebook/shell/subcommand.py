@@ -17,7 +17,6 @@ from ...server.observe.why import Reason, failed_load
 from ..authoring.workspace import Workspace
 from ..model import Model
 from ..views.theme import stored_html
-from .cell_places import Places
 
 if TYPE_CHECKING:
     from ...server.api.model import Model as ServedModel
@@ -29,8 +28,6 @@ class Context:
 
     shell: Any
     workspace: Workspace
-    #: cites cells in a text about the models as they are now
-    places: Places
     #: the cell shows JSON, and nothing else
     json: bool = False
 
@@ -60,7 +57,7 @@ def failed_load_of(workspace: Workspace, name: str) -> Reason | None:
     error = report.error if report is not None else None
     if report is None or not isinstance(error, Exception) or not isinstance(error, Explained):
         return None
-    return failed_load(name, error, serves=bool(report.ready_at)).cited(workspace.cite)
+    return failed_load(name, error, serves=bool(report.ready_at)).cited(workspace.shell.cite)
 
 
 def bind(shell: Any, model: ServedModel) -> str:

@@ -29,9 +29,8 @@ def open_playground(workspace: Workspace, model: Model) -> Playground:
     from .playground.playground import Playground
 
     is_ours = model.server is workspace.server  # the ports of another server are not this notebook's
-    form = Playground(
-        model, workspace.describe_error, lambda: workspace.ports.endpoints if is_ours else None, workspace.cite
-    )
+    shell = workspace.shell
+    form = Playground(model, shell.describe_error, lambda: workspace.ports.endpoints if is_ours else None, shell.cite)
     ModelStates.for_server(model.server).follow_form(form, model.name)
     return form
 

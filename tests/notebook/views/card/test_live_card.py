@@ -16,7 +16,7 @@ from tests.models import SILENT, initializes
 from tests.serving import eventually
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
-from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.authoring.workspace import NoShell, Workspace
 from tritonlab.notebook.shell.comm_calls import overview
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card import hanging, live_card
@@ -303,15 +303,23 @@ def test_the_export_form_comes_and_goes(card: LiveCard) -> None:
     assert card._panel.children == ()
 
 
+class OneCell(NoShell):
+    """A shell in which a cell runs."""
+
+    def __init__(self, cell: str) -> None:
+        self._cell = cell
+
+    def running_cell(self) -> str:
+        return self._cell
+
+
 def load_in(workspace: Workspace, cell: str, source: str | None = SILENT, **options: Any) -> LiveCard:
     """Load the model as a cell does, and return its card, whether the load was good or not."""
-    workspace.running_cell = lambda: cell
-    try:
-        with contextlib.suppress(ModelLoadError):
-            workspace.load("m", source, **options)
-        card = LiveCard(workspace, "m", of_load=True)
-    finally:
-        workspace.running_cell = lambda: ""
+    workspace.show_in(OneCell(cell))
+    with contextlib.suppress(ModelLoadError):
+        workspace.load("m", source, **options)
+    card = LiveCard(workspace, "m", of_load=True)
+    workspace.show_in(NoShell())
     card.show()
     return card
 

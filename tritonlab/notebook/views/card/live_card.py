@@ -194,7 +194,7 @@ class LiveCard(LiveView):
             self._looked = time.monotonic()
             found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]
             stacks = [f"{name}:\n{text}" for each in found for name, text in each.items()]
-            self._stacks = self._workspace.cite("\n".join(stacks))
+            self._stacks = self._workspace.shell.cite("\n".join(stacks))
         return self._stacks
 
     def show(self, around: Any = None) -> None:
@@ -231,7 +231,7 @@ class LiveCard(LiveView):
         try:
             action()
         except Exception as error:
-            problem = self._workspace.describe_error(error) or _words(error)
+            problem = self._workspace.shell.describe_error(error) or _words(error)
         finally:
             if do != "stop":
                 self._pressing.release()

@@ -131,7 +131,7 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
     progress = workspace.loading(name)
     if progress is not None:
         serving = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
-        log, reason = progress.printed(), workspace.cite(workspace.server.debugger.words(name))
+        log, reason = progress.printed(), workspace.shell.cite(workspace.server.debugger.words(name))
         again = next((version["imports_again"] for version in workspace.server.loading(name)), "")
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=serving, reason=reason, log=log)
         facts = replace(facts, imports_again=again)
