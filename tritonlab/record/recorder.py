@@ -52,12 +52,7 @@ class Recorder(Instrument):
     @staticmethod
     def for_instruments(instruments: Instruments) -> Recorder:
         """Return the server's recorder, made at the first use."""
-        for one in instruments:
-            if isinstance(one, Recorder):
-                return one
-        recorder = Recorder()
-        instruments.add(recorder)
-        return recorder
+        return instruments.only(Recorder, Recorder)
 
     # -- hooks
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..inference.infer_request import InferenceRequest
 from ..inference.infer_response import InferenceResponse
@@ -117,6 +117,7 @@ class Instrument:
         """
 
 
+Kind = TypeVar("Kind", bound=Instrument)
 HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))
 
 
@@ -164,6 +165,17 @@ class Instruments:
             if same_class != [instrument]:
                 self._instruments = (*(one for one in self._instruments if one not in same_class), instrument)
                 self._rebuild()
+
+    def only(self, kind: type[Kind], make: Callable[[], Kind]) -> Kind:
+        """Return the listener of this class; if there is none yet, add the one that `make` returns."""
+        with self._lock:
+            for one in self._instruments:
+                if isinstance(one, kind):
+                    return one
+            made = make()
+            self._instruments += (made,)
+            self._rebuild()
+            return made
 
     def remove(self, instrument: Instrument) -> None:
         """Remove the instrument; an unknown one is ignored."""

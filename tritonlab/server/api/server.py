@@ -16,10 +16,8 @@ from ...ipc.processes.stub_log import LogRecord
 from ...ipc.zygotes.remembered_imports import RememberedImports
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
 from ..observe.chrome_trace import ChromeTrace
+from ..observe.first_looks import OutputCheck, PlacementCheck, PrintCheck
 from ..observe.idle_memory import MemoryUse
-from ..observe.output_check import OutputCheck
-from ..observe.placement_check import PlacementCheck
-from ..observe.print_check import PrintCheck
 from ..observe.why import Why
 from ..options import Options
 from .model import Model
@@ -263,22 +261,18 @@ class Server(ProcessBound):
         differ from the config, which Triton passes on without a word.
         """
         core = self.core
-        if not any(isinstance(one, OutputCheck) for one in core.instruments):
-            core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
+        core.instruments.only(OutputCheck, lambda: OutputCheck(core.instruments, core.find, core.log))
 
     def check_prints(self) -> None:
         """Warn in `logs()`, from now on, of printed lines that Triton's stubs could not print (rule 2.1.8)."""
-        core = self.core
-        if not any(isinstance(one, PrintCheck) for one in core.instruments):
-            core.instruments.add(PrintCheck(core.log))
+        self.core.instruments.only(PrintCheck, lambda: PrintCheck(self.core.log))
 
     def check_placement(self) -> None:
         """Look where the instances of every version that becomes READY from now on hold GPU memory: `logs()` warns of
         those that use another device than their own.
         """
         core = self.core
-        if not any(isinstance(one, PlacementCheck) for one in core.instruments):
-            core.instruments.add(PlacementCheck(core.instruments, core.find, core.gpus, core.log))
+        core.instruments.only(PlacementCheck, lambda: PlacementCheck(core.instruments, core.find, core.log, core.gpus))
 
     def trace(self, path: str | Path | None = None) -> ChromeTrace:
         """Collect everything that happens while it is open, and write it to `path` as a file for Perfetto and

@@ -8,7 +8,7 @@ from ...core.config.model_config import ModelConfig
 from ...core.inference.data_type import DataType
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
-from ...server.observe.output_check import VersionCheck
+from ...server.observe.first_looks import VersionCheck
 from .sample import ModelAnswer, Sample
 
 #: How errors begin that the server makes when the model's code breaks a rule.

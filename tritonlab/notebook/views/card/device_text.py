@@ -8,7 +8,7 @@ from typing import Any
 from ....core.short_number import size_text
 from ....record.record_facts import DeviceCopies, device_copies
 from ....server.api.model import Model
-from ....server.observe.placement_check import gpu_memory_text
+from ....server.observe.first_looks import gpu_memory_text
 from ..record.record_view import recorded
 
 

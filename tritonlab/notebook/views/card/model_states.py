@@ -59,12 +59,7 @@ class ModelStates(Instrument):
     @staticmethod
     def for_server(server: Host) -> ModelStates:
         """Return the server's own store, made at the first use."""
-        for one in server.instruments:
-            if isinstance(one, ModelStates):
-                return one
-        states = ModelStates()
-        server.instruments.add(states)
-        return states
+        return server.instruments.only(ModelStates, ModelStates)
 
     def follow(self, look: Look, model: str = "") -> None:
         """Call `look` whenever something about the model, or about any model, may have changed."""

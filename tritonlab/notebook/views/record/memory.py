@@ -12,7 +12,7 @@ from ....core.short_number import mib_text
 from ....record.live_state import InstanceMemory, shm_size
 from ....record.metric_record import MetricRecord
 from ....record.recording import Recording
-from ....server.observe.placement_check import gpu_memory_text
+from ....server.observe.first_looks import gpu_memory_text
 from ..figures.metrics_figure import metrics_figure
 from .metrics import Metrics
 

@@ -1,25 +1,37 @@
-"""Warnings of outputs that Triton passes on without a word (rule 3.4): once per version, of the first responses."""
+"""Warnings of what Triton passes on without a word: outputs (rule 3.4), once per version, of the first responses; the
+devices of instances; lines that its stubs could not print."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.serving import eventually
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InternalError, NotFoundError
-from tritonlab.ipc.processes.stub_log import LogBook
-from tritonlab.server.observe.output_check import ENOUGH, OutputCheck
+from tritonlab.ipc.processes.stub_log import UNPRINTABLE, LogBook, LogRecord
+from tritonlab.server.observe.first_looks import (
+    ENOUGH,
+    LOOKS,
+    OutputCheck,
+    PlacementCheck,
+    PrintCheck,
+    gpu_memory_text,
+    misplaced,
+)
 
 CONFIG = """
 max_batch_size: 4
 output [ { name: "A" data_type: TYPE_FP32 dims: [2] }, { name: "B" data_type: TYPE_STRING dims: [-1] } ]
 """
+MIB = 1 << 20
 A, B = np.zeros((1, 2), np.float32), np.array([[b"x"]], object)
 
 
@@ -126,3 +138,135 @@ def test_ensembles_were_checked_when_they_were_loaded() -> None:
     side.ready()
     assert side.answers() == []
     assert side.instruments.response_sent is None
+
+
+def plan(kind: str, device: int = 0) -> Any:
+    return SimpleNamespace(name="m_0", kind=kind, device_id=device)
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "held", "text"),
+    [
+        ("GPU", 1, {1: MIB}, ""),
+        ("GPU", 1, {}, ""),
+        ("MODEL", 0, {3: MIB}, ""),
+        (
+            "GPU",
+            1,
+            {0: 5 * MIB, 1: MIB},
+            "'m_0' was placed on GPU 1 and holds 5 MiB of simulated GPU 0; "
+            'choose the device by args["model_instance_device_id"].',
+        ),
+        (
+            "CPU",
+            0,
+            {0: MIB, 2: 3 << 29},
+            "'m_0' was placed on CPU and holds 1 MiB of simulated GPU 0, 1.5 GiB of simulated GPU 2; "
+            'choose the device by args["model_instance_kind"].',
+        ),
+    ],
+)
+def test_texts_of_wrong_placements(kind: str, device: int, held: dict[int, int], text: str) -> None:
+    assert misplaced(plan(kind, device), held, simulated=True) == text
+
+
+def test_memory_of_a_gpu_in_words() -> None:
+    assert gpu_memory_text(1536 << 10, 1, simulated=False) == "1.5 MiB of GPU 1"
+
+
+class PlacedSide:
+    """A server with one version of model `m`, whose process 7 was placed on GPU 1, without anything else."""
+
+    def __init__(self, gpus: int = 2) -> None:
+        self.held: dict[int, int] = {}
+        self.checked: list[int] = []
+        self.instruments, self.log = Instruments(), LogBook()
+        visible = SimpleNamespace(all=range(gpus), simulated=True, held=self.holds)
+        check = PlacementCheck(self.instruments, self.find, self.log, visible)  # type: ignore[arg-type]
+        self.instruments.add(check)
+
+    def holds(self, pid: int) -> dict[int, int]:
+        self.checked.append(pid)
+        return self.held
+
+    def find(self, name: str, version: int) -> Any:
+        if name != "m":
+            raise NotFoundError(name)
+        return SimpleNamespace(instances=[SimpleNamespace(name="m_0", plan=plan("GPU", 1), pid=7)])
+
+    def ready(self, name: str = "m") -> None:
+        assert self.instruments.model_state is not None
+        self.instruments.model_state(name, 1, "READY", "", 0)
+
+    def execute(self) -> None:
+        if self.instruments.batch_executed is not None:
+            self.instruments.batch_executed("m", 1, "m_0", 1, [], 1, "", None, False, 0)
+
+    def texts(self) -> list[str]:
+        return [record.text for record in self.log.records()]
+
+
+def test_placement_looks_at_the_first_executions_only() -> None:
+    side = PlacedSide()
+    side.ready()
+    for _ in range(LOOKS[-1]):
+        assert side.instruments.batch_executed is not None
+        side.execute()
+    assert side.instruments.batch_executed is None
+    eventually(lambda: side.checked == [7] * (1 + len(LOOKS)))
+    assert side.texts() == []
+
+
+def test_what_is_wrong_is_reported_once() -> None:
+    side = PlacedSide()
+    side.ready()
+    side.held = {0: MIB}
+    for count in LOOKS[:3]:
+        side.execute()
+        eventually(lambda count=count: len(side.texts()) == 1)
+    (record,) = side.log.records()
+    assert record.unchecked and record.pid == 7
+    assert record.text.startswith(
+        "Triton checks no placement: 'm_0' was placed on GPU 1 and holds 1 MiB of simulated GPU 0"
+    )
+
+
+def test_without_gpus_nothing_listens() -> None:
+    side = PlacedSide(gpus=0)
+    side.ready()
+    assert side.instruments.batch_executed is None and side.checked == []
+
+
+def test_a_version_that_went_is_not_looked_at() -> None:
+    side = PlacedSide()
+    side.ready("gone")
+    assert side.texts() == [] and list(side.instruments)
+
+
+def warnings(*records: LogRecord) -> list[LogRecord]:
+    """Return what the log has besides `records`."""
+    log = LogBook()
+    check = PrintCheck(log)
+    for record in records:
+        check.log(record)
+    return log.records()
+
+
+def printed(text: str, pid: int = 5, stream: str = "stdout") -> LogRecord:
+    return LogRecord(1, "m", 1, "m_0_0", stream, "INFO", text, pid=pid)
+
+
+def test_the_first_line_of_a_process_that_is_not_ascii_is_warned_of() -> None:
+    first, second = warnings(printed("plain"), printed("grüße"), printed("süß"), printed("grüße", pid=6))
+    assert first.text.startswith(f"{UNPRINTABLE}print() of 'grüße' raises UnicodeEncodeError")
+    assert (first.level, first.stream, first.pid, first.unchecked) == ("WARNING", "server", 5, True)
+    assert (second.pid, second.instance) == (6, "m_0_0")
+
+
+def test_what_triton_prints_is_not() -> None:
+    assert not warnings(printed("plain"), printed("ü", stream="stderr"), printed("ü", stream="log"))
+
+
+def test_a_long_line_is_cut() -> None:
+    (warning,) = warnings(printed("ü" * 1000))
+    assert "'" + "ü" * 39 + "…'" in warning.text
