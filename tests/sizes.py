@@ -61,10 +61,11 @@ def measured(path: Path, root: Path) -> dict[str, list[Size]]:
 
 
 def circles(items: Iterable[Import]) -> list[list[str]]:
-    """Return the sets of modules that import each other, directly or not. Imports for type checkers count."""
+    """Return the sets of modules that import each other, directly or not. Imports for type checkers and those inside
+    functions count."""
     graph: dict[str, set[str]] = {}
     for item in items:
-        if item.module != item.target and (item.module, item.target) not in LAZY:
+        if item.module != item.target:
             graph.setdefault(item.module, set()).add(item.target)
     reached = {module: _reach(graph, module) for module in graph}
     found: list[list[str]] = []

@@ -6,11 +6,16 @@ import base64
 import enum
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
+
+#: A value that JSON can hold.
+JsonAnswer = Any
+#: Sends what a call has done so far.
+Tell = Callable[[JsonAnswer], None]
 
 #: The most lines of a text that stands for an object; readers of outputs cut longer ones.
 MOST_LINES = 40

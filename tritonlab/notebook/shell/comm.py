@@ -19,13 +19,14 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...core.plain_facts import JsonAnswer, Tell
 from ...core.status import ModelError, TritonError
 from ...core.version import VERSION
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 from ..views.card.model_facts import MOVING, current_facts
 from ..views.card.model_states import ModelStates
-from .comm_calls import CALLS, TELLING, JsonAnswer, Tell
+from .comm_calls import CALLS, TELLING
 
 #: Changes when the meaning of a message does; a window with another number says so and asks nothing.
 PROTOCOL = 2

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...core.plain_facts import JsonAnswer
 from ...core.status import NotFoundError, TritonError
 from ...record.record_facts import traffic
 from ...record.recorder import Recorder
@@ -23,11 +24,6 @@ from ..views.card.status_table import memory_lines
 from .config_completion import config_words, field_at
 from .debugger_desk import NotebookDesk
 from .logs import LogLine
-
-#: A value that JSON can hold.
-JsonAnswer = Any
-#: Sends the window what a call has done so far.
-Tell = Callable[[JsonAnswer], None]
 
 #: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
 _REQUESTS = 50

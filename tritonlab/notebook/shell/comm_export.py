@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...core.plain_facts import JsonAnswer, Tell
 from ...core.source.source_file import SourceFile
 from ...core.source.undefined_names import undefined_names
 from ...core.status import InvalidArgumentError, NotFoundError
@@ -33,7 +34,6 @@ from ..authoring.cells import user_namespace
 from ..authoring.errors import NotebookError
 from ..authoring.exporting import export_models
 from ..authoring.workspace import Workspace
-from .comm_calls import JsonAnswer, Tell
 
 #: Where paths of the notebook's server begin, seen from the kernel: the notebook's directory, if nobody moved since.
 _START = Path.cwd()

@@ -35,20 +35,20 @@ def open_playground(workspace: Workspace, model: Model) -> Playground:
     return form
 
 
-def open_load_panel(model: Loadable | None, test: LoadTest | None = None) -> LoadPanel:
-    """Return the form of a model's load tests, or the progress of `test`."""
+def open_load_panel(model: Loadable) -> LoadPanel:
+    """Return the form of a model's load tests."""
     from .card.load_panel import LoadPanel
 
-    return LoadPanel(model, test)
+    return LoadPanel(model)
 
 
 def show_progress(test: LoadTest) -> Callable[[], None]:
     """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
     if not in_kernel():
         return lambda: None
-    panel = open_load_panel(None, test)
-    panel.show()
-    return panel.end
+    from .card import load_panel
+
+    return load_panel.show_progress(test)
 
 
 def open_view(

@@ -139,7 +139,8 @@ def test_a_test_that_a_cell_waits_for_leaves_a_line(model: Model, monkeypatch: p
     displayed: list[tuple[dict[str, Any], dict[str, Any]]] = []
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: displayed.append((bundle, how)))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
-    monkeypatch.setattr(opener, "in_kernel", lambda: True)
+    for module in (opener, load_panel):
+        monkeypatch.setattr(module, "in_kernel", lambda: True)
     one = {"INPUT0": [[1.0]], "INPUT1": [[1.0]]}
     result = model.load_test(inputs=one, duration=0.5, warmup=0.2)
     assert result.rows[0].requests > 0

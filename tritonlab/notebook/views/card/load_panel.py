@@ -19,10 +19,9 @@ from ....tools.measure.load_testing.load_result import LoadResult
 from ....tools.measure.load_testing.load_run import LoadTest
 from ....tools.measure.load_testing.load_tested import smallest_shapes
 from ....tools.measure.load_testing.load_text import HEADS, time_text
-from ..opener import show_progress
 from ..record.record_view import recorded
 from ..ticker import TICKER, Ticker
-from ..widget import LiveView
+from ..widget import LiveView, in_kernel
 
 #: Seconds between two looks at a running test: often enough to be live, seldom enough to cost it nothing.
 _EVERY = 0.25
@@ -37,6 +36,15 @@ class Loadable(Protocol):
 
     @property
     def load_test(self) -> Callable[..., Any]: ...
+
+
+def show_progress(test: LoadTest) -> Callable[[], None]:
+    """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
+    if not in_kernel():
+        return lambda: None
+    panel = LoadPanel(None, test)
+    panel.show()
+    return panel.end
 
 
 class LoadPanel(LiveView):
