@@ -98,13 +98,25 @@ class Recorder(Instrument):
                 return
         record = self.recording.model(model)
         with record.lock:
-            self._write(record, version, instance, batch_id, requests, size, reason, times, failed, now)
+            self._write(
+                record,
+                version,
+                instance,
+                batch_id=batch_id,
+                requests=requests,
+                size=size,
+                reason=reason,
+                times=times,
+                failed=failed,
+                now=now,
+            )
 
     def _write(
         self,
         record: ModelRecord,
         version: int,
         instance: str,
+        *,
         batch_id: int,
         requests: Sequence[InferenceRequest],
         size: int,

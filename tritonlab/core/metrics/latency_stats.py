@@ -62,7 +62,7 @@ class LatencyStats(InferStats):
         wall_ms: int,
         nulls: int = 0,
     ) -> None:
-        super().record_batch(size, queue_ns, request_ns, times, failed, wall_ms, nulls)
+        super().record_batch(size, queue_ns, request_ns, times, failed=failed, wall_ms=wall_ms, nulls=nulls)
         if failed:
             return
         for queued, total in zip(queue_ns, request_ns, strict=True):

@@ -262,7 +262,8 @@ class Draft:
         """Return the draft with helper files: paths to copy, or name -> bytes or path; of a directory, such as a
         package, all that is in it. Raises FileError if one is not there.
         """
-        named = files.items() if isinstance(files, Mapping) else [(Path(f).name, f) for f in _paths(files)]
+        paths = (files,) if isinstance(files, (str, PathLike)) else files
+        named = files.items() if isinstance(files, Mapping) else [(Path(path).name, path) for path in paths]
         each_file = [inside for name, value in named for inside in _in_directory(name, value)]
         return replace(self, given_files={name: _model_file(name, value) for name, value in each_file})
 
@@ -341,10 +342,6 @@ def read_model(name: str, path: Path) -> Draft:
         others = {file: each for file, each in draft.files.items() if file != number}
         draft = replace(draft, files={**others, **{f"{number}/{file}": each for file, each in version.items()}})
     return draft if ensemble else draft.with_source(path / str(draft.version) / draft.model_file)
-
-
-def _paths(files: Sequence[str | PathLike[str]]) -> Sequence[str | PathLike[str]]:
-    return (files,) if isinstance(files, (str, PathLike)) else files
 
 
 def _in_directory(

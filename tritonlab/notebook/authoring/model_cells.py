@@ -35,7 +35,8 @@ def model_line(draft: Draft) -> tuple[str, list[str]]:
         words += ["--base", shown_path(draft.base.path)]
     config = draft.given_config
     if config.says_something:
-        words += ["--config", config.source if Path(config.source).is_file() else _one_line(draft)]
+        in_one_line = str(text_format.MessageToString(config.message, as_one_line=True))
+        words += ["--config", config.source if Path(config.source).is_file() else in_one_line]
     paths = {name: path for name, file in draft.given_files.items() if (path := _path(name, file))}
     if paths:
         words += ["--file", *paths.values()]
@@ -72,10 +73,6 @@ def _options(options: ConfigOptions) -> Iterator[str]:
     ):
         if values:
             yield from (option, *map(str, values))
-
-
-def _one_line(draft: Draft) -> str:
-    return str(text_format.MessageToString(draft.given_config.message, as_one_line=True))
 
 
 def _path(name: str, file: ModelFile) -> str:
@@ -145,7 +142,7 @@ def _check_source(name: str, base: BaseDirectory, source: str) -> None:
         fix = "edit the file to which it leads: it is loaded again when it changes"
         raise FileError(f"{linked[0]} of '{name}' is a link to {ends[linked[0]]!r}: {fix}", field=source, fix=fix)
     if source not in base.tree.files:
-        versions = ", ".join(_versions_with_source(base)) or "none"
+        versions = ", ".join(str(each) for each in base.versions if base.model_path(each) in base.tree.files) or "none"
         fix = f"versions with a {base.model_file}: {versions}"
         raise FileError(f"'{name}' has no {source}; {fix}", field=source, fix=fix)
     if not base.can_be_cell(source):
@@ -153,7 +150,3 @@ def _check_source(name: str, base: BaseDirectory, source: str) -> None:
         raise FileError(
             f"{source} of '{name}' is empty, not a text, or has more than {MOST_BYTES:,} bytes: {fix}", fix=fix
         )
-
-
-def _versions_with_source(base: BaseDirectory) -> Iterator[str]:
-    return (str(version) for version in base.versions if base.model_path(version) in base.tree.files)

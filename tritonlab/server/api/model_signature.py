@@ -7,20 +7,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Described(Protocol):
-    """The part of `Model` that describes it."""
-
-    name: str
-
-    def config(self) -> dict[str, Any]: ...
 
 
 class PlainText(str):
@@ -102,7 +94,7 @@ def call_help(name: str, config: Mapping[str, Any]) -> str:
 class SignatureOfModel:
     """`Model.__signature__`: on a handle the signature of its model, on the class none."""
 
-    def __get__(self, model: Described | None, owner: type[Described]) -> inspect.Signature:
+    def __get__(self, model: Any, owner: type[Any]) -> inspect.Signature:
         if model is None:
             raise AttributeError("__signature__")
         try:
@@ -117,7 +109,7 @@ class HelpOfModel:
     def __init__(self, about: str | None) -> None:
         self._about = about
 
-    def __get__(self, model: Described | None, owner: type[Described]) -> str | None:
+    def __get__(self, model: Any, owner: type[Any]) -> str | None:
         if model is not None:
             try:
                 return call_help(model.name, model.config())

@@ -191,7 +191,8 @@ class Tracer(Instrument):
             return
         setting = tree.setting
         if setting.mode == "triton":
-            text = ",".join(_text(entry) for trace in traces for entry in trace.entries())
+            entries = [entry for trace in traces for entry in trace.entries()]
+            text = ",".join(json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in entries)
             with self._lock:
                 file = self._files.setdefault(setting.file, TraceFile(setting.file))
             self._write(lambda: file.add(text, setting.log_frequency))
@@ -255,10 +256,6 @@ class TraceFile:
             with self._path.open("r+b") as file:  # it is valid JSON between two writes, unlike Triton's
                 file.seek(-1, 2)
                 file.write(f",{waiting}]".encode())
-
-
-def _text(entry: object) -> str:
-    return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
 
 
 def _continued(context: str | None) -> str:

@@ -190,13 +190,12 @@ def _requests(version: ModelVersion, seen: ServerSnapshot) -> Iterable[Reason]:
     if not group:
         return
     report = WaitReport(group, seen.held, seen.calls)
-    stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in report.instances[:_STUBS])
+    stacks = tuple(
+        (f"{instance.name} (process {instance.pid})", stack_of(instance, _SECONDS))
+        for instance in report.instances[:_STUBS]
+    )
     lines = (*heads(group)[1:], *report.lines, *_queue(version, group), *_order(version), *_steps(version))
     yield Reason(kind="requests", model=version.name, text=heads(group)[0], lines=lines, stacks=stacks)
-
-
-def _named(instance: ModelInstance) -> str:
-    return f"{instance.name} (process {instance.pid})"
 
 
 def _queue(version: ModelVersion, group: Sequence[HeldRequest]) -> Iterator[str]:

@@ -6,9 +6,9 @@ import pytest
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.engine.schedulers.direct_batch import SlotBatch, take_slots
 from tritonlab.engine.schedulers.dynamic_batch import BatchConfig, WaitUntil
 from tritonlab.engine.schedulers.sequence_config import SequenceConfig
+from tritonlab.engine.schedulers.sequence_hosts import SlotBatch, take_slots
 from tritonlab.engine.schedulers.sequence_table import Slot
 from tritonlab.testing import MS
 
