@@ -22,7 +22,7 @@ def place(side: Client) -> Iterator[str]:
         yield side.server.metrics
         return
     assert isinstance(side, LabClient)
-    server = ConnectionServer(metrics_app(side.server.core.facts.metrics_text), "metrics")
+    server = ConnectionServer(metrics_app(side.server.core.metrics_text), "metrics")
     yield f"127.0.0.1:{server.start('127.0.0.1', 0)}"
     server.stop(1)
 

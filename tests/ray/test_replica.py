@@ -71,7 +71,7 @@ def test_a_request_that_names_shared_memory_is_refused(replica: Any) -> None:
 
 def test_it_is_healthy_until_a_process_is_dead_and_none_comes_up(replica: Any) -> None:
     replica.check_health()
-    (version,) = (m for m in replica._server.core.models() if m.name == "double")
+    (version,) = (m for m in replica._server.core.models.known() if m.name == "double")
     instance = version.versions[1].instances[0]
     os.kill(instance.pid, signal.SIGKILL)
     eventually(lambda: instance.pid is not None and not version.versions[1].failed())
@@ -79,7 +79,7 @@ def test_it_is_healthy_until_a_process_is_dead_and_none_comes_up(replica: Any) -
 
 
 def test_a_model_whose_process_is_dead_is_not_healthy(replica: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    (model,) = (m for m in replica._server.core.models() if m.name == "double")
+    (model,) = (m for m in replica._server.core.models.known() if m.name == "double")
     monkeypatch.setattr(type(model.versions[1]), "failed", lambda version: version.name == "double")
     with pytest.raises(RuntimeError, match="no process runs for double version 1"):
         replica.check_health()

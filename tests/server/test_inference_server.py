@@ -490,7 +490,9 @@ def known_stubs(lab: Lab) -> set[int | None]:
     """Return the process ids of the zygotes, and of the stubs that serve."""
     core = lab.server.core
     core.pool.wait_warm()
-    serving = {instance.pid for model in core.models() for v in model.versions.values() for instance in v.instances}
+    serving = {
+        instance.pid for model in core.models.known() for v in model.versions.values() for instance in v.instances
+    }
     return {*warm_pids(lab.server), *serving}
 
 
@@ -548,7 +550,7 @@ def test_stop_is_final_and_leaves_nothing(tmp_path: Path, strangers: set[psutil.
     with pytest.raises(TritonError):
         server.model("m")()
     with pytest.raises(UnavailableError):
-        server.core._control.load_model("m", None, None)
+        server.core.control.load_model("m", None, None)
     eventually(lambda: strangers.issuperset(stub_processes()) and threading.active_count() <= threads)
 
 

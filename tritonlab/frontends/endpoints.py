@@ -167,7 +167,7 @@ class Endpoints(ProcessBound):
             "GRPC": lambda: _grpc_server(core, shared_memory, grpc_options, memory),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options, memory),
             "Metrics": lambda: ConnectionServer(
-                metrics_app(core.facts.metrics_text), "tritonlab metrics", access, memory=memory
+                metrics_app(core.metrics_text), "tritonlab metrics", access, memory=memory
             ),
         }
         self._token = access.token

@@ -63,7 +63,7 @@ class Replica:
             raise RuntimeError("the server of this replica was stopped")
         dead = [
             f"{model.identifier} version {number}"
-            for model in self._server.core.models()
+            for model in self._server.core.models.known()
             for number, version in model.versions.items()
             if version.failed()
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ..core.clock import Clock, SystemClock
 from ..core.inference.copies import Copies
@@ -61,11 +61,8 @@ class ServerCalls(Protocol):
 
     def find(self, name: str, version: int = -1) -> ModelVersion: ...
 
-    def load(
-        self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
-    ) -> None: ...
-
-    def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None: ...
+    @property
+    def control(self) -> ModelControl: ...
 
     def model_ready(self, name: str, version: str = "") -> bool: ...
 
@@ -107,7 +104,8 @@ def build(
     server_metrics = _server_metrics(options, server, instruments, registry=metrics, clock=clock, gpus=gpus)
     cores = Cores()
     link_reader = LinkReader(cores)
-    shm, buffers = shm_settings(options.backend_config or {}), _buffers(options, gpus)
+    shm = shm_settings(options.backend_config or {})
+    buffers = GpuBuffers(SIMULATED if gpus.simulated else CUDA, options.cuda_memory_pool_sizes)
     pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers, audits=options.audit_reads)
     calls = _stub_calls(server, metrics, executor=executor, announcer=announcer, debugger=debugger)
     instances = InstanceServices(
@@ -135,7 +133,6 @@ def build(
     watchdog = _watchdog(
         options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle_memory
     )
-    poller = _poller(options, repository, control=control, clock=clock, timer=timer)
     return Parts(
         services=services,
         metrics=metrics,
@@ -148,7 +145,7 @@ def build(
         control=control,
         idle_memory=idle_memory,
         watchdog=watchdog,
-        poller=poller,
+        poller=_poller(options, repository, control=control, clock=clock, timer=timer),
     )
 
 
@@ -251,10 +248,6 @@ def _server_metrics(
     return ServerMetrics(config, registry, clock, gpus)
 
 
-def _buffers(options: Options, gpus: VisibleGpus) -> GpuBuffers:
-    return GpuBuffers(SIMULATED if gpus.simulated else CUDA, options.cuda_memory_pool_sizes)
-
-
 def _tracing(
     options: Options, server: ServerCalls, instruments: Instruments, announcer: Announcer
 ) -> tuple[TraceSettings, Tracer]:
@@ -286,12 +279,15 @@ def _watchdog(
 def _stub_calls(
     server: ServerCalls, metrics: MetricRegistry, executor: RequestExecutor, announcer: Announcer, debugger: Debugger
 ) -> StubCalls:
-    load, unload, ready = server.load, server.unload, server.model_ready
-    return StubCalls(metrics, executor, announcer.polled, debugger, load=load, unload=unload, ready=ready)
-
-
-def _debugger(options: Options, later: Callable[[int, Callable[[], None]], None]) -> Debugger:
-    return Debugger(later, options.postmortem_seconds)
+    return StubCalls(
+        metrics,
+        executor,
+        announcer.polled,
+        debugger,
+        load=lambda *model: server.control.load(*model),
+        unload=lambda *model: server.control.unload(*model),
+        ready=server.model_ready,
+    )
 
 
 def _poller(

@@ -8,10 +8,11 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.config.model_config import ModelConfig
 from ..core.inference.infer_request import InferenceRequest, RequestState
 from ..core.metrics.metric_registry import MetricRegistry
 from ..core.scratch_directory import remove_abandoned
@@ -24,20 +25,20 @@ from ..core.status import (
 )
 from ..engine.life.model_instance import ModelInstance
 from ..ipc.link.link_reader import LoopReader
+from ..repository.model_repository_manager import ModelRepositoryManager
 from .build import build
 from .models.backend_choice import Written
-from .models.endings import Ending
 from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
-from .models.startup_models import load_models, load_startup_models
-from .observe.idle_memory import MemoryUse
+from .models.startup_models import load_startup_models
 from .observe.requests_in_flight import HeldRequest, survey
 from .observe.why import ServerSnapshot, Why, why
 from .options import Options
-from .server_facts import ServerFacts, repository_index
-from .server_metadata import parse_version
+from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
 _RELEASED = RequestState.RELEASED
+#: What the index says of a name that two repositories have (rule 5.11.10).
+_NOT_UNIQUE = "model appears in two or more repositories"
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
 _KILLED_ON_REQUEST = (
@@ -62,7 +63,7 @@ class InferenceServer:
         """Build the server. `load_models=False`: the caller calls `load_startup_models` later, when listeners have
         been added. `metrics`: the custom ones, where servers share them; then no `metric` hook hears of them.
         """
-        self._options = options = options or Options()
+        self.options = options = options or Options()
         parts = build(repositories, options, self, metrics)
         services, shared = parts.services, parts.services.instances
         self.clock = shared.clock
@@ -75,6 +76,10 @@ class InferenceServer:
         self.metrics = parts.metrics
         self.trace_settings = parts.trace_settings
         self.log_settings = parts.log_settings
+        #: loads and unloads models, from any thread
+        self.control = parts.control
+        #: those that were loaded or tried, by identifier
+        self.models = parts.control.models
         self.repository = parts.control.repository
         self.idle_memory = parts.idle_memory
         #: for endpoints: bytes of one request, and of one answer over gRPC; 0 for a share of the memory
@@ -82,18 +87,9 @@ class InferenceServer:
         self.max_unread_size = options.max_unread_size
         self.tracer = parts.tracer
         self._parts = parts
-        self._control = parts.control
-        self._models = parts.control.models
-        self._choices = services.backends.choices
         self._watchdog = parts.watchdog
-        self.facts = ServerFacts(
-            options.server_id,
-            self._models,
-            self._control.loading,
-            self._control.running,
-            parts.server_metrics,
-            services.execution,
-        )
+        #: (model, input) pairs whose cast of lists was warned of
+        self.casts: set[tuple[str, str]] = set()
         self._serials = itertools.count(1)
         self.tracer.refresh()
         _servers.add(self)
@@ -109,8 +105,8 @@ class InferenceServer:
         try:
             if self._parts.poller is not None:
                 self._parts.poller.start()
-            options = self._options
-            return load_startup_models(self._control, options.startup_models, options.model_load_thread_count)
+            options = self.options
+            return load_startup_models(self.control, options.startup_models, options.model_load_thread_count)
         except BaseException:
             self.stop()
             raise
@@ -121,7 +117,7 @@ class InferenceServer:
         """Return the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
         5.11.6).
         """
-        return self._models.find(name, version)
+        return self.models.find(name, version)
 
     def infer(
         self, request: InferenceRequest, version: ModelVersion | None = None, *, from_model: bool = False
@@ -194,35 +190,13 @@ class InferenceServer:
 
     # -- model control
 
-    def load(
-        self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
-    ) -> None:
-        """Load or reload a model and block until it serves. A reload that fails leaves the versions that serve (rule
-        2.5.8). Raises ModelLoadError, or UnavailableError outside the explicit mode.
-        """
-        self._control.load(name, config, files)
-
     def choose_backend(self, name: str, written: Written) -> None:
         """Choose what answers for a model of another backend than Python's from its next load on, as the option
         `backends` does. Raises InvalidArgumentError."""
-        self._choices.choose(name, written)
-        for model in self._models.known():
+        self._parts.services.backends.choices.choose(name, written)
+        for model in self.models.known():
             if model.name == name:
                 model.reload_all()
-
-    def load_all(self, names: Sequence[str]) -> dict[str, TritonError]:
-        """Load those of the models that can be loaded, several at a time, ensembles after their parts, and return the
-        failures by name."""
-        return load_models(self._control, names, self._options.model_load_thread_count)
-
-    def unload(
-        self, name: str, unload_dependents: bool = False, wait: bool = True, timeout: float | None = None
-    ) -> None:
-        """Stop serving a model at once and let it end; an unknown one is ignored (rule 5.11.5). `wait`: block until
-        it has ended. `timeout`: the seconds after which requests that still execute fail and stubs are killed. Raises
-        UnavailableError outside the explicit mode.
-        """
-        self._control.unload(name, unload_dependents, wait, timeout)
 
     def poll_model_repository(self) -> None:
         """Look for changes in the repositories now; those that are still the same half a second later are loaded in the
@@ -239,25 +213,13 @@ class InferenceServer:
         models of other repositories count before those of the same name in it. Raises
         UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11).
         """
-        self._control.require_explicit_for("repository registration")
+        self.control.require_explicit_for("repository registration")
         self.repository.register(path, name_mapping, behind=behind)
 
     def unregister_model_repository(self, path: str | Path) -> None:
         """Forget a repository; what was loaded from it goes on. Raises UnsupportedError, InvalidArgumentError."""
-        self._control.require_explicit_for("repository unregistration")
+        self.control.require_explicit_for("repository unregistration")
         self.repository.unregister(path)
-
-    def stop_loading(self, name: str) -> None:
-        """End the loads of a model that go on, so that they fail."""
-        self._control.stop_loading(name)
-
-    def drop_failed(self, name: str) -> None:
-        """Forget a model of this name that could not be loaded and that no repository has any more."""
-        self._control.drop_failed(name)
-
-    def kill(self, endings: Sequence[Ending]) -> None:
-        """End these versions at once: their requests fail and their stubs are killed. Blocks some seconds at most."""
-        self._control.kill(endings)
 
     def kill_serving(self, name: str) -> list[dict[str, Any]]:
         """Kill the processes of a model that serve and have requests in flight: those fail, and other processes take
@@ -283,23 +245,19 @@ class InferenceServer:
 
     # -- what it does now
 
-    @property
-    def options(self) -> Options:
-        return self._options
-
     def live(self) -> bool:
-        return not self._control.stopped
+        return not self.control.stopped
 
     def ready(self) -> bool:
         """Return whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
-        return self.live() and (not self._options.strict_readiness or self._models.settled())
+        return self.live() and (not self.options.strict_readiness or self.models.settled())
 
     def model_ready(self, name: str, version: str = "") -> bool:
         """Return whether a version can answer; what is unknown cannot (rule 1.15.7). Raises InvalidArgumentError for a
         version that is not a number, and for a name that several models have.
         """
         try:
-            return self._models.find(name, parse_version(version)).ready()
+            return self.models.find(name, parse_version(version)).ready()
         except (NotFoundError, UnavailableError):
             return False
 
@@ -307,40 +265,74 @@ class InferenceServer:
         """Return the repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were
         loaded or tried. `ready`: list READY versions only.
         """
-        return list(repository_index(self.repository, self._models, ready))
-
-    def models(self) -> list[LoadedModel]:
-        """Return every model that was loaded, or tried, at least once."""
-        return self._models.known()
+        return list(repository_index(self.repository, self.models, ready))
 
     def model(self, name: str) -> LoadedModel | None:
-        found = self._models.get(name)
-        if found is None and len(named := self._models.named(name)) == 1:
+        found = self.models.get(name)
+        if found is None and len(named := self.models.named(name)) == 1:
             return named[0]
         return found
 
     def requests(self, name: str = "") -> list[HeldRequest]:
         """Return the requests in flight, of one model or all, also those of versions that are being unloaded, oldest
         first."""
-        return survey(self._control.running(name), self._parts.executor.calls(), self.clock.now())
+        return survey(self.control.running(name), self._parts.executor.calls(), self.clock.now())
 
-    def loading(self, name: str = "") -> list[ModelVersion]:
-        """Return the versions, of one model or all, that are being loaded."""
-        return [version for version in self._control.loading() if not name or version.name == name]
+    def server_metadata(self) -> dict[str, Any]:
+        """Return `name`, `version` and `extensions` (rule 6.2)."""
+        return {"name": self.options.server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
-    def draining(self, name: str = "") -> list[Ending]:
-        """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
-        return self._control.draining(name)
+    def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
+        """Return the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
+        6.1.2).
+        """
+        number = parse_version(version)
+        found = self.models.find(name, number)
+        return found.rules.metadata(sorted(self.models[found.identifier].versions) if number == -1 else [number])
 
-    def memory(self) -> MemoryUse:
-        """Return what this process and those of the models take in memory now."""
-        return self._parts.idle_memory.use()
+    def model_config(self, name: str, version: str = "") -> ModelConfig:
+        """Return the complete configuration (rule 5.2)."""
+        return self.models.find(name, parse_version(version)).config
+
+    def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
+        """Return the statistics of rule 5.12.1, in nanoseconds, of one version or of all that serve; without a name,
+        of all models. Raises InvalidArgumentError.
+        """
+        number = parse_version(version)
+        found = [each for model in self.models.known() for each in model.versions.values()]
+        if name:
+            found = [each for each in found if name in (each.name, each.identifier)]
+            if not found:
+                raise InvalidArgumentError(f"requested model '{name}' is not available{self.models.left_behind}")
+            found = [each for each in found if number in (-1, each.version)]
+            if not found:
+                raise InvalidArgumentError(f"requested model version is not available for model '{name}'")
+        return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
+
+    def metrics_text(self, model: str = "") -> str:
+        """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
+        the custom ones that its code made."""
+        cache = self._parts.services.execution.cache
+        # a version has one set of lines: the one that serves comes first, then one that ends, then one that loads
+        versions: dict[tuple[str, int], ModelVersion] = {}
+        for each in [*self.control.running(), *self.control.loading()]:
+            versions.setdefault((each.identifier, each.version), each)
+        text = self._parts.server_metrics.text(versions.values(), cache.metrics() if cache is not None else None)
+        if not model:
+            return text
+        made = {_sample(line) for line in self._parts.server_metrics.made_by(model).splitlines()}
+        named = f'model="{model}"'
+        return "".join(
+            f"{line}\n"
+            for line in text.splitlines()
+            if not line.startswith("#") and (named in line or _sample(line) in made)
+        )
 
     def why(self, name: str = "") -> Why:
         """Return what everything waits for, of one model or of all, and why the last loads failed. Blocks while the
         stubs on the way say what they are doing, a second each at most.
         """
-        control, calls, now = self._control, self._parts.executor.calls(), self.clock.now()
+        control, calls, now = self.control, self._parts.executor.calls(), self.clock.now()
         held = survey(control.running(), calls, now)
         models = [model for _, model in sorted(control.models.items())]
         return why(
@@ -362,13 +354,13 @@ class InferenceServer:
         """Unload everything and end all processes and threads; blocks, and is safe to call twice. Requests that still
         execute after `timeout` seconds, or when the caller is interrupted, fail, and their stubs are killed.
         """
-        if self._control.stopped:
+        if self.control.stopped:
             return
         if self._parts.poller is not None:
             self._parts.poller.stop()
         self.debugger.close()
         try:
-            self._control.stop(timeout)
+            self.control.stop(timeout)
         finally:  # an interrupt has ended the versions that were waited for
             self._close()
 
@@ -388,7 +380,34 @@ _servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()
 def _forget_all() -> None:
     """Let each server of a forked child drop its stubs, which are the parent's."""
     for server in _servers:
-        server._control.forget()
+        server.control.forget()
 
 
 os.register_at_fork(after_in_child=_forget_all)
+
+
+def _sample(line: str) -> str:
+    """Return name and labels of a sample, which may have another value by now."""
+    return line.rpartition(" ")[0]
+
+
+def repository_index(
+    repository: ModelRepositoryManager, models: Mapping[str, LoadedModel], ready: bool = False
+) -> Iterator[dict[str, str]]:
+    """Yield the rows of the repository index (rule 5.11.7): `name` of each model, and `version`, `state`, `reason` of
+    versions that were loaded or tried. `models`: those that were, by identifier. `ready`: list READY versions only.
+    """
+    for identifier, directories in repository.directories().items():
+        name = repository.split(identifier)[1]
+        if len(directories) > 1:
+            yield {"name": name, "state": ModelState.UNAVAILABLE.value, "reason": _NOT_UNIQUE}
+            continue
+        model = models.get(identifier)
+        if model is None or not model.is_known:
+            if not ready:
+                yield {"name": name}
+            continue
+        for number, (state, reason) in model.states().items():
+            if not ready or state == ModelState.READY.value:
+                entry = {"name": name, "version": str(number), "state": state}
+                yield {**entry, "reason": reason} if reason else entry

@@ -44,6 +44,7 @@ class Core:
         self.tracer = SimpleNamespace(active=False)
         self.logged: list[Any] = []
         self.log = SimpleNamespace(add=self.logged.append)
+        self.control = SimpleNamespace(load=self._load)
 
     def find(self, name: str, version: int) -> Any:
         if name == "nope":
@@ -69,7 +70,7 @@ class Core:
 
     infer_here = infer
 
-    def load(self, name: str, config: Any, files: Any) -> None:
+    def _load(self, name: str, config: Any, files: Any) -> None:
         assert self.loaded.wait(SECONDS)
 
     def live(self) -> bool:

@@ -386,7 +386,7 @@ def test_a_client_without_the_token_is_refused_before_its_body_is_there(lab: Lab
 
 
 def test_a_defect_is_answered_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab.server.core.facts, "server_metadata", lambda: 1 / 0)
+    monkeypatch.setattr(lab.server.core, "server_metadata", lambda: 1 / 0)
     reply = http.get("/v2")
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text

@@ -443,7 +443,7 @@ def test_an_interrupt_ends_what_loads_and_keeps_what_serves(workspace: Workspace
     thread.join()
     assert time.monotonic() - began < 40
     opened = cast(OpenedRepository, workspace.repositories[root])
-    eventually(lambda: not workspace.server.core.loading())
+    eventually(lambda: not workspace.server.core.control.loading())
     found = states(opened)
     assert found["post"] == "READY" and "LOADING" not in found.values() and "WAITING" not in found.values()
     assert sorted(found[f"slow{number}"] for number in range(6)) == ["FAILED"] * 3 + ["NOT LOADED"] * 3

@@ -518,7 +518,7 @@ def test_numbers_of_numpy_and_enums_are_parameters(script: Script) -> None:
 
 def test_a_list_that_is_cast_is_warned_of_once(add_sub: Model) -> None:
     server = add_sub.server
-    server.casts.clear()
+    server.core.casts.clear()
     with pytest.warns(UserWarning, match=r"'INPUT0' of model 'add_sub': a list is cast to FP32 here, .* INT64"):
         add_sub.infer(inputs={"INPUT0": [1], "INPUT1": f32([1])})
     with pytest.warns(UserWarning, match=r"'INPUT1' .*a tuple is cast to FP32 here, .*FP64") as warned:
@@ -527,12 +527,12 @@ def test_a_list_that_is_cast_is_warned_of_once(add_sub: Model) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(add_sub.infer(inputs={"INPUT0": [2], "INPUT1": [2.0]}))
-        server.casts.clear()
+        server.core.casts.clear()
         add_sub(INPUT0=[1], INPUT1=[2])  # the notebook's own form
-    assert server.casts == set()
+    assert server.core.casts == set()
 
 
 def test_a_list_that_is_as_triton_reads_it(script: Script) -> None:
-    script.model.server.casts.clear()
+    script.model.server.core.casts.clear()
     list(script.model.infer(inputs={"CODE": [RETURN.format(1)]}))
-    assert script.model.server.casts == set()
+    assert script.model.server.core.casts == set()

@@ -111,7 +111,7 @@ def test_an_unload_without_a_timeout_waits_as_long_as_a_notebooks(lab: Lab) -> N
 
 def test_a_clients_unload_waits_for_ever_as_in_triton(lab: Lab) -> None:
     model, _, pid = executing(lab, "sleeps")
-    lab.server.core.unload("sleeps", wait=False)
+    lab.server.core.control.unload("sleeps", wait=False)
     (draining,) = lab.server.draining("sleeps")
     assert draining["ends_in"] is None
     lab.server.kill(model)

@@ -84,4 +84,4 @@ def test_an_interrupt_at_any_moment_of_a_load_leaves_nothing(server: Server, fol
             break
         moment += step
     assert moment > 3 * step
-    assert not server.core.loading()
+    assert not server.core.control.loading()

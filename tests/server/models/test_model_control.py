@@ -386,7 +386,7 @@ def test_models_of_one_name_are_reached_by_their_identifiers(tmp_path: Path) -> 
         assert all(model.state == "READY" and model.ready() for model in models.values())
         assert [entry["name"] for entry in server.model("a").statistics()["model_stats"]] == ["a", "a"]
         assert len(models[f"{first}::a", 1].statistics()["model_stats"]) == 1
-        assert len(server.core.facts.statistics()["model_stats"]) == 4
+        assert len(server.core.statistics()["model_stats"]) == 4
         assert models[f"{second}::a", 1].metadata()["versions"] == ["1"]
         assert 'model="a",namespace="' in server.metrics()
 
@@ -747,7 +747,7 @@ def test_a_load_reads_the_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_load_that_was_overtaken_reads_the_model_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(tmp_path, "m", SCRIPTED, config())
     with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
-        follow = server.core._control.ensembles.follow_files
+        follow = server.core.control.ensembles.follow_files
 
         def overtaken(identifier: str) -> Any:
             followed = follow(identifier)
@@ -756,5 +756,5 @@ def test_a_load_that_was_overtaken_reads_the_model_again(tmp_path: Path, monkeyp
             server.load("m")
             return followed
 
-        monkeypatch.setattr(server.core._control.ensembles, "follow_files", overtaken)
+        monkeypatch.setattr(server.core.control.ensembles, "follow_files", overtaken)
         assert len(server.load("m").instances()) == 2

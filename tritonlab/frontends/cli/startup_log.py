@@ -28,7 +28,7 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
         "auto-complete-config": "false" if options["strict_model_config"] else "true",
         "backend-directory": directory,
     }
-    names = {v.config.backend for model in core.models() for v in model.versions.values() if v.config.backend}
+    names = {v.config.backend for model in core.models.known() for v in model.versions.values() if v.config.backend}
     paths = {name: str(Path(directory) / name / "model.py") for name in names} | {"python": str(STUB)}
     configs = {
         name: json.dumps(
@@ -47,7 +47,7 @@ _NO_VERSION = ["-", "Not loaded: No model version was found"]
 
 def model_table(core: InferenceServer) -> str:
     """Return every version that was loaded or tried, with the reason if it does not serve, and models without one."""
-    rows = [[model.name, *_NO_VERSION] for model in core.models() if not model.states()]
+    rows = [[model.name, *_NO_VERSION] for model in core.models.known() if not model.states()]
     for entry in core.index():
         if "version" in entry:
             reason = f": {entry['reason']}" if "reason" in entry else ""
@@ -58,7 +58,7 @@ def model_table(core: InferenceServer) -> str:
 
 def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
     """Show Triton's options, without those about memory that a server here does not have."""
-    metadata = core.facts.server_metadata()
+    metadata = core.server_metadata()
     rows = [
         ("server_id", metadata["name"]),
         ("server_version", metadata["version"]),

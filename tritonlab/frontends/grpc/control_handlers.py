@@ -88,17 +88,17 @@ def _model_ready(services: Services, request: Any) -> Any:
 
 def _model_metadata(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    return messages.ModelMetadataResponse(**services.core.facts.model_metadata(request.name, request.version))
+    return messages.ModelMetadataResponse(**services.core.model_metadata(request.name, request.version))
 
 
 def _model_config(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    return messages.ModelConfigResponse(config=services.core.facts.model_config(request.name, request.version))
+    return messages.ModelConfigResponse(config=services.core.model_config(request.name, request.version))
 
 
 def _model_statistics(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    found = services.core.facts.statistics(request.name, request.version)
+    found = services.core.statistics(request.name, request.version)
     return ParseDict(found, messages.ModelStatisticsResponse())
 
 
@@ -127,7 +127,7 @@ def _load(services: Services, request: Any) -> Any:
             files[key] = value.bytes_param
         else:
             raise InvalidArgumentError(f"unrecognized load parameter '{key}'.")
-    services.core.load(request.model_name, config, files or None)
+    services.core.control.load(request.model_name, config, files or None)
     return messages.RepositoryModelLoadResponse()
 
 
@@ -140,7 +140,7 @@ def _unload(services: Services, request: Any) -> Any:
         if value.WhichOneof("parameter_choice") != "bool_param":
             raise InvalidArgumentError("invalid value type for 'unload_dependents' parameter, expected bool_param.")
         dependents = value.bool_param
-    services.core.unload(request.model_name, dependents, wait=False)
+    services.core.control.unload(request.model_name, dependents, wait=False)
     return messages.RepositoryModelUnloadResponse()
 
 
@@ -247,7 +247,7 @@ _ANSWERS: dict[str, tuple[str, Callable[[Services, Any], Any]]] = {
     "ModelReady": ("health", _model_ready),
     "ServerMetadata": (
         "metadata",
-        lambda services, _: messages.ServerMetadataResponse(**services.core.facts.server_metadata()),
+        lambda services, _: messages.ServerMetadataResponse(**services.core.server_metadata()),
     ),
     "ModelMetadata": ("metadata", _model_metadata),
     "ModelConfig": ("model-config", _model_config),

@@ -55,11 +55,11 @@ class ControlEndpoints:
         return HttpReply(200 if self._core.ready() else 400, kind=TEXT)
 
     def server_metadata(self, call: HttpCall) -> HttpReply:
-        return document(self._core.facts.server_metadata())
+        return document(self._core.server_metadata())
 
     def model_metadata(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
-        return document(self._core.facts.model_metadata(name, version))
+        return document(self._core.model_metadata(name, version))
 
     def model_ready(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
@@ -69,11 +69,11 @@ class ControlEndpoints:
 
     def model_config(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
-        return document(to_dict(self._core.facts.model_config(name, version)))
+        return document(to_dict(self._core.model_config(name, version)))
 
     def statistics(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
-        return document(self._core.facts.statistics(name, version))
+        return document(self._core.statistics(name, version))
 
     # -- the model repository
 
@@ -97,7 +97,7 @@ class ControlEndpoints:
                 files[key] = decode_base64(text)
             else:
                 raise InternalError("unexpected error on creating Triton parameter")
-        self._core.load(call.path["model"], config, files or None)
+        self._core.control.load(call.path["model"], config, files or None)
         return HttpReply()
 
     def unload(self, call: HttpCall) -> HttpReply:
@@ -114,7 +114,7 @@ class ControlEndpoints:
                 as_bool(dependents)
             except TritonError as error:
                 raise about("Unable to parse 'unload_dependents'", error) from None
-        self._core.unload(call.path["model"], is_set and dependents, wait=False)
+        self._core.control.unload(call.path["model"], is_set and dependents, wait=False)
         return HttpReply()
 
     # -- shared memory

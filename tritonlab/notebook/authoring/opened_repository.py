@@ -27,6 +27,7 @@ from ...repository.place import make_repository, removed_at_error, repository_pa
 from ...server.models.backend_choice import choice_words
 from ...server.models.backends import answer_words
 from ...server.models.repository_poller import RepositoryPoller
+from ...server.models.startup_models import load_models
 from ...server.observe.why import failed_load
 from ...tools.deploy.left_out import never_ran
 from ...tools.deploy.own_backends import OwnBackend, find_own_backend
@@ -211,9 +212,9 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         if first:
             poller.start()
         loaded = [name for name in self if self._is_served_from_here(name)]
-        self._is_loading = True
+        self._is_loading, core = True, self.workspace.server.core
         try:
-            self.workspace.server.core.load_all(loaded)
+            load_models(core.control, loaded, core.options.model_load_thread_count)
         finally:
             self._is_loading = False
             for name in loaded:
@@ -284,7 +285,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         self.workspace.repositories.pop(self.path, None)
         for name in reversed(served):
             self.workspace.unload(name, wait=False)
-            self.workspace.server.core.drop_failed(name)
+            self.workspace.server.core.control.drop_failed(name)
 
     # -- what it gives
 
@@ -369,10 +370,11 @@ class OpenedRepository(Mapping[str, OpenedModel]):
             seen = replace(seen, answers=answer_words(config), to_choose=bool(choice_words(config)))
         report = self.workspace.report(seen.name)
         failure = report.error if report is not None and report.error is not None else known and known.failure
-        if server.core.loading(seen.name):
+        if server.core.control.loading(seen.name):
             state = "LOADING"
         elif failure:
-            reason, advice = self._why(seen.name, _explained(failure), serves=bool(version))
+            failed = failure if isinstance(failure, TritonError) else ModelLoadError(str(failure))
+            reason, advice = self._why(seen.name, failed, serves=bool(version))
             state = state if version else "FAILED"
             seen = replace(seen, to_choose=seen.kind.startswith("backend "))
         elif state == "UNAVAILABLE":
@@ -399,10 +401,6 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     def text(self) -> str:
         return f"{self.path}\n{text_of(self.facts())}"
-
-
-def _explained(failure: BaseException) -> TritonError:
-    return failure if isinstance(failure, TritonError) else ModelLoadError(str(failure))
 
 
 def text_of(rows: Sequence[OpenedFacts]) -> str:

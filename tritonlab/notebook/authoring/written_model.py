@@ -144,7 +144,7 @@ class WrittenModel:
         self.progress = LoadProgress(started, threading.current_thread(), printed.records, cell)
         try:
             self._write(files)
-            model = self._server.load(self.name)
+            self._server.core.control.load(self.name)
         except BaseException as failure:
             error = failure
             if isinstance(failure, (ModelError, LoadInterrupted)) and failure.exception is not None:
@@ -158,7 +158,7 @@ class WrittenModel:
             self._loaded = content
             self.seconds_to_ready = {self.draft.settings: time.perf_counter() - started}
             self._good_source = self.draft.source.content if self.draft.source is not None else None
-            return model
+            return self._server.model(self.name)
         finally:
             self._directory.forget()
             log = printed.records()

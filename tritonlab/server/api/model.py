@@ -32,9 +32,6 @@ from .response_iterator import AsyncResponseIterator, ResponseIterator
 class Host(Protocol):
     """The part of `Server` that its models need."""
 
-    #: (model, input) pairs whose cast of lists was warned of
-    casts: set[tuple[str, str]]
-
     @property
     def core(self) -> InferenceServer: ...
 
@@ -138,7 +135,7 @@ class Model(ProcessBound):
         """Return the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
         6.1.2).
         """
-        return self._core.facts.model_metadata(self.name, self._version())
+        return self._core.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
         """Return the complete configuration in the JSON form that Triton's config endpoint prints (rule 5.2)."""
@@ -151,7 +148,7 @@ class Model(ProcessBound):
     def statistics(self) -> dict[str, Any]:
         """Return how often the model ran and how long its requests took, as Triton's statistics endpoint tells it;
         times are nanoseconds."""
-        return self._core.facts.statistics(self.name, self._version())
+        return self._core.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
         """Return each instance's name, kind, device, process id, state, restarts and the reason of its last death.
@@ -286,7 +283,8 @@ class Model(ProcessBound):
             return request, None
         found = self.serving_version()
         try:
-            return make_request(self, found.rules.input_types, fields, self._server.casts), found
+            types, casts = found.rules.input_types, self._core.casts
+            return make_request(self.name, self.version, types, fields, casts), found
         except TritonError as error:
             self._explain(error)
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -55,32 +55,25 @@ def _plain(name: Any) -> Any:
     return str.__str__(name) if isinstance(name, str) else name
 
 
-class Named(Protocol):
-    """The part of `Model` that names the model of a request."""
-
-    name: str
-    version: int
-
-
 def make_request(
-    model: Named, types: Mapping[str, DataType], fields: RequestFields, casts: set[tuple[str, str]]
+    model: str, version: int, types: Mapping[str, DataType], fields: RequestFields, casts: set[tuple[str, str]]
 ) -> InferenceRequest:
-    """Make a request of `fields` for `model`. `casts` holds the inputs that somebody was warned of already. Raises
+    """Make a request of `fields` for a model. `casts` holds the inputs that somebody was warned of already. Raises
     InvalidArgumentError.
     """
     values = fields.get("inputs", {})
     inputs = make_tensors(values, types)
     for name, value in values.items():
-        if isinstance(value, (list, tuple)) and (model.name, name) not in casts:
+        if isinstance(value, (list, tuple)) and (model, name) not in casts:
             text = _cast(value, inputs[name].datatype)
             if text:
-                casts.add((model.name, name))  # a loop over lists must not fill the notebook
+                casts.add((model, name))  # a loop over lists must not fill the notebook
                 # the caller of `Model`'s create_request, infer or async_infer
-                warnings.warn(f"input '{name}' of model '{model.name}': {text}", stacklevel=4)
+                warnings.warn(f"input '{name}' of model '{model}': {text}", stacklevel=4)
     rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
     if rest and not rest.keys() <= RequestFields.__annotations__.keys():
         raise _no_fields(rest.keys() - RequestFields.__annotations__.keys(), types)
-    request = InferenceRequest(model.name, inputs, model_version=model.version, **rest)
+    request = InferenceRequest(model, inputs, model_version=version, **rest)
     if rest:
         check_fields(request)
     return request

@@ -53,8 +53,6 @@ class Server(ProcessBound):
         self.instruments = self.core.instruments
         #: brings `breakpoint()` of the models to its `desk`, where somebody types the lines
         self.debugger = self.core.debugger
-        #: (model, input) pairs whose cast of lists was warned of
-        self.casts: set[tuple[str, str]] = set()
 
     @property
     def repositories(self) -> list[Path]:
@@ -77,7 +75,7 @@ class Server(ProcessBound):
 
         Raises ModelLoadError with the text that a client would get; `.reason`, `.exception` and `.log` say why.
         """
-        self.core.load(name, config, files)
+        self.core.control.load(name, config, files)
         return self.model(name)
 
     def unload(
@@ -95,7 +93,7 @@ class Server(ProcessBound):
         interrupted, requests in flight fail and the stubs are killed. None is for ever, as for clients and in Triton;
         then an interrupt ends only the waiting.
         """
-        self.core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
+        self.core.control.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
 
     def register_model_repository(
         self, repository_path: str | Path, name_mapping: Mapping[str, str] | None = None
@@ -126,7 +124,7 @@ class Server(ProcessBound):
     def models(self, exclude_not_ready: bool = False) -> Mapping[tuple[str, int], Model]:
         """Return every version that was loaded or tried, or only those that are READY, by (name, version)."""
         found: dict[tuple[str, int], Model] = {}
-        for model in self.core.models():
+        for model in self.core.models.known():
             for version in sorted({*model.versions, *(() if exclude_not_ready else model.not_ready)}):
                 found[model.identifier, version] = self.model(model.identifier, version)
         return found
@@ -139,7 +137,7 @@ class Server(ProcessBound):
 
     def metadata(self) -> dict[str, Any]:
         """Return `name`, `version` and `extensions`, as Triton's `/v2` tells them."""
-        return self.core.facts.server_metadata()
+        return self.core.server_metadata()
 
     def live(self) -> bool:
         """Return whether the server takes requests: it does until it is stopped."""
@@ -151,7 +149,7 @@ class Server(ProcessBound):
 
     def stop_loading(self, name: str) -> None:
         """End the loads of a model that go on: they raise ModelLoadError. Versions that serve are left alone."""
-        self.core.stop_loading(name)
+        self.core.control.stop_loading(name)
 
     def cancel(self, serial: int) -> bool:
         """Ask for the cancellation of a request in flight, by its `serial` in `requests()`; False if it has ended. The
@@ -169,7 +167,7 @@ class Server(ProcessBound):
         (what it waits for, in words), `pids`. `stacks=True` adds what its threads are doing, as `Model.stacks` tells
         it; that takes a moment.
         """
-        now, endings = self.core.clock.now(), self.core.draining(model or "")
+        now, endings = self.core.clock.now(), self.core.control.draining(model or "")
         return [
             {**ending.to_dict(now), **({"stacks": ending.stacks(_STACK_SECONDS)} if stacks else {})}
             for ending in endings
@@ -181,9 +179,9 @@ class Server(ProcessBound):
         other processes take over. Returns what was ended, as `draining` tells it.
         """
         name = name.name if isinstance(name, Model) else name
-        now, endings = self.core.clock.now(), self.core.draining(name)
+        now, endings = self.core.clock.now(), self.core.control.draining(name)
         ended = [ending.to_dict(now) for ending in endings]
-        self.core.kill(endings)
+        self.core.control.kill(endings)
         return ended if ended or not serving else self.core.kill_serving(name)
 
     def prewarm(self, remembered: Path | None = None) -> None:
@@ -227,7 +225,7 @@ class Server(ProcessBound):
                 "age": max(now - version.load_started, 0) / 1e9,
                 "imports_again": version.loading.imports_again(),
             }
-            for version in self.core.loading(model or "")
+            for version in self.core.control.loading(model or "")
         ]
 
     def logs(self, model: str | None = None) -> list[LogRecord]:
@@ -238,13 +236,13 @@ class Server(ProcessBound):
         """Return the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
         tells them; times are nanoseconds.
         """
-        return self.core.facts.statistics(model)
+        return self.core.statistics(model)
 
     def metrics(self, model: str = "") -> str:
         """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
         the custom ones that its code made.
         """
-        return self.core.facts.metrics_text(model)
+        return self.core.metrics_text(model)
 
     def gpus(self) -> list[dict[str, Any]]:
         """Return the GPUs that models may be placed on: `ordinal`, `uuid`, `name`, `total_bytes`, `simulated`."""
@@ -254,7 +252,7 @@ class Server(ProcessBound):
         """Return the bytes that this process and those of the models take in memory, and what was given back the last
         time the server was idle.
         """
-        return self.core.memory()
+        return self.core.idle_memory.use()
 
     def check_outputs(self) -> None:
         """Check the first responses of every version that becomes READY from now on: `logs()` warns of outputs that

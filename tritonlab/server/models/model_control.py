@@ -59,9 +59,12 @@ class ModelControl:
 
     # -- load
 
-    def load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> None:
-        """Load all models of this name that can be loaded. Raises ModelLoadError, InvalidArgumentError (rule 5.11.4),
-        or UnavailableError outside the explicit mode.
+    def load(
+        self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
+    ) -> None:
+        """Load or reload all models of this name that can be loaded, and block until they serve. A reload that fails
+        leaves the versions that serve (rule 2.5.8). Raises ModelLoadError, InvalidArgumentError (rule 5.11.4), or
+        UnavailableError outside the explicit mode.
         """
         self._require_explicit()
         check_name(self.repository.split(name)[1])
@@ -248,9 +251,16 @@ class ModelControl:
         while True:
             version = ModelVersion(found, number, self._services, self._on_state)
             begun.append(version)
-            error = self._try(version)
-            if error is None:
+            try:
+                self._loading.add(version)
+                if self.stopped:  # after the line above: `stop` sees it, or this is seen here
+                    raise UnavailableError(f"Server is stopping{self.models.left_behind}")
+                version.load()
                 return version
+            except TritonError as problem:
+                error = problem
+            finally:
+                self._loading.discard(version)
             self._say(model.name, f"failed to load '{model.identifier}' version {number}: {version.reason}")
             if not retries or self.stopped:
                 break
@@ -259,28 +269,19 @@ class ModelControl:
             model.not_ready[number] = (version.state, version.reason)
         return error
 
-    def _try(self, version: ModelVersion) -> TritonError | None:
-        try:
-            self._loading.add(version)
-            if self.stopped:  # after the line above: `stop` sees it, or this is seen here
-                raise UnavailableError(f"Server is stopping{self.models.left_behind}")
-            version.load()
-        except TritonError as error:
-            return error
-        finally:
-            self._loading.discard(version)
-        return None
-
     def _say(self, model: str, text: str) -> None:
         """Add an error to the server's log, in the model's name."""
         self._services.instances.log.add(LogRecord.from_server("ERROR", text, model))
 
     # -- unload
 
-    def unload(self, name: str, unload_dependents: bool, wait: bool, timeout: float | None = None) -> None:
-        """Unload the model of this name. Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule
-        5.11.4). `wait`: block until all have ended. `timeout`: the seconds after which they are ended, also what a
-        reload or an earlier call took out of service.
+    def unload(
+        self, name: str, unload_dependents: bool = False, wait: bool = True, timeout: float | None = None
+    ) -> None:
+        """Stop serving a model at once and let it end; an unknown one is ignored (rule 5.11.5). `wait`: block until all
+        have ended. `timeout`: the seconds after which requests that still execute fail and stubs are killed, also of
+        what a reload or an earlier call took out of service. Raises UnavailableError outside the explicit mode,
+        InvalidArgumentError (rule 5.11.4).
         """
         self._require_explicit()
         check_name(self.repository.split(name)[1])
@@ -333,9 +334,9 @@ class ModelControl:
         ending = self._endings.versions()
         return [*serving, *(version for version in ending if name in ("", version.name, version.identifier))]
 
-    def loading(self) -> list[ModelVersion]:
-        """Return the versions that are being loaded."""
-        return list(self._loading)
+    def loading(self, name: str = "") -> list[ModelVersion]:
+        """Return the versions, of one model or all, that are being loaded."""
+        return [version for version in list(self._loading) if name in ("", version.name, version.identifier)]
 
     def draining(self, name: str = "") -> list[Ending]:
         """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
@@ -343,9 +344,8 @@ class ModelControl:
 
     def stop_loading(self, name: str) -> None:
         """Make the loads fail that go on for the models of this name."""
-        for version in self.loading():
-            if name in (version.name, version.identifier):
-                version.stop_loading()
+        for version in self.loading(name):
+            version.stop_loading()
 
     def kill(self, endings: Sequence[Ending]) -> None:
         """End these versions at once. Blocks some seconds at most."""

@@ -191,7 +191,7 @@ class ModelVersion:
         self.load_started = clock.now()
         self._on_state(self, "")
         try:
-            parts = self.loading.load()
+            parts = self.loading.make_parts()
             self.config, self.labels, self.rules = parts.config, parts.labels, parts.rules
             self.scheduler, self.first_response = parts.scheduler, parts.first_response
             self.submit = self._entrance()
@@ -353,8 +353,8 @@ class VersionLoad:
         self._importing: list[ModelStub] = []
         self._grouped: ModelConfig
 
-    def load(self) -> VersionParts:
-        """Load the version; blocks. Raises TritonError; then nothing runs."""
+    def make_parts(self) -> VersionParts:
+        """Make what the version runs on, and start it; blocks. Raises TritonError; then nothing runs."""
         return self._ensemble() if is_ensemble(self._files.config) else self._model()
 
     def stacks(self, seconds: float) -> dict[str, str]:
@@ -366,7 +366,7 @@ class VersionLoad:
         return next((stub.process.imports_again for stub in self._importing), "")
 
     def abort(self) -> None:
-        """End all that runs, also while it loads; then `load` raises."""
+        """End all that runs, also while it loads; then `make_parts` raises."""
         for stub in self._importing:
             stub.kill()
         if self.instances is not None:

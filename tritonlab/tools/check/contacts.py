@@ -108,7 +108,7 @@ class Contacts:
 
 
 def _known(model: Model) -> set[str]:
-    return {one.identifier for one in model.server.core.models()} - {model.name}
+    return {one.identifier for one in model.server.core.models.known()} - {model.name}
 
 
 def _trees(directory: Path) -> list[ast.Module]:

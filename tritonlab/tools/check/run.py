@@ -386,7 +386,7 @@ def _needed(model: Model, examples: Sequence[Sample]) -> list[str]:
     core = model.server.core
     found: list[str] = []
     todo = [model.name]
-    known = {one.identifier for one in core.models()}
+    known = {one.identifier for one in core.models.known()}
     in_requests = [text for one in examples for text in one.texts() if text in known]
     while todo:
         name = todo.pop()

@@ -237,7 +237,7 @@ class ScratchModel:
 
         def end() -> None:
             is_late.set()
-            for version in self.server.core.loading(self.name):
+            for version in self.server.core.control.loading(self.name):
                 version.abort()
 
         timer = threading.Timer(seconds, end)

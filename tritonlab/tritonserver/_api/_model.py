@@ -104,28 +104,28 @@ class Model(ProcessBound):
     # -- what it is
 
     def metadata(self) -> dict[str, Any]:
-        return self._server.core.facts.model_metadata(self.name, self._version)
+        return self._server.core.model_metadata(self.name, self._version)
 
     def ready(self) -> bool:
         """Return whether the model can be called; a model that is not there cannot."""
         return self._server.core.model_ready(self.name, self._version)
 
     def batch_properties(self) -> ModelBatchFlag:
-        config = self._server.core.facts.model_config(self.name, self._version)
+        config = self._server.core.model_config(self.name, self._version)
         return ModelBatchFlag.FIRST_DIM if config.max_batch_size > 0 else ModelBatchFlag.UNKNOWN
 
     def transaction_properties(self) -> ModelTxnPropertyFlag:
-        config = self._server.core.facts.model_config(self.name, self._version)
+        config = self._server.core.model_config(self.name, self._version)
         decoupled = config.model_transaction_policy.decoupled
         return ModelTxnPropertyFlag.DECOUPLED if decoupled else ModelTxnPropertyFlag.ONE_TO_ONE
 
     def statistics(self) -> dict[str, Any]:
-        return self._server.core.facts.statistics(self.name, self._version)
+        return self._server.core.statistics(self.name, self._version)
 
     def config(self, config_version: int = 1) -> dict[str, Any]:
         """Return the complete configuration, as Triton's config endpoint prints it."""
         check_unsigned("config_version", config_version)
-        found = self._server.core.facts.model_config(self.name, self._version)
+        found = self._server.core.model_config(self.name, self._version)
         if config_version != 1:
             raise InvalidArgumentError(
                 f"model configuration version {config_version} not supported, supported versions are: 1"

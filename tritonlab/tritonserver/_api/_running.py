@@ -21,7 +21,7 @@ class RunningServer:
         self._finalizer = weakref.finalize(self, _end_forgotten, core, log, exit_timeout)
 
     def metrics(self) -> str:
-        return self.core.facts.metrics_text() if self._metrics else ""
+        return self.core.metrics_text() if self._metrics else ""
 
     def stop(self) -> None:
         found = self._finalizer.detach()

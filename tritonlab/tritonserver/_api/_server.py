@@ -131,7 +131,7 @@ class Server(ProcessBound):
     # -- what there is
 
     def metadata(self) -> dict[str, Any]:
-        return self._core.facts.server_metadata()
+        return self._core.server_metadata()
 
     def live(self) -> bool:
         return self._core.live()
@@ -178,7 +178,7 @@ class Server(ProcessBound):
         core = self._core
         check_text("model_name", model_name)
         config, files = _load_parameters(model_name, parameters or {})
-        core.load(model_name, config, files or None)
+        core.control.load(model_name, config, files or None)
         return self.model(model_name)
 
     def unload(
@@ -194,7 +194,7 @@ class Server(ProcessBound):
         """
         core = self._core
         name = check_text("model name", model.name if isinstance(model, Model) else model)
-        core.unload(name, bool(unload_dependents), wait=False)
+        core.control.unload(name, bool(unload_dependents), wait=False)
         if wait_until_unloaded:
             versions = [key for key in self.models() if key[0] == name]
             _poll(lambda: self._are_unloaded(versions), polling_interval, timeout)

@@ -57,7 +57,7 @@ class TunedModel:
         """The `max_batch_size` of each ensemble that serves and has the model as a step. If a reload makes the model's
         smaller, the ensemble stops serving, as in Triton (rule 5.7.4).
         """
-        loaded = self.model.server.core.models()
+        loaded = self.model.server.core.models.known()
         configs = {one.identifier: version.config for one in loaded for version in one.versions.values()}
         return {
             name: config.max_batch_size
@@ -86,7 +86,7 @@ class TunedModel:
         if written is not None:
             written[1](settings)
         else:
-            self.model.server.core.load(self.model.name, to_dict(settings.written(self.authored)), None)
+            self.model.server.core.control.load(self.model.name, to_dict(settings.written(self.authored)), None)
         return former
 
     def restorer(self) -> Callable[[], object]:
@@ -96,7 +96,7 @@ class TunedModel:
             former, load = written
             return lambda: load(former)
         core, name, config = self.model.server.core, self.model.name, to_dict(self.authored)
-        return lambda: core.load(name, config, None)
+        return lambda: core.control.load(name, config, None)
 
 
 def what_if(model: Model, differing: Mapping[str, Any], written: Callable[[], Written | None] = not_written) -> WhatIf:

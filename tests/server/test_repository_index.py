@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tests.conformance.rules import rule
 from tritonlab.repository.model_repository_manager import ModelRepositoryManager
+from tritonlab.server.inference_server import repository_index
 from tritonlab.server.models.loaded_model import LoadedModel
 from tritonlab.server.models.model_lifecycle import ModelState
-from tritonlab.server.server_facts import repository_index
 
 
 def repositories(root: Path) -> list[Path]:
