@@ -16,8 +16,8 @@ import pytest
 import tritonlab
 import tritonlab.testing
 import tritonlab.tritonserver as tritonserver
+from tritonlab.command_table import magic_commands
 from tritonlab.frontends.cli.flags import GROUPS
-from tritonlab.notebook.shell.commands import COMMANDS
 
 #: It reads some hundred pages and every docstring: 20 s of a free machine.
 pytestmark = pytest.mark.timeout(400)
@@ -95,7 +95,8 @@ def test_what_calls_return_is_described(site: Path) -> None:
 
 def test_every_command_and_flag_is_on_its_page(site: Path) -> None:
     reference = {name: (site / "reference" / f"{name}.html").read_text() for name in ("magics", "command-line")}
-    assert [name for name in COMMANDS if f'id="triton-{name.replace("_", "-")}"' not in reference["magics"]] == []
+    anchors = {name: f'id="triton-{name.replace("_", "-")}"' for name in magic_commands()}
+    assert [name for name, anchor in anchors.items() if anchor not in reference["magics"]] == []
     assert [
         flag.name for group in GROUPS for flag in group.flags if f"--{flag.name}<" not in reference["command-line"]
     ] == []

@@ -22,7 +22,7 @@ LEVELS: list[list[str]] = [
     ["stub._pb_stub.api"],
     ["stub._pb_stub.process"],
     ["stub"],
-    ["kernel_modules"],
+    ["kernel_modules", "command_table"],
     ["backends"],
     ["core"],
     ["repository"],
@@ -55,20 +55,14 @@ LEVELS: list[list[str]] = [
 ]
 
 #: The imports inside a function that are wanted, and why: (module, import). All of them go down or stay in their room.
+#: The functions of subcommands, which `command_table` names, are imported when they run; `test_command_table.py` finds
+#: each.
 #: "N ms" is what the import takes after `import tritonlab`, which takes 560 ms itself, the least of three (2026-11-26,
 #: 2 cores, load average 8).
 _GRPC = "gRPC, which a notebook without ports or servers elsewhere does without: "
-_OTHER = "another command of the command line does without: "
 LAZY = {
     ("tritonlab", "tritonlab.runtime"): "only for %load_ext, or the first public name: 0.7 s",
     ("tritonlab", "tritonlab.notebook.shell.magics"): "IPython, which a server without a notebook lacks: 249 ms",
-    ("tritonlab.__main__", "tritonlab.check_run"): f"{_OTHER}60 ms",
-    ("tritonlab.__main__", "tritonlab.doctor"): f"{_OTHER}0.5 s",
-    ("tritonlab.__main__", "tritonlab.frontends.cli.serve"): f"{_OTHER}0.5 s",
-    ("tritonlab.__main__", "tritonlab.golden_run"): f"{_OTHER}0.5 s",
-    ("tritonlab.__main__", "tritonlab.preflight_run"): f"{_OTHER}0.5 s",
-    ("tritonlab.__main__", "tritonlab.dynamo.worker"): f"{_OTHER}15 ms, with uvloop",
-    ("tritonlab.__main__", "tritonlab.tools.deploy.verify.verification"): f"{_GRPC}65 ms",
     ("tritonlab.exchanges.remote.remote_server", "tritonlab.exchanges.remote.grpc_link"): "gRPC, unused over HTTP",
     ("tritonlab.exchanges.remote.remote_server", "tritonlab.exchanges.remote.remote_target"): "only for a load test",
     ("tritonlab.exchanges.remote.remote_target", "tritonlab.exchanges.remote.grpc_calls"): "gRPC, unused over HTTP",
@@ -91,7 +85,6 @@ LAZY = {
     ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.tune"): "only for `tune`: 99 ms",
     ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.tuned_model"): "only for `what_if`: 31 ms",
     ("tritonlab.notebook.shell.comm_calls", "tritonlab.notebook.shell.comm_export"): "only for an export: 27 ms",
-    ("tritonlab.notebook.shell.commands", "tritonlab.notebook.shell.export_command"): "only for an export: 24 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.card.load_panel"): "only for a load panel: 27 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.playground.playground"): "only for a form: 59 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.record.opening"): "only for a view: 113 ms",

@@ -22,7 +22,7 @@ PASSED, FAILED, NOTHING = 0, 1, 2
 
 def run(
     repository: Path,
-    names: Sequence[str] = (),
+    models: Sequence[str] = (),
     *,
     seconds: float = 60.0,
     seed: int = 0,
@@ -32,12 +32,12 @@ def run(
     tests: Path | None = None,
     as_json: bool = False,
 ) -> int:
-    """Check models of a repository, all of them if `names` is empty, and print what is found. Return the exit status.
+    """Check models of a repository, all of them if `models` is empty, and print what is found. Return the exit status.
 
     `junit`: where JUnit's XML goes; `tests`: where a pytest of each finding goes.
     """
     try:
-        chosen = _models(repository, names)
+        chosen = _models(repository, models)
     except FileNotFoundError as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
@@ -48,13 +48,17 @@ def run(
             options = CheckOptions(
                 seconds, seed, relations=relations, side_effects=side_effects, progress=_progress(name)
             )
-            result = _checked(server, name, options, golden)
+            try:
+                result = check_model(server.load(name), options, golden=golden)
+            except TritonError as error:
+                why = error.symptom().strip().partition("\n")[0]
+                results.append((name, why))
+                print(f"tritonlab: {name}: {why}", file=sys.stderr, flush=True)
+                continue
             results.append((name, result))
-            if isinstance(result, str):
-                print(f"tritonlab: {name}: {result}", file=sys.stderr, flush=True)
-            elif not as_json:
+            if not as_json:
                 print(result.text(), flush=True)
-            if isinstance(result, CheckResult) and result.stopped:
+            if result.stopped:
                 break
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -63,9 +67,16 @@ def run(
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
         write_file(junit, junit_xml(results))
+    checked = [result for _, result in results if isinstance(result, CheckResult)]
+    findings = [finding for result in checked for finding in result.findings]
     if tests is not None:
-        _write_tests(tests, results)
-    return _status([result for _, result in results])
+        tests.mkdir(parents=True, exist_ok=True)
+        for finding in findings:
+            finding.to_pytest(tests)
+    if findings:
+        return FAILED
+    is_complete = len(checked) == len(results) and all(each.checked and not each.stopped for each in checked)
+    return PASSED if is_complete else NOTHING
 
 
 def _models(repository: Path, names: Sequence[str]) -> list[str]:
@@ -81,35 +92,12 @@ def _models(repository: Path, names: Sequence[str]) -> list[str]:
     return list(names) or known
 
 
-def _checked(server: Server, name: str, options: CheckOptions, golden: GoldenSet) -> CheckResult | str:
-    """Return the result of a model, or why it could not be checked."""
-    try:
-        return check_model(server.load(name), options, golden=golden)
-    except TritonError as error:
-        return error.symptom().strip().partition("\n")[0]
-
-
 def _progress(name: str) -> Any:
     if not sys.stderr.isatty():
         return None
     return lambda doing: print(f"\r\x1b[K{name}: {doing}", end="", file=sys.stderr, flush=True)
 
 
-def _write_tests(directory: Path, results: Sequence[tuple[str, CheckResult | str]]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for _, result in results:
-        for finding in result.findings if isinstance(result, CheckResult) else ():
-            finding.to_pytest(directory)
-
-
-def _status(results: Sequence[CheckResult | str]) -> int:
-    if any(isinstance(one, CheckResult) and one.findings for one in results):
-        return FAILED
-    if any(isinstance(one, str) or not one.checked or one.stopped for one in results):
-        return NOTHING
-    return PASSED
-
-
 def _facts(name: str, result: CheckResult | str) -> dict[str, Any]:
-    """Return the result as JSON values, of a model that could not be checked its name and why."""
+    """Return a result as JSON values; for a model that could not be checked, its name and why."""
     return result.to_dict() if isinstance(result, CheckResult) else {"model": name, "checked": False, "error": result}

@@ -16,14 +16,14 @@ from .server.api.server import Server
 from .tools.deploy.preflight.finding import Finding, Prediction, Preflight, say_once
 from .tools.deploy.preflight.judge import judge, preflight, subject_in
 from .tools.deploy.preflight.trial import try_models
-from .tools.deploy.releases import UnknownTarget, find_target
+from .tools.deploy.releases import DEFAULT_TARGET, UnknownTarget, find_target
 
 #: Exit statuses: nothing stops the models, something does, or there was nothing to judge.
 PASSED, FAILED, NOTHING = 0, 1, 2
 _REPOSITORY = Path("model_repository")
 
 
-def run(folder: str, target: str, *, as_json: bool = False) -> int:
+def run(folder: str, target: str = DEFAULT_TARGET, *, as_json: bool = False) -> int:
     """Judge the model directory, the models of the repository, or the model of that name in ./model_repository, and
     print what is found. Return the exit status."""
     try:

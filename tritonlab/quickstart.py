@@ -17,6 +17,14 @@ _PACKAGE = Path(__file__).parent
 _SOURCES = (_PACKAGE / "quickstart.ipynb", _PACKAGE.parent / "notebooks" / "00_quickstart.ipynb")
 
 
+def run(words: Sequence[str] = ()) -> None:
+    """Run `tritonlab lab`: the first word is the directory, unless it is an option of `jupyter lab`."""
+    if words and not words[0].startswith("-"):
+        open_lab(Path(words[0]), words[1:])
+    else:
+        open_lab(Path(), words)
+
+
 def open_lab(directory: Path, arguments: Sequence[str] = ()) -> None:
     """Replace this process by JupyterLab on a copy of the quickstart in `directory`; `arguments` are more of `jupyter
     lab`. A copy that is there already stays as it is. Raises OSError where the directory cannot be written, or without
@@ -43,7 +51,7 @@ def copy_quickstart(directory: Path) -> Path:
 
 
 def linked_to_site(text: str) -> str:
-    """Return the text of a notebook with its links to other notebooks, which are not beside a copy, made links to the
-    pages of the documentation."""
+    """Return the text of a notebook with links to the pages of the documentation in place of those to other notebooks,
+    which are not beside a copy."""
     text = text.replace("](README.md)", f"]({_SITE}/page/how-to/index.html)")
     return re.sub(r"\]\((\d\d_\w+)\.ipynb\)", rf"]({_SITE}/page/how-to/\1.html)", text)

@@ -25,9 +25,10 @@ import tritonlab
 import tritonlab.testing
 import tritonlab.tritonserver as tritonserver
 from tritonlab.__main__ import command_parser
+from tritonlab.command_table import magic_commands
 from tritonlab.core.error_pages import error_pages
 from tritonlab.frontends.cli.flags import GROUPS
-from tritonlab.notebook.shell.commands import COMMANDS
+from tritonlab.notebook.shell.commands import parser_of
 from tritonlab.notebook.shell.magics import TritonMagics
 from tritonlab.notebook.shell.parsing import line_parser
 from tritonlab.tools.deploy.releases import table_text
@@ -378,14 +379,14 @@ def magics_page() -> str:
     parts = ["# Magics", "`%load_ext tritonlab` brings them. `%%triton_model?` shows the same in a notebook."]
     for name in CELL_MAGICS:
         magic = getattr(TritonMagics, name)
-        parser = line_parser(_Bound(magic))
+        parser = line_parser(magic)
         parser.prog = f"%%{name}"
         parts += [f"## %%{name}", description_of(magic), fenced(help_of(parser))]
     parts.append(
         "## %triton\n\nWithout a subcommand it is `%triton status`. `--json` gives what a cell shows to programs."
     )
-    for name, command in sorted(COMMANDS.items()):
-        parts += [f"### %triton {name}", fenced(help_of(command.parser))]
+    for name, command in sorted(magic_commands().items()):
+        parts += [f"### %triton {name}", fenced(help_of(parser_of(command)))]
     return "\n\n".join(parts)
 
 
@@ -394,13 +395,6 @@ def description_of(magic: Any) -> str:
     paragraphs = (inspect.getdoc(magic) or "").split("\n\n")
     end = next(n for n, text in enumerate(paragraphs) if text.startswith(("positional arguments:", "options:")))
     return "\n\n".join(paragraphs[2:end])
-
-
-class _Bound:
-    """What `line_parser` reads of a bound magic."""
-
-    def __init__(self, function: Any) -> None:
-        self.__func__ = function
 
 
 def command_line_page() -> str:

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from tritonlab.command_table import magic_commands
 from tritonlab.core.config import load_advice
 from tritonlab.core.error_pages import all_advice, error_pages, find_advice, topic_of
 from tritonlab.notebook.authoring import hints
-from tritonlab.notebook.shell.commands import COMMANDS
 from tritonlab.stub.c_python_backend_utils import JOINS_LATE
 
 KINDS = ("hint", "load", "config")
@@ -50,4 +50,4 @@ def test_a_text_without_advice_has_no_page() -> None:
 
 
 def test_no_topic_is_a_subcommand() -> None:
-    assert not set(error_pages()) & set(COMMANDS)
+    assert not set(error_pages()) & set(magic_commands())

@@ -18,9 +18,10 @@ from IPython.utils.capture import capture_output
 import tritonlab
 from tests.models import answers
 from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
+from tritonlab.command_table import magic_commands
 from tritonlab.core.explained import Explained
 from tritonlab.core.plain_facts import MOST_LINES, few_lines, plain
-from tritonlab.notebook.shell.commands import COMMANDS
+from tritonlab.notebook.shell.commands import parser_of
 from tritonlab.notebook.shell.subcommand import JsonFacts
 from tritonlab.notebook.views import widget
 
@@ -46,8 +47,6 @@ EXAMPLES = {
     "Snippet": "p.copy_as('curl')",
     "GoldenSet": "tritonlab.golden(here)",
     "GoldenReport": "%triton golden check",
-    "GoldenAdded": "%triton golden add m IN=[[1.0]]",
-    "GoldenUpdated": "%triton golden update",
     "ExportReport": "tritonlab.export(m, here + '/a')",
     "ExportPlan": "tritonlab.export(m, here + '/b').plan",
     "ExportArchive": "tritonlab.export(m, here + '/c').zip()",
@@ -184,9 +183,9 @@ def test_what_programs_read_of_a_form(book: Notebook) -> None:
 
 
 def test_every_subcommand_has_json(book: Notebook, tmp_path: Path) -> None:
-    for name in sorted(COMMANDS, key=lambda name: name == "unload"):
-        assert "--json" in COMMANDS[name].parser.format_help()
-        takes_name = any(action.dest == "name" for action in COMMANDS[name].parser._actions)
+    for name, command in sorted(magic_commands().items(), key=lambda item: item[0] == "unload"):
+        assert "--json" in parser_of(command).format_help()
+        takes_name = any("name" in argument.names for argument in command.arguments)
         line = LINES.get(name, f"{name} m" if takes_name else name).format(here=tmp_path)
         if name in NEED_A_STATE:
             result = book.run(f"%triton {line} --json")

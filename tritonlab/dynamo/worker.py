@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.util
 import json
 import logging
 import os
 import re
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,11 @@ from ..server.api.server import Server
 from .served_model import ASK, ServedModel
 
 LOOPBACK = "127.0.0.1"
+_MISSING = (
+    "NVIDIA Dynamo is not installed in this environment: `pip install ai-dynamo==1.6.1`, in one that is not your "
+    "notebook's; where NVIDIA's package index cannot be reached, `pip install --no-deps ai-dynamo==1.6.1 "
+    "ai-dynamo-runtime==1.6.1` and what its worker imports"
+)
 #: Seconds without a request after which the routers of all frontends have heard that a worker leaves.
 _LEAVING = 2.0
 #: Seconds that a worker waits for that, and for requests under way.
@@ -58,9 +66,26 @@ class Refused(Exception):
     """What cannot be served beside the workers that the fleet has."""
 
 
-def run(options: WorkerOptions) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit status. 75 is that of a worker that was stopped so long that the
-    fleet has given it up, and that is to be started again."""
+def run(
+    dynamo: bool,
+    model_repository: Path,
+    models: Sequence[str] = (),
+    namespace: str = "dynamo",
+    discovery: str | None = None,
+    host: str | None = None,
+) -> int:
+    """Run `tritonlab worker`: serve until SIGTERM or SIGINT, and return the exit status. 1 says that the models cannot
+    be served, 75 that this worker was stopped so long that the fleet has given it up, and is to be started again."""
+    if importlib.util.find_spec("dynamo") is None:
+        print(f"tritonlab: {_MISSING}", file=sys.stderr)
+        return 1
+    options = WorkerOptions(
+        model_repository,
+        tuple(models),
+        namespace=namespace,
+        discovery=discovery or os.environ.get("DYN_DISCOVERY_BACKEND", "file"),
+        host=host or os.environ.get("DYN_TCP_RPC_HOST", LOOPBACK),
+    )
     os.environ["DYN_TCP_RPC_HOST"] = options.host
     os.environ.setdefault("DYN_LOG", "warn")  # its runtime writes two lines for each request otherwise
     try:

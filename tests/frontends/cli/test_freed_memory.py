@@ -8,7 +8,7 @@ import pytest
 #: Faults of a process that takes and frees 32 MB twenty times.
 FAULTS = """
 import resource, sys
-from tritonlab.frontends.cli.freed_memory import keep_freed_memory
+from tritonlab.frontends.cli.serve import keep_freed_memory
 
 if sys.argv[1] == "kept" and not keep_freed_memory():
     sys.exit(3)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import stat
+import sys
 from pathlib import Path
 
-from .interpreter import InterpreterError
+from .interpreter import Interpreter, InterpreterError
 
 NAME = "triton_python_backend_stub"
 
@@ -73,6 +75,22 @@ def write_own_stub(directory: Path, python: str, *, force: bool = False) -> Path
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
     return path
+
+
+def run(directory: Path, python: str, force: bool = False) -> int:
+    """Write the stub of one model: `tritonlab stub`. Return the exit status. Raises OSError; then nothing was
+    written."""
+    if not directory.is_dir():
+        raise NotADirectoryError(f"{directory} is not a directory")
+    # not resolved any further: the python of a virtual environment is a link, and must be started by that name
+    path = os.path.abspath(shutil.which(python) or python)
+    try:
+        Interpreter(path).check()
+    except InterpreterError as error:
+        print(f"tritonlab: {error}", file=sys.stderr)
+        return 1
+    print(write_own_stub(directory, path, force=force))
+    return 0
 
 
 def _is_ours(path: Path) -> bool:

@@ -1,5 +1,5 @@
-"""Completion of what is ours in a cell: the magics' lines (options, subcommands, model names, values), the bodies of
-cells with a model or a config.pbtxt, and calls of models."""
+"""Completion in a cell: of the magics' lines (options, subcommands, model names, values), of the bodies of cells with a
+model or a config.pbtxt, and of calls of models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import io
 import itertools
 import re
 import tokenize
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from IPython.core.error import UsageError
 
+from ...command_table import magic_commands
 from ...core.config.model_config import ConfigError
 from ...core.config.model_config_rules import MODEL_ARGS
 from ...core.inference.data_type import DataType
@@ -23,7 +24,7 @@ from ...stub.c_python_backend_utils import InferenceRequest
 from ..authoring.hints import PB_UTILS
 from ..authoring.workspace import Workspace
 from ..views.record.record_view import KINDS
-from .commands import COMMANDS
+from .commands import parser_of
 from .config_completion import config_words
 from .parsing import LineParser, line_parser, parse
 from .request_commands import VERBS
@@ -84,34 +85,34 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
 
 
 def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
-    """Return the word at the end of `line` and what it may become; None if the line is not one of our magics."""
+    """Return the word at the end of `line` and its completions; None if the line is not one of our magics."""
     words = line.lstrip().split(" ")
     fragment = words[-1]
-    if words[0].startswith("%%") and words[0][2:] in CELL_MAGICS and len(words) > 1:
-        parser = line_parser(getattr(magics, words[0][2:]))
-        offered = _arguments(parser, words[1:], workspace)
-    elif words[0] == "%triton" and len(words) == 2:
-        offered = iter(COMMANDS)
-    elif words[0] == "%triton" and words[1] == "serve":
-        offered = iter(workspace().ports.flags())
-    elif words[0] == "%triton" and words[1] == "infer" and len(words) > 3:
-        offered = _inputs(workspace(), words[2])
-    elif words[0] == "%triton" and words[1] == "golden" and len(words) == 3:
-        offered = iter(VERBS)
-    elif words[0] == "%triton" and words[1] == "golden" and len(words) == 4:
-        offered = iter(workspace().names())
-    elif words[0] == "%triton" and words[1:3] == ["golden", "add"]:
-        offered = _inputs(workspace(), words[3])
-    elif words[0] == "%triton" and len(words) > 2 and words[1] in COMMANDS:
-        offered = _arguments(COMMANDS[words[1]].parser, words[2:], workspace)
-    else:
-        return None
+    commands = magic_commands()
+    offered: Iterable[str]
+    match words:
+        case [magic, *rest] if rest and magic.startswith("%%") and magic[2:] in CELL_MAGICS:
+            offered = _arguments(line_parser(getattr(type(magics), magic[2:])), rest, workspace)
+        case ["%triton", _]:
+            offered = commands
+        case ["%triton", "serve", *_]:
+            offered = workspace().ports.flags()
+        case ["%triton", "golden", _]:
+            offered = VERBS
+        case ["%triton", "golden", _, _]:
+            offered = workspace().names()
+        case ["%triton", "infer", name, _, *_] | ["%triton", "golden", "add", name, *_]:
+            offered = _inputs(workspace(), name)
+        case ["%triton", name, *rest] if rest and name in commands:
+            offered = _arguments(parser_of(commands[name]), rest, workspace)
+        case _:
+            return None
     return fragment, [word for word in offered if word.startswith(fragment)]
 
 
 def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Workspace]) -> Iterator[str]:
-    """Return what the last of `words` may be: a value of the option before it, an option, or at first a model's
-    name."""
+    """Return the completions of the last of `words`: values of the option before it, options, or at first the names of
+    models."""
     options = parser.options
     before = options.get(words[-2]) if len(words) > 1 else None
     last = next((options[word] for word in reversed(words[:-1]) if word in options), None)
@@ -125,7 +126,7 @@ def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Wor
     elif parser.prog == "triton view" and len(words) == 2:
         yield from KINDS
     elif len(words) == 1:
-        yield from workspace().names() if parser.prog != "triton help" else COMMANDS
+        yield from workspace().names() if parser.prog != "triton help" else magic_commands()
 
 
 def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
@@ -134,10 +135,10 @@ def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
 
 
 def _tensors(line: str, kind: str, magics: Any, workspace: Workspace) -> list[str]:
-    """Return the names of the tensors, `input` or `output`, of the model that the line of a `%%triton_model` cell
-    writes: those of its options, else of its config's cell, else of the version that serves."""
+    """Return the names of the tensors of a kind, `input` or `output`, of the model that the line of a `%%triton_model`
+    cell writes: from its options, else from its config's cell, else from the version that serves."""
     try:
-        arguments = parse(line_parser(magics.triton_model), line.partition(" ")[2])
+        arguments = parse(line_parser(type(magics).triton_model), line.partition(" ")[2])
     except UsageError:
         return []
     if specs := getattr(arguments, kind):
@@ -151,7 +152,7 @@ def _tensors(line: str, kind: str, magics: Any, workspace: Workspace) -> list[st
 
 
 def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
-    """Do what `completions` does, for the body of a `%%triton_config` cell, which ends at the cursor."""
+    """Return the same as `completions` for the body of a `%%triton_config` cell, which ends at the cursor."""
     line, newline, body = text.lstrip().partition("\n")
     if not newline or not line.startswith("%%triton_config "):
         return None
@@ -226,8 +227,8 @@ def _keywords(tokens: list[tokenize.TokenInfo]) -> set[str]:
 
 
 def model_cell(text: str, tensors_of: Callable[[str, str], Sequence[str]]) -> tuple[str, list[str]] | None:
-    """Return the word at the end of the text of a `%%triton_model` cell and what it may become, None where nothing of
-    ours is expected. `tensors_of` returns the names of the tensors of a kind, `input` or `output`, of the model that
+    """Return the word at the end of the text of a `%%triton_model` cell and its completions; None where nothing of ours
+    is expected. `tensors_of` returns the names of the tensors of a kind, `input` or `output`, of the model that
     such a line writes."""
     line, newline, body = text.lstrip().partition("\n")
     if not newline or not line.startswith("%%triton_model "):

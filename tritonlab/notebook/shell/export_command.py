@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from IPython.display import display
 
 from ...core.quoting import magic_line
 from ...tools.deploy.environment.placed import EnvironmentOptions
+from ...tools.deploy.releases import DEFAULT_TARGET
 from ...tools.deploy.report import ExportArchive, ExportReport
 from ...tools.deploy.whole_export import ExportOptionError
 from ..authoring.errors import OptionError
@@ -22,50 +22,49 @@ from .subcommand import Context
 _MB = 1_000_000
 
 
-def export_named(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
-    """Export the models that the line names. With --zip the report is displayed and the zip file is what the cell
-    shows. An interrupt of the cell cancels the export. Raises NotFoundError for a model that is not loaded, with why,
-    and OptionError."""
-    *others, directory = arguments.place or [DEFAULT_DIRECTORY]
-    names = [arguments.name, *others]
-    for name in names:
-        context.model(name)  # raises
+def export_named(
+    context: Context,
+    name: str,
+    place: Sequence[str] = (),
+    zip: bool = False,
+    artifact: Sequence[str] = (),
+    env: str = "none",
+    env_python: str = "",
+    env_budget: int | None = None,
+    **options: Any,
+) -> ExportReport | ExportArchive:
+    """Export the models that the line names, with `options` of `export_models`. With `zip` the report is displayed and
+    the zip file is what the cell shows. An interrupt of the cell cancels the export. Raises NotFoundError for a model
+    that is not loaded, with why, and OptionError."""
+    *others, directory = place or [DEFAULT_DIRECTORY]
+    names = [name, *others]
+    for each in names:
+        context.model(each)  # raises
     say: Callable[[str], None] = (lambda text: None) if context.json else print
     cancel = threading.Event()
+    budget = None if env_budget is None else env_budget * _MB
+    target = options.get("target", DEFAULT_TARGET)
     try:
         report = export_models(
             context.workspace,
             names,
             directory,
-            overwrite=arguments.overwrite,
-            alone=arguments.alone,
-            include=arguments.include,
-            target=arguments.target,
-            env=_environment(arguments),
-            deploy=arguments.deploy,
-            capture=arguments.capture,
-            artifacts=dict(_artifacts(arguments.artifact)),
-            verify=arguments.verify,
-            last=arguments.last,
-            dry_run=arguments.dry_run,
+            env=EnvironmentOptions(env, target, python=env_python, budget=budget),
+            artifacts=dict(_artifacts(artifact)),
             say=say,
             cancel=cancel,
+            **options,
         )
     except ExportOptionError as error:
-        raise _option_error(error, names, arguments.deploy) from None
+        raise _option_error(error, names, options.get("deploy", "")) from None
     except KeyboardInterrupt:
         cancel.set()
         raise
-    if not arguments.zip or arguments.dry_run:
+    if not zip or options.get("dry_run"):
         return report
     if not context.json:
         display(report)
     return report.zip()
-
-
-def _environment(arguments: argparse.Namespace) -> EnvironmentOptions:
-    budget = None if arguments.env_budget is None else arguments.env_budget * _MB
-    return EnvironmentOptions(arguments.env, arguments.target, python=arguments.env_python, budget=budget)
 
 
 def _artifacts(texts: Sequence[str]) -> list[tuple[str, Any]]:

@@ -128,7 +128,7 @@ class TritonMagics(Magics):
         Below such a line comes what model.py is: `import triton_python_backend_utils as pb_utils` and a class
         `TritonPythonModel`. The dims of --input and --output are those of config.pbtxt, without the batch dimension.
         """
-        args = parse(line_parser(self.triton_model), line)
+        args = parse(line_parser(TritonMagics.triton_model), line)
         body = running_body(self.shell, "triton_model", line, cell)
         self._load(
             args.name,
@@ -167,7 +167,7 @@ class TritonMagics(Magics):
             dynamic_batching { max_queue_delay_microseconds: 500 }
             instance_group [ { count: 2 } ]
         """
-        args = parse(line_parser(self.triton_config), line)
+        args = parse(line_parser(TritonMagics.triton_config), line)
         body = running_body(self.shell, "triton_config", line, cell)
         self._workspace().write_config(args.name, cell, body=body, base=args.base)
         self._load_again(args, CONFIG_FILE, body)
@@ -188,7 +188,7 @@ class TritonMagics(Magics):
 
             %%triton_file classifier ../labels.txt
         """
-        args = parse(line_parser(self.triton_file), line)
+        args = parse(line_parser(TritonMagics.triton_file), line)
         body = running_body(self.shell, "triton_file", line, cell)
         path = self._workspace().write_file(args.name, args.path, cell, body=body)
         self._load_again(args, args.path, body, path)

@@ -1,13 +1,16 @@
-"""The subcommands about what models there are: load, open, unload and kill them, see, edit and configure them."""
+"""The subcommands about models: load, open, unload and kill them, see, judge, edit and configure them."""
 
 from __future__ import annotations
 
-import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
+from ...server.api.server import UNLOAD_SECONDS, Server
+from ...tools.deploy.preflight.finding import Preflight
+from ...tools.deploy.releases import DEFAULT_TARGET
 from ..authoring.artifact import artifact_of
 from ..authoring.base_directory import BaseDirectory
 from ..authoring.cells import user_namespace
@@ -19,44 +22,41 @@ from ..views.card.opened_view import Repository
 from ..views.card.status_table import StatusView
 from .subcommand import Context, Text, bind
 
-if TYPE_CHECKING:
-    from ...server.api.server import Server
-
 #: Seconds that `%triton unload` waits.
 _PATIENCE = 1.0
 _ARTIFACT_USAGE = "%triton artifact NAME weights.pt=expression"
 
 
-def status(context: Context, arguments: argparse.Namespace) -> Any:
-    if arguments.name is None:
+def status(context: Context, name: str | None = None) -> Any:
+    if name is None:
         return StatusView(context.workspace)
-    known = context.workspace.report(arguments.name)  # a failed load is shown, too
+    known = context.workspace.report(name)  # a failed load is shown, too
     if not (context.json and known is not None):
-        context.model(arguments.name)
-    return card_of(context.workspace, arguments.name)
+        context.model(name)
+    return card_of(context.workspace, name)
 
 
-def load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
-    with loading_card(context.workspace, arguments.name, quiet=context.json):
-        bind(context.shell, context.workspace.load(arguments.name, arguments.path, config=arguments.config))
-    return card_of(context.workspace, arguments.name) if context.json else None
+def load(context: Context, name: str, path: str | None = None, config: str | None = None) -> LiveCard | None:
+    with loading_card(context.workspace, name, quiet=context.json):
+        bind(context.shell, context.workspace.load(name, path, config=config))
+    return card_of(context.workspace, name) if context.json else None
 
 
-def open_repository(context: Context, arguments: argparse.Namespace) -> Repository:
-    names = arguments.models or None
-    opened = Repository.open(context.workspace, arguments.directory, names, into=arguments.into)
+def open_repository(
+    context: Context, directory: str, models: Sequence[str] | None = None, into: str | None = None
+) -> Repository:
+    opened = Repository.open(context.workspace, directory, models, into=into)
     for name in opened:
         if opened[name].facts().state == "READY" and (unbound := bind(context.shell, context.model(name))):
             print(unbound)
     return opened
 
 
-def unload(context: Context, arguments: argparse.Namespace) -> Text:
+def unload(context: Context, name: str, dependents: bool = False, timeout: float = UNLOAD_SECONDS) -> Text:
     """Unload a model and wait for a moment only, because the notebook belongs to its author, whatever the model
     does."""
-    name, server = arguments.name, context.workspace.server
+    server = context.workspace.server
     context.check_known(name)  # the server would say nothing, as Triton does
-    dependents, timeout = arguments.dependents, arguments.timeout
     before = _serving(server)
     context.workspace.unload(name, unload_dependents=dependents, timeout=timeout, wait=False)
     end = time.monotonic() + _PATIENCE
@@ -73,8 +73,7 @@ def _serving(server: Server) -> set[str]:
     return {name for name, _ in server.models(exclude_not_ready=True)}
 
 
-def kill(context: Context, arguments: argparse.Namespace) -> Text:
-    name = arguments.name
+def kill(context: Context, name: str) -> Text:
     context.check_known(name)
     old, killed = context.workspace.server.draining(name), context.workspace.server.kill(name)
     if not killed:
@@ -89,8 +88,8 @@ def kill(context: Context, arguments: argparse.Namespace) -> Text:
     return Text(f"killed what was left of '{name}': process {pids}", facts)
 
 
-def index(context: Context, arguments: argparse.Namespace) -> Text:
-    entries = sorted(context.workspace.server.index(arguments.ready), key=lambda entry: by_number(entry["name"]))
+def index(context: Context, ready: bool = False) -> Text:
+    entries = sorted(context.workspace.server.index(ready), key=lambda entry: by_number(entry["name"]))
     return Text("\n".join(map(_index_line, entries)) or "no models", {"models": entries})
 
 
@@ -100,20 +99,24 @@ def _index_line(entry: dict[str, str]) -> str:
     return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
 
 
-def config(context: Context, arguments: argparse.Namespace) -> Any:
-    if arguments.clear:
-        context.check_known(arguments.name)
-        context.workspace.write_config(arguments.name, "")
+def config(context: Context, name: str, clear: bool = False) -> Text | None:
+    if clear:
+        context.check_known(name)
+        context.workspace.write_config(name, "")
         return None
-    model = context.model(arguments.name)
+    model = context.model(name)
     return Text(model.config_pbtxt(), model.config())
 
 
-def edit(context: Context, arguments: argparse.Namespace) -> None:
-    """Make the next cell one that writes the model as it was written, or as it lies in a repository that was opened.
-    Raises FileError for one that this notebook has no source of.
+def preflight(context: Context, name: str, target: str = DEFAULT_TARGET) -> Preflight:
+    return context.model(name).preflight(target=target)
+
+
+def edit(context: Context, name: str) -> None:
+    """Insert a cell with the source of the model: of the cell that wrote it, or of an opened repository. Raises
+    FileError if this notebook has no source of it.
     """
-    shell, workspace, name = context.shell, context.workspace, arguments.name
+    shell, workspace = context.shell, context.workspace
     draft = workspace.draft(name)
     source = draft.source
     if source is None and draft.is_ensemble:
@@ -136,11 +139,11 @@ def edit(context: Context, arguments: argparse.Namespace) -> None:
     shell.set_next_input(f"{line}\n{source.text()}")
 
 
-def artifact(context: Context, arguments: argparse.Namespace) -> Text:
+def artifact(context: Context, line: str) -> Text:
     """Write the value of an expression beside model.py, and load the model again if it is there already. Raises
-    OptionError, FileError, and what a load does."""
+    OptionError, FileError, and the errors of a load."""
     workspace = context.workspace
-    name, _, rest = arguments.rest.strip().partition(" ")
+    name, _, rest = line.strip().partition(" ")
     named = named_value(rest)
     if not name or named is None:
         raise OptionError(f"write {_ARTIFACT_USAGE}", fix=_ARTIFACT_USAGE)
@@ -156,7 +159,7 @@ def artifact(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def named_value(text: str) -> tuple[str, Any] | None:
-    """Return the file and the value of `weights.pt=expression`; None for another form. Raises OptionError with what the
+    """Return the file and the value of `weights.pt=expression`; None for another form. Raises ExpressionError if the
     expression raises."""
     path, equals, expression = (part.strip() for part in text.partition("="))
     if not path or not equals or not expression:

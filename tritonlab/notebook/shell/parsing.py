@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 import re
 import shlex
 from collections.abc import Collection, Iterable
@@ -45,21 +44,17 @@ class LineParser(MagicArgumentParser):
         return action
 
 
-def line_parser(magic: Any) -> LineParser:
-    """Return the parser of the arguments with which a cell magic was decorated."""
-    return _line_parser(magic.__func__)
-
-
 @functools.cache
-def _line_parser(function: Any) -> LineParser:
-    parser = LineParser(function.__name__)
-    for decorator in reversed(function.decorators):
+def line_parser(magic: Any) -> LineParser:
+    """Return the parser of the arguments with which the function of a cell magic was decorated."""
+    parser = LineParser(magic.__name__)
+    for decorator in reversed(magic.decorators):
         decorator.add_to_parser(parser, None)
     return parser
 
 
 class LineError(Explained, UsageError):
-    """A magic's line that cannot be read. `advice` is the part of the text with what to write instead."""
+    """A magic's line that cannot be read. `advice` is the part of the text that says how to write it."""
 
     code = Code.INVALID_ARG
 
@@ -91,14 +86,6 @@ def parse(parser: LineParser, line: str) -> argparse.Namespace:
     return arguments
 
 
-def seconds(text: str) -> float:
-    """Return the value of an option that is a time in seconds."""
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise ValueError(text)
-    return value
-
-
 def unknown(what: str, word: str, known: Iterable[str]) -> LineError:
     """Return the error for a word that is not among `known`."""
     known = list(known)
@@ -107,15 +94,11 @@ def unknown(what: str, word: str, known: Iterable[str]) -> LineError:
     return LineError(f"{what} {word!r}{':' if meant else ';'} {advice}", advice)
 
 
-def _nearest_option(word: str, parser: LineParser) -> str:
-    options = {option.lstrip("-"): option for option in parser.options}  # the dashes would make any two alike
-    near = nearest(word.lstrip("-"), options)
-    return f"did you mean {options[near]!r}?" if near else ""
-
-
 def _advice(error: str, parser: LineParser) -> str:
     if found := _UNKNOWN.search(error):
-        return _nearest_option(found["word"], parser)
+        options = {option.lstrip("-"): option for option in parser.options}  # the dashes would make any two alike
+        near = nearest(found["word"].lstrip("-"), options)
+        return f"did you mean {options[near]!r}?" if near else ""
     if found := _CHOICE.search(error):
         return did_you_mean(found["word"], re.findall(r"[\w-]+", found["known"]))
     return ""

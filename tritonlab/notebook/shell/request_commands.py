@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.inference.data_type import DataType
@@ -21,11 +19,12 @@ from ..authoring.errors import ExpressionError, OptionError
 from ..authoring.workspace import Workspace
 from ..views.opener import open_load_panel, open_playground
 from ..views.widget import in_kernel
-from .subcommand import Context
+from .subcommand import Context, Text
 
 if TYPE_CHECKING:
     from ...record.line_profile import LineProfile
     from ...server.api.model import Model
+    from ...tools.check.check_result import CheckResult
     from ..views.playground.playground import Playground
 
 #: What `%triton golden` does.
@@ -33,12 +32,12 @@ VERBS = ("add", "check", "update")
 _GOLDEN_USAGE = "%triton golden add [--error] NAME INPUT0=expression, … | check [NAME] | update [NAME]"
 #: Seconds that the replay after a load may keep the author waiting.
 _PATIENCE = 10.0
-#: The characters of the line that says what a check tries now.
+#: The characters of the line that shows the progress of a check.
 _WIDTH = 110
 
 
-def infer(context: Context, arguments: argparse.Namespace) -> Any:
-    name, _, rest = arguments.rest.strip().partition(" ")
+def infer(context: Context, line: str) -> Any:
+    name, _, rest = line.strip().partition(" ")
     if not name:
         usage = "%triton infer NAME INPUT0=expression, INPUT1=expression"
         raise OptionError(f"name a model: {usage}", fix=usage)
@@ -51,67 +50,41 @@ def infer(context: Context, arguments: argparse.Namespace) -> Any:
     return responses if decoupled or len(responses) != 1 else responses[0]
 
 
-def playground(context: Context, arguments: argparse.Namespace) -> Playground:
-    return open_playground(context.workspace, context.model(arguments.name))
+def playground(context: Context, name: str) -> Playground:
+    return open_playground(context.workspace, context.model(name))
 
 
-class GoldenUpdated:
-    """The files whose answers have changed."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self.paths = paths
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"renewed": [str(path) for path in self.paths]}
-
-    def __repr__(self) -> str:
-        return "\n".join(["renewed:", *map(str, self.paths)]) if self.paths else "every answer is as it was"
-
-
-class GoldenAdded:
-    """The file of a new case, the error that is kept if there was no answer, and why the answer is not the model's
-    own."""
-
-    def __init__(self, path: Path, error: str = "", why_not_real: str = "") -> None:
-        self.path = path
-        self.error = error
-        self.why_not_real = why_not_real
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kept": str(self.path), "error": self.error or None, "why_not_real": self.why_not_real or None}
-
-    def __repr__(self) -> str:
-        lines = [f"kept: {self.path}"]
-        lines += [f"what is kept is an error: {self.error}"] * bool(self.error)
-        lines += [f"what is kept is not the model's own answer: {self.why_not_real}"] * bool(self.why_not_real)
-        return "\n".join(lines)
-
-
-def golden(context: Context, arguments: argparse.Namespace) -> GoldenReport | GoldenUpdated | GoldenAdded:
-    """Do what `%triton golden <line>` says. Raises OptionError."""
-    workspace = context.workspace
-    verb, _, rest = arguments.rest.strip().partition(" ")
+def golden(context: Context, line: str) -> GoldenReport | Text:
+    """Keep, check or update golden cases. Raises OptionError."""
+    verb, _, rest = line.strip().partition(" ")
     is_error = rest.split()[:1] == ["--error"]
     name, _, inputs = (rest.strip().removeprefix("--error") if is_error else rest).strip().partition(" ")
-    server = workspace.server
+    server = context.workspace.server
     suite = GoldenSet(ask=asks_of(server), why_not_real=lambda model: stood_in_words(server.model(model)))
     try:
         if verb in ("check", "update") and not inputs:
             if name:
-                workspace.server.model(name).config()  # raises for one that is not loaded
-            if verb == "update":
-                return GoldenUpdated(suite.update(model=name or None))
-            return suite.check(model=name or None)
+                server.model(name).config()  # raises for one that is not loaded
+            if verb == "check":
+                return suite.check(model=name or None)
+            paths = [str(path) for path in suite.update(model=name or None)]
+            return Text("\n".join(["renewed:", *paths]) if paths else "every answer is as it was", {"renewed": paths})
         if verb == "add" and name:
-            model = workspace.server.model(name)
-            request = model.create_request(inputs=inputs_of(model, inputs))
-            outcome = ask(model, request)
-            return GoldenAdded(
-                suite.add(outcome, error=is_error), str(outcome.error or ""), why_not_real=stood_in_words(model)
-            )
+            return _add_golden(suite, server.model(name), inputs, is_error)
     except (ValueError, FileExistsError) as error:
         raise OptionError(str(error)) from None
     raise OptionError(_GOLDEN_USAGE, fix=_GOLDEN_USAGE)
+
+
+def _add_golden(suite: GoldenSet, model: Model, inputs: str, is_error: bool) -> Text:
+    """Send a request and keep its answer. Return where, the error that is kept if there was no answer, and why the
+    answer is not the model's own."""
+    outcome = ask(model, model.create_request(inputs=inputs_of(model, inputs)))
+    path, error, why_not_real = suite.add(outcome, error=is_error), str(outcome.error or ""), stood_in_words(model)
+    lines = [f"kept: {path}"]
+    lines += [f"what is kept is an error: {error}"] * bool(error)
+    lines += [f"what is kept is not the model's own answer: {why_not_real}"] * bool(why_not_real)
+    return Text("\n".join(lines), {"kept": str(path), "error": error or None, "why_not_real": why_not_real or None})
 
 
 def inputs_of(model: Model, text: str) -> dict[str, Any]:
@@ -147,26 +120,34 @@ def replay(workspace: Workspace, name: str) -> None:
         print(f"golden: {error}")
 
 
-def load_test(context: Context, arguments: argparse.Namespace) -> Any:
-    """Run a load test. If no load is named it is one client's, and what is returned is the form with its result, since
-    without a browser nobody could press Start.
+def load_test(
+    context: Context,
+    name: str,
+    concurrency: str | None = None,
+    request_rate: str | None = None,
+    shape: Sequence[str] = (),
+    csv: str | None = None,
+    **options: Any,
+) -> Any:
+    """Run a load test and return its result. If no load is named, measure one client, and return the form that shows
+    the result: its Start button needs a browser.
     """
-    model, options = context.model(arguments.name), dict[str, Any]()
-    for name in ("concurrency", "request_rate"):
-        if (text := getattr(arguments, name)) is not None:
-            options[name] = _numbers(text)
-    options |= {name: value for name in ("duration", "batch") if (value := getattr(arguments, name)) is not None}
-    if arguments.shape:
-        options["shapes"] = dict(_shape(text) for text in arguments.shape)
+    model = context.model(name)
+    if concurrency is not None:
+        options["concurrency"] = _numbers(concurrency)
+    if request_rate is not None:
+        options["request_rate"] = _numbers(request_rate)
+    if shape:
+        options["shapes"] = dict(_shape(text) for text in shape)
     if not options:
         options["shapes"] = smallest_shapes(model.config())
-        if not arguments.csv and not arguments.json:
+        if not csv and not context.json:
             panel = open_load_panel(model)
             panel.measure(**options)
             return panel
-    result = model.load_test(**options, progress=not arguments.json)
-    if arguments.csv:
-        result.to_csv(arguments.csv)
+    result = model.load_test(**options, progress=not context.json)
+    if csv:
+        result.to_csv(csv)
     return result
 
 
@@ -184,27 +165,20 @@ def _numbers(text: str) -> list[float]:
         raise OptionError(f"'{text}' is not a list of numbers: write 1,2,8", fix="write 1,2,8") from None
 
 
-def check(context: Context, arguments: argparse.Namespace) -> Any:
-    """Check a model and return the result. An interrupt ends it with what was found until then."""
-    relations = arguments.relations.split(",") if arguments.relations else None
-    model = context.model(arguments.name)
-    show = None if arguments.json else _changing_line()
+def check(context: Context, name: str, **options: Any) -> CheckResult:
+    """Check a model and return the result. An interrupt ends it with the findings so far."""
+    model = context.model(name)
+    show = None if context.json else _changing_line()
     try:
-        return model.check(
-            arguments.seconds,
-            seed=arguments.seed,
-            relations=relations,
-            side_effects=arguments.side_effects,
-            progress=show,
-        )
+        return model.check(progress=show, **options)
     finally:
         if show is not None:
             show("")
 
 
 def _changing_line() -> Callable[[object], None]:
-    """Return what shows a text in place of the one before. A notebook stores the last, where it would store every line
-    that a carriage return begins."""
+    """Return a function that shows a text in place of the one before. In a notebook it updates one display, of which
+    the last text is stored; lines after a carriage return would all be."""
     if not in_kernel():
         return lambda text: print(f"\r{str(text)[:_WIDTH]:<{_WIDTH}}\r", end="", flush=True)
     display: Any = importlib.import_module("IPython.display").display
@@ -216,22 +190,28 @@ def _changing_line() -> Callable[[object], None]:
     return show
 
 
-def profile(context: Context, arguments: argparse.Namespace) -> LineProfile:
-    """Profile a model under random requests of the smallest shapes, or with --watch under those of others."""
-    model = context.model(arguments.name)
-    if arguments.watch:
-        return model.profile(seconds=arguments.seconds, memory=arguments.memory)
-    load: dict[str, Any] = {"concurrency": arguments.concurrency, "shapes": smallest_shapes(model.config())}
-    if arguments.batch is not None:
-        load["batch"] = arguments.batch
-    return model.profile(seconds=arguments.seconds, memory=arguments.memory, **load)
+def profile(
+    context: Context,
+    name: str,
+    seconds: float = 3.0,
+    concurrency: int = 1,
+    watch: bool = False,
+    memory: bool = False,
+    **load: Any,
+) -> LineProfile:
+    """Profile a model under random requests of the smallest shapes, or with `watch` under those of others."""
+    model = context.model(name)
+    if watch:
+        return model.profile(seconds=seconds, memory=memory)
+    load |= {"concurrency": concurrency, "shapes": smallest_shapes(model.config())}
+    return model.profile(seconds=seconds, memory=memory, **load)
 
 
-def debug(context: Context, arguments: argparse.Namespace) -> EditorAttach | None:
-    """Type to a paused model until it goes on; without a name, to the one that paused first. With --vscode let an
+def debug(context: Context, name: str | None = None, vscode: bool = False) -> EditorAttach | None:
+    """Type to a paused model until it goes on; without a name, to the one that paused first. With `vscode` let an
     editor attach to the model instead."""
-    workspace, name = context.workspace, arguments.name
-    if arguments.vscode:
+    workspace = context.workspace
+    if vscode:
         return _editor(workspace, name)
     if name is None:
         follow_pauses(workspace.server.debugger, None)
@@ -253,9 +233,9 @@ def _editor(workspace: Workspace, name: str | None) -> EditorAttach:
     return model.attach(local)
 
 
-def postmortem(context: Context, arguments: argparse.Namespace) -> None:
-    """Type to a debugger that looks at the last exception of a model; without a name, of the one that failed last."""
-    server, name = context.workspace.server, arguments.name
+def postmortem(context: Context, name: str | None = None) -> None:
+    """Type to a debugger on the last exception of a model; without a name, of the model that failed last."""
+    server = context.workspace.server
     if name is None:
         failures = [server.model(each).failures for each, _ in server.models()]
         last = max((each[-1].to_dict() for each in failures if each), key=lambda each: each["time_ns"], default=None)

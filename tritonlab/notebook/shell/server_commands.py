@@ -1,8 +1,7 @@
-"""The subcommands about the server and what happens in it: its ports, log, views, statistics, metrics and traces."""
+"""The subcommands about the server: its ports, log, views, statistics, metrics and traces."""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,10 +26,10 @@ _DYNAMO = "--dynamo"
 _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 
 
-def serve(context: Context, arguments: argparse.Namespace) -> Endpoints | Text:
+def serve(context: Context, line: str) -> Endpoints | Text:
     """Open the ports, with a button that shows their token. With `--dynamo` open none, and return the commands that
     serve the notebook's models in a fleet of NVIDIA Dynamo."""
-    words, workspace = shlex.split(arguments.rest), context.workspace
+    words, workspace = shlex.split(line), context.workspace
     if _DYNAMO in words:
         if len(words) > 1:
             others = " ".join(word for word in words if word != _DYNAMO)
@@ -56,24 +55,24 @@ def _dynamo_commands(workspace: Workspace) -> Text:
     return Text(text, {"frontend": frontend, "worker": worker})
 
 
-def stop(context: Context, arguments: argparse.Namespace) -> None:
+def stop(context: Context) -> None:
     context.workspace.ports.close()
 
 
-def logs(context: Context, arguments: argparse.Namespace) -> LogView:
-    workspace, name = context.workspace, arguments.name
+def logs(context: Context, name: str | None = None, lines: int = 40, request: str | None = None) -> LogView:
+    workspace = context.workspace
     records = workspace.server.logs(name)
     if not records:
         context.check_known(name)
-    if arguments.request is not None:
-        records = [record for record in records if record.is_of_request(arguments.request)]
-    return LogView(records[-arguments.lines :], workspace.shell.cite_for)
+    if request is not None:
+        records = [record for record in records if record.is_of_request(request)]
+    return LogView(records[-lines:], workspace.shell.cite_for)
 
 
-def why(context: Context, arguments: argparse.Namespace) -> Text:
+def why(context: Context, name: str | None = None) -> Text:
     """Return the sentences of `server.why()`; of a load that a cell started, the cell's own error. Raises the client's
     NotFoundError for an unknown name."""
-    workspace, name = context.workspace, arguments.name
+    workspace = context.workspace
     context.check_known(name)
     waits = workspace.server.why(name).cited(workspace.shell.cite)
     names = [name] if name is not None else workspace.names()
@@ -83,11 +82,10 @@ def why(context: Context, arguments: argparse.Namespace) -> Text:
     return Text(whole.text(), whole.to_dict())
 
 
-def view(context: Context, arguments: argparse.Namespace) -> Any:
-    name, kind = arguments.name, arguments.kind
-    if name in KINDS and kind is None and name not in context.workspace.names():
-        name, kind = None, name
+def view(context: Context, name: str | None = None, kind: str | None = None) -> Any:
     names = context.workspace.names()
+    if name in KINDS and kind is None and name not in names:
+        name, kind = None, name
     known = [*names, *(row["name"] for row in context.workspace.server.index())]
     if name is not None and name not in known and kind is None and did_you_mean(name, KINDS):
         raise unknown("there is no model and no view", name, [*names, *KINDS])
@@ -99,10 +97,10 @@ def view(context: Context, arguments: argparse.Namespace) -> Any:
     return context.model(name).view(kind or KINDS[0])
 
 
-def trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | None:
+def trace(context: Context, file: str | None = None) -> ChromeTrace | None:
     workspace = context.workspace
     running, workspace.tracing = workspace.tracing, None
-    if arguments.file is None:
+    if file is None:
         if running is None:
             advice = "'%triton trace FILE' begins a trace"
             raise OptionError(f"nothing is traced; {advice}", fix=advice)
@@ -110,21 +108,21 @@ def trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | None
         return running
     if running is not None:
         running.stop()
-    workspace.tracing = workspace.server.trace(arguments.file).start()
+    workspace.tracing = workspace.server.trace(file).start()
     return None
 
 
-def metrics(context: Context, arguments: argparse.Namespace) -> Text:
-    if arguments.name is not None:
-        context.model(arguments.name)
-    lines = context.workspace.server.metrics(arguments.name or "").splitlines()
+def metrics(context: Context, name: str | None = None) -> Text:
+    if name is not None:
+        context.model(name)
+    lines = context.workspace.server.metrics(name or "").splitlines()
     return Text("\n".join(lines), {"metrics": samples(lines)} if context.json else None)
 
 
-def statistics(context: Context, arguments: argparse.Namespace) -> Text:
-    if arguments.name is not None:
-        context.model(arguments.name)
-    found = context.workspace.server.statistics(arguments.name or "")
+def statistics(context: Context, name: str | None = None) -> Text:
+    if name is not None:
+        context.model(name)
+    found = context.workspace.server.statistics(name or "")
     return Text(statistics_text(found), found)
 
 

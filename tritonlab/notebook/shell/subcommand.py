@@ -1,4 +1,4 @@
-"""The parts of a subcommand of `%triton`: what it may use, and the texts that it returns, for people and programs."""
+"""The parts of a subcommand of `%triton`: its context, and the texts that it returns, for people and programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """What a subcommand may use."""
+    """The shell and the workspace of a subcommand."""
 
     shell: Any
     workspace: Workspace
@@ -46,7 +46,7 @@ class Context:
         return model
 
     def check_known(self, name: str | None) -> None:
-        """Raise what `model` does if neither the notebook nor its server knows a model of this name."""
+        """Raise as `model` does if neither the notebook nor its server has a model of this name."""
         if name is not None and name not in self.workspace.names():
             self.model(name)
 
@@ -61,8 +61,8 @@ def failed_load_of(workspace: Workspace, name: str) -> Reason | None:
 
 
 def bind(shell: Any, model: ServedModel) -> str:
-    """Bind the model to a variable of its name, if there can be one and it holds nothing else. Return why it did
-    not, and what to write instead."""
+    """Bind the model to a variable of its name. If there can be none, or it holds something else, return why, and how
+    to get the model."""
     name = model.name
     holds = shell.user_ns.get(name)
     if not name.isidentifier() or iskeyword(name):
@@ -117,7 +117,7 @@ class JsonFacts(dict[str, Any]):
 
     @staticmethod
     def from_result(result: Any) -> JsonFacts:
-        """Return what a subcommand would show; nothing is an empty object."""
+        """Return the facts of a result that a subcommand would show; those of None are an empty dict."""
         return JsonFacts(plain(result) if result is not None else {})
 
     def __repr__(self) -> str:

@@ -174,6 +174,11 @@ def table_text(sources: bool = False) -> str:
     return "\n".join(_lines(sources))
 
 
+def print_table(sources: bool = False, as_json: bool = False) -> None:
+    """Print the table of releases: `tritonlab releases`."""
+    print(json.dumps(table_facts(), indent=1) if as_json else table_text(sources))
+
+
 def table_facts() -> dict[str, Any]:
     """Return the table as JSON values, each cell with its source."""
     return dict(_read())

@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,6 +111,21 @@ def verify(
     if not isinstance(requests, str | PathLike):
         ship_requests(root, cases)
     return _written(root, models, verdicts=verdicts, names=names, history=history, open_findings=found, hidden=hidden)
+
+
+def run(directory: Path, **options: Any) -> int:
+    """Run `tritonlab verify` with `options` of `verify`, and print the verdict. Return 1 if it differs or the export
+    could not be verified, 130 if it was interrupted."""
+    try:
+        found = verify(directory, say=lambda text: print(text, file=sys.stderr, flush=True), **options)
+    except ValueError as error:
+        print(f"tritonlab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("tritonlab: interrupted; nothing was left behind", file=sys.stderr)
+        return 130
+    print(found)
+    return 0 if found.passed else 1
 
 
 def _root_of(directory: Path) -> Path:
