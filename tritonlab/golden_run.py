@@ -30,7 +30,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Suite(NamedTuple):
-    """What was tested, and `GoldenReport.to_dict` of it, or why it could not be tested."""
+    """A notebook or repository with `GoldenReport.to_dict` of its test, or why it could not be tested."""
 
     name: str
     report: dict[str, Any] | str
@@ -87,7 +87,7 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
         return Suite(str(path), f"running a notebook needs {error.name}: pip install 'tritonlab[lab]'")
     try:
         notebook = nbformat.reads(read_text(path), as_version=4)
-    except Exception as error:  # nbformat raises what its parts do for a document of another form
+    except Exception as error:  # nbformat raises errors of several libraries for a document of another form
         text = str(error).partition("\n")[0] or type(error).__name__
         return Suite(str(path), f"it is not a notebook: {text}")
     notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL))

@@ -106,7 +106,7 @@ def _access(values: dict[str, Any], access: AccessRules) -> AccessRules:
 
 
 def _token(path: str) -> str:
-    """Read a token. As of ssh's keys, a file of this user that others may read, or write, is refused."""
+    """Read a token. Like ssh with keys, refuse a file of this user that others can read or write."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             about = os.fstat(file.fileno())

@@ -41,7 +41,7 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
     return print_table(["Backend", "Path", "Config"], [[name, paths[name], configs[name]] for name in sorted(names)])
 
 
-#: What Triton's table says of a model without a version directory, or whose policy selects none (measured).
+#: The cells of Triton's table for a model without a version directory, or whose policy selects none (measured).
 _NO_VERSION = ["-", "Not loaded: No model version was found"]
 
 

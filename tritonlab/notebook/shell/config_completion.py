@@ -42,8 +42,8 @@ class _Message:
 
 
 def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, list[str]] | None:
-    """Return the word at the end of `text` and what it may become; None inside another string, a comment, or an
-    unknown message. `models` tells the names that a step may have."""
+    """Return the word at the end of `text` and its completions; None inside another string, a comment, or an unknown
+    message. `models` returns the names that a step may have."""
     if step := _STEP.search(text):
         return step[1], [name for name in models() if name.startswith(step[1])]
     line = text.rpartition("\n")[2]
@@ -57,7 +57,8 @@ def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, l
     if message.field:
         words = _values(message.descriptor.fields_by_name.get(message.field))
     else:
-        words = [_written(field) for field in message.descriptor.fields]
+        fields = message.descriptor.fields
+        words = [f"{field.name} {{" if field.message_type is not None else f"{field.name}: " for field in fields]
     return fragment, [word for word in words if word.startswith(fragment)]
 
 
@@ -92,7 +93,3 @@ def _values(field: Any) -> list[str]:
     if field is not None and field.enum_type is not None:
         return [value.name for value in field.enum_type.values]
     return ["true", "false"] if field is not None and field.type == field.TYPE_BOOL else []
-
-
-def _written(field: Any) -> str:
-    return f"{field.name} {{" if field.message_type is not None else f"{field.name}: "
