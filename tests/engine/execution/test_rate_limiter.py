@@ -1,13 +1,20 @@
 from __future__ import annotations
 
-import pytest
+import itertools
+from collections import Counter
+from functools import partial
 
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.machines import NUMBERS, choose
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.metrics.infer_stats import InferStats
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InvalidArgumentError, ModelError
-from tritonlab.engine.execution.rate_limiter import RateLimiter, make_rate_limiter
+from tritonlab.engine.execution.rate_limiter import GLOBAL, RateLimiter, make_rate_limiter
 from tritonlab.engine.life.instance_plan import InstanceEvents
 from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
 from tritonlab.engine.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
@@ -103,29 +110,6 @@ def test_off_is_no_limiter_at_all() -> None:
 # -- resources
 
 
-def test_there_is_as_much_as_the_instance_that_asks_for_most() -> None:
-    bench = Bench()
-    bench.model("a", asking("R 2"))
-    bench.model("b", asking("R 1"))
-    bench.model("c", asking("R 3"))
-    for name in "abc":
-        bench.send(name, name)
-    assert bench.running() == {"a0": ["a"], "b0": ["b"]}  # 2 + 1 of 3
-    bench.finish("a0")
-    assert bench.running() == {"b0": ["b"]}  # c has nothing while it waits, and a part of it would not help
-    bench.finish("b0")
-    assert bench.running() == {"c0": ["c"]}
-
-
-def test_what_needs_no_resource_runs_at_once() -> None:
-    bench = Bench()
-    bench.model("a", asking("R 1"))
-    bench.model("free", asking())
-    bench.send("a", "1")
-    bench.send("free", "2")
-    assert bench.running() == {"a0": ["1"], "free0": ["2"]}
-
-
 def test_a_resource_of_a_device_is_not_that_of_another() -> None:
     limiter = RateLimiter({})
     first, second, shared = object(), object(), object()
@@ -136,22 +120,6 @@ def test_a_resource_of_a_device_is_not_that_of_another() -> None:
     assert limiter.admit(second, print)
     assert not limiter.admit(shared, print)
     assert repr(limiter) == "<RateLimiter [G 1/1, R@0 1/1, R@1 1/1 | 1 waiting]>"
-
-
-def test_the_largest_demand_leaves_with_its_instance() -> None:
-    bench = Bench()
-    bench.model("small", asking("R 1"))
-    bench.model("large", asking("R 3"))
-    bench.model("other", asking("R 1"))
-    bench.send("small", "1")
-    bench.send("other", "2")
-    assert bench.running() == {"small0": ["1"], "other0": ["2"]}
-    bench.finish("small0")
-    bench.finish("other0")
-    bench.limiter.unregister(bench.instances["large0"])
-    bench.send("small", "3")
-    bench.send("other", "4")
-    assert bench.running() == {"small0": ["3"]}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +152,130 @@ def test_a_name_is_of_all_devices_or_of_each() -> None:
         limiter.register(object(), asking("R 1 global"), 0)
 
 
+class RateLimiterMachine(RuleBasedStateMachine):
+    """A limiter beside a model of it. An instance has all its resources or none; the first of those that wait, by its
+    executions times its priority, goes before all others, whatever would fit; without limits there is as much of each
+    resource as one instance needs at most.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = itertools.count()
+        self.groups: dict[int, tuple[dict[tuple[str, int], int], int]] = {}  # needs and priority of each instance
+        self.executions: Counter[int] = Counter()
+        self.waiting: list[int] = []
+        self.running: set[int] = set()
+        self.idle_by_now: set[int] = set()  # those that wait and have nothing to execute any more
+        self.turns: list[int] = []  # those that the limiter has called
+
+    @initialize(limits=st.sampled_from([{}, {"R": 2, "G": 3}, {"R": {0: 3, GLOBAL: 1}, "G": 2}]))
+    def begin(self, limits: dict[str, int | dict[int, int]]) -> None:
+        self.limits, self.limiter = limits, RateLimiter(limits)
+
+    def amount(self, resource: tuple[str, int]) -> int:
+        if not self.limits:
+            return max(needs.get(resource, 0) for needs, _ in self.groups.values())
+        limit = self.limits[resource[0]]
+        return limit if isinstance(limit, int) else limit.get(resource[1], limit[GLOBAL])
+
+    def missing(self, one: int) -> set[tuple[str, int]]:
+        used = {r: sum(self.groups[other][0].get(r, 0) for other in self.running) for r in self.groups[one][0]}
+        return {r for r, count in self.groups[one][0].items() if used[r] + count > self.amount(r)}
+
+    def first(self, waiting: list[int]) -> int:
+        return min(waiting, key=lambda one: (self.executions[one] + 1) * self.groups[one][1])
+
+    def run(self, one: int) -> None:
+        self.running.add(one)
+        self.executions[one] += 1
+
+    def ask(self, one: int) -> None:
+        others = [other for other in self.waiting if other != one]
+        goes = self.first([*others, one]) == one and not self.missing(one)
+        assert self.limiter.admit(one, partial(self.retry, one)) is goes
+        self.idle_by_now.discard(one)
+        if goes:
+            self.waiting = others
+            self.run(one)
+        elif one not in self.waiting:
+            self.waiting.append(one)
+
+    def retry(self, one: int) -> None:
+        self.turns.append(one)
+        if one not in self.idle_by_now:
+            assert self.limiter.admit(one, partial(self.retry, one))
+
+    def expect_turns(self) -> None:
+        """Compare the turns that were given with those that there are resources for."""
+        expected = []
+        while self.waiting and not self.missing(one := self.first(self.waiting)):
+            expected.append(one)
+            self.waiting.remove(one)
+            if one not in self.idle_by_now:
+                self.run(one)
+            self.idle_by_now.discard(one)
+        assert self.turns == expected
+        self.turns.clear()
+
+    @rule(r=st.integers(0, 3), g=st.integers(0, 3), device=st.integers(0, 1), priority=st.integers(0, 3))
+    def register(self, r: int, g: int, device: int, priority: int) -> None:
+        one, needs = next(self.numbers), {("R", device): r, ("G", GLOBAL): g}
+        asked = asking("; ".join([f"R {r}"] * bool(r) + [f"G {g} global"] * bool(g)), priority)
+        needs = {resource: count for resource, count in needs.items() if count}
+        if self.limits and any(count > self.amount(resource) for resource, count in needs.items()):
+            with pytest.raises(InvalidArgumentError, match="which will prevent scheduling"):
+                self.limiter.register(one, asked, device)
+        else:
+            self.limiter.register(one, asked, device)
+            self.groups[one] = (needs, max(priority, 1))
+
+    @precondition(lambda self: self.groups.keys() - self.running)
+    @rule(number=NUMBERS)
+    def execute(self, number: int) -> None:
+        self.ask(choose(number, self.groups.keys() - self.running))
+
+    @precondition(lambda self: self.running)
+    @rule(number=NUMBERS, more=st.booleans())
+    def finish(self, number: int, more: bool) -> None:
+        one = choose(number, self.running)
+        self.limiter.release(one)
+        self.running.remove(one)
+        if more:
+            self.ask(one)
+        self.limiter.serve()
+        self.expect_turns()
+
+    @precondition(lambda self: self.waiting)
+    @rule(number=NUMBERS)
+    def withdraw(self, number: int) -> None:
+        self.idle_by_now.add(choose(number, self.waiting))
+
+    @precondition(lambda self: self.groups)
+    @rule(number=NUMBERS)
+    def unregister(self, number: int) -> None:
+        one = choose(number, self.groups)
+        self.waiting = [other for other in self.waiting if other != one]
+        del self.groups[one]
+        self.running.discard(one)
+        self.idle_by_now.discard(one)
+        self.limiter.unregister(one)
+        self.expect_turns()
+
+    @invariant()
+    def each_says_what_it_waits_for(self) -> None:
+        for one in self.groups:
+            wait = self.limiter.wait_of(one)
+            assert (wait is not None) == (one in self.waiting)
+            if wait is not None:
+                missing = self.missing(self.first(self.waiting))
+                holders = {other for other in self.running if missing & self.groups[other][0].keys()}
+                assert (wait.first, wait.resources) == (self.first(self.waiting), sorted({name for name, _ in missing}))
+                assert set(wait.holders) == holders
+
+
+TestRateLimiterMachine = RateLimiterMachine.TestCase
+
+
 # -- turns
 
 
@@ -209,23 +301,6 @@ def test_a_batch_that_waits_for_its_delay_holds_nothing() -> None:
     bench.timer.advance(100 * MS)
     bench.finish("quick0")
     assert bench.running() == {"slow0": ["1"]}
-
-
-def test_the_first_that_waits_is_not_overtaken() -> None:
-    bench = Bench()
-    bench.model("a", asking("R 1"))
-    bench.model("big", asking("R 3"))
-    bench.model("b", asking("R 1"))
-    bench.send("b", "before")
-    bench.finish("b0")
-    bench.send("a", "1")
-    bench.send("big", "2")
-    bench.send("b", "3")  # would fit, but has executed more often than the one that waits
-    assert bench.running() == {"a0": ["1"]}
-    bench.finish("a0")
-    assert bench.running() == {"big0": ["2"]}
-    bench.finish("big0")
-    assert bench.running() == {"b0": ["3"]}
 
 
 def test_one_that_executed_less_often_goes_before_it() -> None:  # measured on 2.51

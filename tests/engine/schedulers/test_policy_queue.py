@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.config.model_config_rules import autofill
@@ -11,6 +14,9 @@ from tritonlab.core.status import UnavailableError
 from tritonlab.engine.schedulers.policy_queue import PolicyQueue, QueuePolicies, QueuePolicy
 
 MS = 1_000_000
+NEVER = 1 << 62
+#: In nanoseconds.
+TIMES = st.sampled_from([0, 5 * MS, 20 * MS])
 
 
 def request(name: str, priority: int = 0, queued: int = 0, timeout_ms: int = 0) -> InferenceRequest:
@@ -35,39 +41,6 @@ def test_a_priority_out_of_range_means_the_default(priority: int, level: int) ->
     assert QueuePolicies(count=3, default_level=2).level(priority) == level
 
 
-def test_higher_levels_go_first_and_within_one_the_order_is_that_of_arrival() -> None:  # rule 5.5.8
-    waiting = queue(*[QueuePolicy()] * 3, default=2)
-    for name, priority in (("c", 3), ("b", 0), ("a", 1), ("x", 9), ("b2", 2), ("a2", 1)):
-        waiting.append(request(name, priority))
-    assert names(waiting) == "a a2 b x b2 c"
-    assert [waiting.popleft().request_id for _ in range(len(waiting))] == ["a", "a2", "b", "x", "b2", "c"]
-    with pytest.raises(IndexError):
-        waiting.popleft()
-
-
-# -- size
-
-
-def test_each_level_has_its_own_limit() -> None:  # rule 5.5.9
-    waiting = queue(QueuePolicy(max_size=1), QueuePolicy(max_size=2), default=2)
-    for name, priority in (("a", 1), ("b", 2), ("b2", 2)):
-        waiting.append(request(name, priority))
-    for name, priority in (("a2", 1), ("b3", 2)):
-        with pytest.raises(UnavailableError, match=re.escape(f"[request id: {name}] Exceeds maximum queue size")):
-            waiting.append(request(name, priority))
-    waiting.popleft()
-    waiting.append(request("a3", 1))
-    assert names(waiting) == "a3 b b2"
-
-
-def test_delayed_requests_count() -> None:
-    waiting = queue(QueuePolicy(max_size=1, timeout=MS, delay=True))
-    waiting.append(request("a"))
-    waiting.expire(MS)
-    with pytest.raises(UnavailableError):
-        waiting.append(request("b", queued=MS))
-
-
 # -- time
 
 
@@ -88,19 +61,6 @@ def test_which_timeout_counts(default_ms: int, own_ms: int, override: bool, expe
     assert policy.deadline(request("a", queued=7, timeout_ms=own_ms)) == expected
 
 
-def test_requests_whose_time_is_up_are_refused() -> None:  # rule 5.5.9
-    waiting = queue(QueuePolicy(timeout=300 * MS, override=True))
-    for name, queued, own in (("a", 0, 0), ("b", 0, 100), ("c", 50 * MS, 0)):
-        waiting.append(request(name, queued=queued, timeout_ms=own))
-    assert waiting.next_deadline() == 100 * MS
-    assert names(waiting.expire(100 * MS - 1)) == ""
-    assert names(waiting.expire(100 * MS)) == "b"
-    assert names(waiting) == "a c"
-    assert names(waiting.expire(400 * MS)) == "a c"
-    assert waiting.next_deadline() is None
-    assert len(waiting) == 0
-
-
 def test_or_go_behind_all_others_of_their_level() -> None:  # rule 5.5.9
     delaying = QueuePolicy(timeout=100 * MS, delay=True)
     waiting = queue(delaying, delaying)
@@ -111,26 +71,6 @@ def test_or_go_behind_all_others_of_their_level() -> None:  # rule 5.5.9
     assert names(waiting) == "a3 a4 a a2 b"  # the level still comes first: measured
     assert waiting.next_deadline() == 190 * MS
     assert [waiting.popleft().request_id for _ in range(5)] == ["a3", "a4", "a", "a2", "b"]
-
-
-def test_levels_without_a_timeout_wait_as_long_as_it_takes() -> None:
-    waiting = queue(QueuePolicy(timeout=MS), QueuePolicy())
-    for priority in (1, 2):
-        waiting.append(request(f"p{priority}", priority))
-    assert names(waiting.expire(1000 * MS)) == "p1"
-    assert names(waiting) == "p2"
-
-
-def test_requests_are_taken_out_wherever_they_stand() -> None:
-    waiting = queue(QueuePolicy(timeout=MS, delay=True), QueuePolicy())
-    requests = [request("a", 1), request("b", 1), request("c", 2), request("d", 2)]
-    for one in requests:
-        waiting.append(one)
-    waiting.expire(MS)
-    waiting.take_out([requests[0], requests[3]])
-    assert names(waiting) == "b c"
-    waiting.clear()
-    assert not waiting
 
 
 def test_levels_are_made_when_a_request_uses_them() -> None:
@@ -145,6 +85,76 @@ def test_levels_are_made_when_a_request_uses_them() -> None:
         waiting.append(request("", priority))
         waiting.popleft()
     assert repr(waiting).count(":") < 100
+
+
+class PolicyQueueMachine(RuleBasedStateMachine):
+    """A queue beside a list of its requests (rules 5.5.8, 5.5.9). Higher levels go first; within one those that wait by
+    arrival, then those that were delayed. A level refuses what is more than its size, delayed ones counted.
+    """
+
+    @initialize(
+        policies=st.lists(
+            st.builds(QueuePolicy, st.integers(0, 3), TIMES, st.booleans(), st.booleans()), min_size=1, max_size=3
+        ),
+        default=st.integers(1, 3),
+    )
+    def begin(self, policies: list[QueuePolicy], default: int) -> None:
+        self.policies, self.default = policies, min(default, len(policies))
+        self.queue = queue(*policies, default=self.default)
+        self.now = 0
+        #: (level, delayed, place) -> deadline and request
+        self.model: dict[tuple[int, bool, int], tuple[int, InferenceRequest]] = {}
+        self.places = itertools.count()
+
+    @rule(priority=st.integers(0, 4), own=st.sampled_from([0, 3, 50]))
+    def append(self, priority: int, own: int) -> None:
+        made = request("r", priority, self.now, own)
+        level = priority if 0 < priority <= len(self.policies) else self.default
+        policy = self.policies[level - 1]
+        if policy.max_size and sum(key[0] == level for key in self.model) == policy.max_size:
+            with pytest.raises(UnavailableError, match=re.escape("[request id: r] Exceeds maximum queue size")):
+                self.queue.append(made)
+        else:
+            self.queue.append(made)
+            timeout = min(policy.timeout, own * MS) if policy.override and own else policy.timeout
+            self.model[level, False, next(self.places)] = (self.now + timeout if timeout else NEVER, made)
+
+    @rule()
+    def popleft(self) -> None:
+        if self.model:
+            assert self.queue.popleft() is self.model.pop(min(self.model))[1]
+        else:
+            with pytest.raises(IndexError):
+                self.queue.popleft()
+
+    @rule(passed=TIMES)
+    def expire(self, passed: int) -> None:
+        self.now += passed
+        refused = []
+        for level, delayed, place in sorted(self.model):
+            until, made = self.model[level, delayed, place]
+            if until <= self.now:
+                del self.model[level, delayed, place]
+                if self.policies[level - 1].delay:
+                    self.model[level, True, next(self.places)] = (NEVER, made)
+                else:
+                    refused.append(made)
+        assert list(map(id, self.queue.expire(self.now))) == list(map(id, refused))
+
+    @rule(which=st.sets(st.integers(0, 9)))
+    def take_out(self, which: set[int]) -> None:
+        keys = [key for number, key in enumerate(sorted(self.model)) if number in which]
+        self.queue.take_out([self.model.pop(key)[1] for key in keys])
+
+    @invariant()
+    def the_queue_is_the_list(self) -> None:
+        assert list(map(id, self.queue)) == [id(self.model[key][1]) for key in sorted(self.model)]
+        assert len(self.queue) == len(self.model)
+        deadline = min((until for until, _ in self.model.values()), default=NEVER)
+        assert self.queue.next_deadline() == (None if deadline == NEVER else deadline)
+
+
+TestPolicyQueueMachine = PolicyQueueMachine.TestCase
 
 
 # -- QueuePolicies.from_config

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import itertools
 import re
+from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.machines import NUMBERS, choose
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, ModelError, TritonError
 from tritonlab.engine.schedulers.sequence_config import SequenceConfig
@@ -12,6 +17,7 @@ from tritonlab.testing import MS
 
 IDLE = 1000 * MS
 START, END = 1, 2
+NEVER = 1 << 62
 ERROR = ModelError("gone")
 
 
@@ -89,11 +95,6 @@ def test_the_sequence_keeps_its_slot() -> None:  # rule 5.6.2
     assert book.waiting() == [[7, 7], [8, 8]]
 
 
-def test_numbers_and_texts_are_different_ids() -> None:
-    book = Book()
-    assert places([book.admit(7, START), book.admit("7", START)]) == [(0, 0), (0, 1)]
-
-
 def test_low_slots_of_all_instances_go_first() -> None:  # measured: two instances of two slots
     book = Book(hosts=2)
     assert places([book.admit(i, START) for i in range(1, 6)]) == [(0, 0), (1, 0), (0, 1), (1, 1), None]
@@ -108,27 +109,6 @@ def test_of_equal_numbers_the_slot_that_was_freed_last_is_not_the_next() -> None
         book.table.taken(slot, 0)
         hosts.append(slot.host)
     assert hosts == [0, 1, 0, 1]
-
-
-def test_the_end_frees_the_slot_when_it_is_taken() -> None:
-    book = Book()
-    book.admit(7, START)
-    book.admit(7, END)
-    assert book.sequences == [7, None]
-    book.run(0)
-    assert book.sequences == [7, None]
-    book.run(0)
-    assert book.sequences == [None, None]
-    with pytest.raises(InvalidArgumentError):
-        book.admit(7)
-
-
-def test_a_request_can_be_a_whole_sequence() -> None:
-    book = Book()
-    book.admit(7, START | END)
-    assert book.sequences == [7, None]
-    book.run(0)
-    assert book.sequences == [None, None]
 
 
 def test_a_second_start_follows_in_the_same_slot() -> None:  # rule 5.6.2
@@ -165,56 +145,7 @@ def test_when_all_slots_are_taken_sequences_wait_in_order() -> None:  # rule 5.6
     assert book.table.backlogged == 0
 
 
-def test_a_sequence_that_leaves_the_backlog_unfinished_goes_on_in_its_slot() -> None:
-    book = Book(slots=1)
-    book.admit(1, START | END)
-    book.admit(2, START)
-    book.run(0)
-    assert places([book.admit(2)]) == [(0, 0)]
-
-
-def test_an_id_that_ended_in_the_backlog_starts_again_behind() -> None:
-    book = Book(slots=1)
-    book.admit(1, START | END)
-    book.admit(2, START)
-    book.admit(2, END)
-    book.admit(2, START, name="second")
-    assert book.table.backlogged == 2
-    book.run(0)
-    book.run(0)
-    assert book.run(0).flags == END
-    assert book.run(0).request_id == "second"
-
-
-def reaped(book: Book, now: int) -> list[tuple[int | str, str]]:
-    return [(r.correlation_id, error.message) for r, error in book.table.reap(now)]
-
-
 EXPIRED = "timeout of the corresponding sequence has been expired"
-
-
-def test_a_backlogged_sequence_is_refused_when_the_first_timeout_of_its_requests_has_passed() -> None:
-    book = Book(slots=1)
-    book.admit(1, START)
-    book.admit(2, START, timeout_ms=300)
-    book.admit(2, 0, timeout_ms=900)
-    book.admit(3, START, timeout_ms=900)
-    book.admit(3, 0, now=10 * MS, timeout_ms=100)
-    book.admit(4, START)
-    assert book.table.deadline() == 110 * MS
-    assert reaped(book, 110 * MS - 1) == []
-    assert reaped(book, 110 * MS) == [(3, EXPIRED)] * 2
-    assert book.table.deadline() == 300 * MS
-    assert reaped(book, 300 * MS) == [(2, EXPIRED)] * 2
-    with pytest.raises(InvalidArgumentError):
-        book.admit(2)
-    assert places([book.admit(4)]) == [None]  # without a timeout it waits on
-
-
-def test_a_sequence_that_has_a_slot_does_not_time_out() -> None:
-    book = Book()
-    book.admit(1, START, timeout_ms=1)
-    assert reaped(book, 500 * MS) == []
 
 
 # -- idle sequences
@@ -260,13 +191,6 @@ def test_time_in_the_backlog_is_idle_time() -> None:  # measured: it is looked a
     assert book.table.deadline() == 1050 * MS
     book.admit(2, 0, now=1040 * MS)
     assert book.table.deadline() == 2040 * MS
-
-
-def test_an_ended_table_has_no_deadline() -> None:
-    book = Book()
-    book.admit(1, START)
-    book.admit(1, END)
-    assert book.table.deadline() is None
 
 
 # -- cancellation
@@ -341,13 +265,6 @@ def test_what_has_ended_cannot_come_back(how: str) -> None:  # measured; Triton'
 # -- instances come and go
 
 
-def test_the_backlog_moves_into_a_new_instance() -> None:
-    book = Book(slots=1, hosts=0)
-    book.admit(1, START)
-    book.table.add_host(0, 0)
-    assert book.waiting() == [[1]]
-
-
 def failed(failures: list[tuple[InferenceRequest, TritonError]]) -> list[int | str]:
     assert {error for _, error in failures} <= {ERROR}
     return [r.correlation_id for r, _ in failures]
@@ -370,37 +287,6 @@ def test_a_stub_that_dies_takes_its_running_sequences_along() -> None:
             book.admit(lost)
 
 
-def test_an_instance_that_is_gone_takes_its_sequences_along_the_last_one_the_backlog() -> None:
-    book = Book(slots=1, hosts=2)
-    for ident in (1, 2, 3):
-        book.admit(ident, START)
-    assert failed(book.table.remove_host(0, ERROR, 0)) == [1]
-    assert book.waiting(1) == [[2]]
-    assert places([book.admit(4, START)]) == [None]
-    assert failed(book.table.remove_host(1, ERROR, 0)) == [2, 3, 4]
-    assert book.table.queued == 0
-
-
-def test_a_free_slot_of_a_gone_instance_is_not_taken() -> None:
-    book = Book(slots=2, hosts=2)
-    book.table.remove_host(0, ERROR, 0)
-    assert places([book.admit(i, START) for i in (1, 2, 3)]) == [(1, 0), (1, 1), None]
-
-
-def test_at_the_end_sequences_that_only_wait_for_requests_are_over() -> None:
-    book = Book(slots=1)
-    book.admit(1, START)
-    book.run(0)
-    book.admit(2, START)
-    book.admit(3, START)
-    book.table.end_idle(0)
-    assert book.waiting() == [[2]]
-    book.run(0)
-    assert book.waiting() == [[3]]
-    book.run(0)
-    assert book.sequences == [None]
-
-
 def test_repr_tells_the_state() -> None:
     book = Book()
     slot = book.admit(7, START)
@@ -411,3 +297,223 @@ def test_repr_tells_the_state() -> None:
     assert repr(slot) == "<Slot 0.0 [sequence 7 ending | 1 queued | busy]>"
     book.run(0)
     assert repr(slot) == "<Slot 0.0 [free | 0 queued]>"
+
+
+# -- all of it, in any order
+
+
+@dataclass(eq=False)
+class Sequence:
+    """A sequence of the model: its requests that wait, and whether more may come."""
+
+    ident: int | str
+    open: bool = True
+    queue: list[InferenceRequest] = field(default_factory=list)
+    last_seen: int = 0
+    expires: int = NEVER
+    place: int = 0  # in the order in which sequences got their slots
+
+
+class SequenceTableMachine(RuleBasedStateMachine):
+    """A table beside a model of it. A sequence has one slot from its START to its END, or waits in the backlog for the
+    next that is free; what idles or times out ends; what a cancellation or the end of an instance takes along fails.
+    """
+
+    @initialize(iterative=st.booleans(), slots=st.integers(1, 2))
+    def begin(self, iterative: bool, slots: int) -> None:
+        self.iterative, self.size, self.now = iterative, slots, 0
+        self.table = SequenceTable("m", SequenceConfig(slots=slots, max_idle=IDLE, iterative=iterative))
+        self.slots: dict[tuple[int, int], Sequence | None] = {}
+        self.running: dict[tuple[int, int], InferenceRequest] = {}
+        self.backlog: list[Sequence] = []
+        self.places = itertools.count()
+        self.add_host(0)
+
+    # -- the model
+
+    def sequences(self, *, with_slot: bool = False) -> list[Sequence]:
+        """Return the open sequences: those with a slot in the order in which they got it, then the backlog's."""
+        there = sorted((s for s in self.slots.values() if s is not None and s.open), key=lambda s: s.place)
+        return there if with_slot else [*there, *(s for s in self.backlog if s.open)]
+
+    def at(self, key: tuple[int, int]) -> Slot:
+        return self.table.slots(key[0])[key[1]]
+
+    def queued(self) -> list[tuple[int, int]]:
+        """Return the slots in which a request waits."""
+        return [key for key, sequence in self.slots.items() if sequence is not None and sequence.queue]
+
+    def startable(self) -> list[tuple[int, int]]:
+        return [key for key in self.queued() if key not in self.running]
+
+    def vacate_if_over(self, key: tuple[int, int]) -> None:
+        sequence = self.slots[key]
+        if sequence is None or sequence.open or sequence.queue or (self.iterative and key in self.running):
+            return
+        self.vacate(key)
+
+    def vacate(self, key: tuple[int, int]) -> None:
+        self.slots[key] = None
+        if self.backlog:
+            self.slots[key] = moved = self.backlog.pop(0)
+            moved.place = next(self.places)
+            # 50 ms after it got its slot it is looked at, unless it was seen later: measured
+            moved.last_seen = max(moved.last_seen, self.now + 50 * MS - IDLE)
+
+    def end(self, key: tuple[int, int]) -> list[InferenceRequest]:
+        sequence = self.slots[key]
+        assert sequence is not None
+        sequence.open, failed = False, [*sequence.queue]
+        sequence.queue.clear()
+        self.vacate_if_over(key)
+        return failed
+
+    # -- what happens
+
+    @rule(
+        ident=st.sampled_from([0, 1, 2, 3, "1"]), flags=st.integers(0, 3), timeout_ms=st.sampled_from([0, 0, 300, 900])
+    )
+    def admit(self, ident: int | str, flags: int, timeout_ms: int) -> None:
+        made = request(ident, flags, timeout_ms * 1000)
+        sequence = next((s for s in self.sequences() if s.ident == ident), None)
+        if not (ident or self.iterative) or (ident and sequence is None and not flags & START):
+            with pytest.raises(InvalidArgumentError):
+                self.table.admit(made, self.now)
+            return
+        free = [key for key, there in self.slots.items() if there is None]
+        slot = self.table.admit(made, self.now)
+        if sequence is None:
+            sequence = Sequence(made.correlation_id, place=next(self.places))
+            assert sequence.ident not in [s.ident for s in self.sequences()]
+            if free:
+                assert slot is not None and slot.number == min(number for _, number in free)
+                self.slots[slot.host, slot.number] = sequence
+            else:
+                self.backlog.append(sequence)
+        assert made.flags == flags | (0 if ident else START)
+        assert (slot is None) == (sequence in self.backlog)
+        sequence.queue.append(made)
+        sequence.last_seen = self.now
+        sequence.open = not made.flags & END
+        if timeout_ms:
+            sequence.expires = min(sequence.expires, self.now + timeout_ms * MS)
+
+    @precondition(startable)
+    @rule(number=NUMBERS)
+    def take(self, number: int) -> None:
+        key = choose(number, self.startable())
+        sequence = self.slots[key]
+        assert sequence is not None
+        self.running[key] = sequence.queue.pop(0)
+        assert self.table.taken(self.at(key), self.now) is self.running[key]
+        self.vacate_if_over(key)
+
+    @precondition(lambda self: self.running)
+    @rule(number=NUMBERS)
+    def done(self, number: int) -> None:
+        key = choose(number, self.running)
+        self.table.done(self.at(key), self.now)
+        del self.running[key]
+        if self.iterative and (sequence := self.slots[key]) is not None:
+            sequence.open = False
+        self.vacate_if_over(key)
+
+    @precondition(lambda self: self.iterative and self.running)
+    @rule(number=NUMBERS)
+    def come_back(self, number: int) -> None:
+        key = choose(number, self.running)
+        made, sequence = self.running[key], self.slots[key]
+        if sequence is not None and sequence.open:
+            assert self.table.back(made, self.now) is self.at(key)
+            assert not made.flags & START
+            del self.running[key]
+            sequence.queue.append(made)
+            sequence.last_seen = self.now
+        elif made.correlation_id not in [s.ident for s in self.sequences()]:
+            with pytest.raises(InvalidArgumentError, match="must specify the START flag"):
+                self.table.back(made, self.now)
+
+    @precondition(queued)
+    @rule(number=NUMBERS, first=st.booleans())
+    def cancel(self, number: int, first: bool) -> None:
+        key = choose(number, self.queued())
+        sequence = self.slots[key]
+        assert sequence is not None
+        sequence.queue[0 if first else -1].cancel()
+        dropped = self.end(key) if sequence.queue[0].cancelled else []
+        assert [made for made, _ in self.table.drop_cancelled(self.at(key), self.now)] == dropped
+
+    @rule(passed_ms=st.sampled_from([0, 10, 300, 1000]))
+    def reap(self, passed_ms: int) -> None:
+        self.now += passed_ms * MS
+        for sequence in [s for s in self.sequences(with_slot=True) if s.last_seen + IDLE <= self.now]:
+            sequence.open = False
+            self.vacate_if_over(next(key for key, there in self.slots.items() if there is sequence))
+        late = [sequence for sequence in self.backlog if sequence.expires <= self.now]
+        self.backlog = [sequence for sequence in self.backlog if sequence not in late]
+        failures = self.table.reap(self.now)
+        assert [made for made, _ in failures] == [made for sequence in late for made in sequence.queue]
+        assert {error.message for _, error in failures} <= {EXPIRED}
+
+    @rule()
+    def end_idle(self) -> None:
+        self.table.end_idle(self.now)
+        for sequence in [] if self.iterative else self.backlog:
+            sequence.open = False
+        for sequence in [] if self.iterative else self.sequences(with_slot=True):
+            sequence.open = False
+            self.vacate_if_over(next(key for key, there in self.slots.items() if there is sequence))
+
+    # -- instances
+
+    @precondition(lambda self: len(self.slots) < 2 * self.size)
+    @rule()
+    def add_next_host(self) -> None:
+        self.add_host(next(host for host in (0, 1) if (host, 0) not in self.slots))
+
+    def add_host(self, host: int) -> None:
+        self.table.add_host(host, self.now)
+        for number in range(self.size):
+            self.vacate((host, number))
+
+    @precondition(lambda self: self.slots)
+    @rule(number=NUMBERS)
+    def abandon(self, number: int) -> None:
+        host, failed = choose(number, {host for host, _ in self.slots}), []
+        for slot in range(self.size):
+            self.running.pop((host, slot), None)
+            sequence = self.slots[host, slot]
+            if sequence is not None and not (sequence.queue and sequence.queue[0].flags & START):
+                failed += self.end((host, slot))
+        assert [made for made, _ in self.table.abandon(host, (), ERROR, self.now)] == failed
+
+    @precondition(lambda self: self.slots)
+    @rule(number=NUMBERS)
+    def remove_host(self, number: int) -> None:
+        host, failed = choose(number, {host for host, _ in self.slots}), []
+        for slot in range(self.size):
+            self.running.pop((host, slot), None)
+            sequence = self.slots.pop((host, slot))
+            failed += sequence.queue if sequence is not None else []
+        if not self.slots:
+            failed += [made for sequence in self.backlog for made in sequence.queue]
+            self.backlog.clear()
+        assert [made for made, _ in self.table.remove_host(host, ERROR, self.now)] == failed
+
+    @invariant()
+    def the_table_is_the_model(self) -> None:
+        for key, sequence in self.slots.items():
+            slot, there = self.at(key), sequence or Sequence("", open=False)
+            expected = (sequence and sequence.ident, there.open, there.queue, key in self.running)
+            assert (slot.sequence, slot.open, list(slot.queue), slot.busy) == expected
+        assert [(s.sequence, list(s.queue)) for s in self.table.backlog] == [(s.ident, s.queue) for s in self.backlog]
+        idle = [s.last_seen + IDLE for s in self.sequences(with_slot=True)]
+        times = [*idle, *(s.expires for s in self.backlog if s.expires != NEVER)]
+        assert self.table.deadline() == min(times, default=None)
+        assert self.table.active == sum(sequence is not None for sequence in self.slots.values())
+        assert self.table.backlogged == len(self.backlog)
+        waiting = [made for s in self.slots.values() if s is not None for made in s.queue]
+        assert self.table.queued == len(waiting) + sum(len(s.queue) for s in self.backlog)
+
+
+TestSequenceTableMachine = SequenceTableMachine.TestCase

@@ -3,17 +3,23 @@ of a server."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tests.conformance.rules import rule
+from tests.conformance import rules
 from tests.models import answers
 from tests.serving import (
     SCRIPTED,
@@ -27,18 +33,22 @@ from tests.serving import (
     stub_processes,
     write_model,
 )
+from tritonlab.core.inference.request_rules import RequestRules
 from tritonlab.core.status import (
     AlreadyExistsError,
     Code,
     InvalidArgumentError,
+    ModelError,
     ModelLoadError,
     NotFoundError,
     UnavailableError,
     UnsupportedError,
 )
+from tritonlab.engine.schedulers.scheduler import Scheduler
 from tritonlab.repository import model_repository_manager
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import Server
+from tritonlab.server.models.model_lifecycle import VersionLoad, VersionParts
 from tritonlab.testing import RecordingInstrument
 
 #: Adds `{n}` to its input.
@@ -124,13 +134,6 @@ def test_an_ensemble_brings_its_models(chain: Chain) -> None:
     assert infer(chain.server, "outer") == 3
 
 
-def test_loading_it_again_does_nothing(chain: Chain) -> None:
-    chain.server.load("e")
-    before = [chain.server.core.find(name) for name in "abe"]
-    chain.server.load("e")
-    assert [chain.server.core.find(name) for name in "abe"] == before
-
-
 def test_without_a_model_of_it_an_ensemble_waits_until_it_is_back(chain: Chain) -> None:
     chain.server.load("outer")
     chain.server.unload("a")
@@ -142,15 +145,6 @@ def test_without_a_model_of_it_an_ensemble_waits_until_it_is_back(chain: Chain) 
     chain.server.load("a")
     assert chain.ready() == "a b e outer"
     assert infer(chain.server, "outer") == 3
-
-
-def test_an_ensemble_that_somebody_unloaded_does_not_come_back(chain: Chain) -> None:
-    chain.server.load("e")
-    chain.server.unload("e")
-    assert chain.ready() == "a b"
-    chain.server.unload("a")
-    chain.server.load("a")
-    assert chain.ready() == "a b"
 
 
 def test_a_reload_of_a_model_reaches_its_ensembles(chain: Chain) -> None:
@@ -175,23 +169,6 @@ def test_an_ensemble_that_its_models_no_longer_fit_waits_until_they_do(chain: Ch
     assert chain.ready() == "a b e"
 
 
-def test_unload_dependents_takes_what_nobody_loaded_by_name(chain: Chain) -> None:
-    chain.server.load("a")
-    chain.server.load("outer")
-    chain.server.unload("outer", unload_dependents=True)
-    assert chain.ready() == "a"
-    chain.server.load("outer")
-    chain.server.unload("outer")
-    assert chain.ready() == "a b e"
-
-
-def test_an_ensemble_that_was_loaded_by_its_name_stays_when_one_of_it_goes(chain: Chain) -> None:
-    chain.server.load("e")
-    chain.server.load("outer")
-    chain.server.unload("outer", unload_dependents=True)
-    assert chain.ready() == "a b e"
-
-
 def test_an_ensemble_is_loaded_once_with_its_models(chain: Chain) -> None:
     events = RecordingInstrument()
     chain.server.instruments.add(events)
@@ -206,6 +183,133 @@ def test_a_load_that_changes_nothing_asks_for_nothing(chain: Chain) -> None:  # 
     chain.server.load("b")
     chain.server.unload("e", unload_dependents=True)
     assert chain.ready() == ""
+
+
+#: What each ensemble contains; one comes after those of it.
+CONTENTS = {"e": "ab", "solo": "a", "outer": ["e", "solo"]}
+LEAVES = st.sampled_from("ab")
+NAMES = st.sampled_from(["a", "b", *CONTENTS])
+
+
+class ModelControlMachine(RuleBasedStateMachine):
+    """Loads and unloads of models beside a model of them: which serve, and from which load (rules 5.7.4, 5.11.2). The
+    models start nothing.
+    """
+
+    def __init__(self, server: Server, repository: Path) -> None:
+        super().__init__()
+        self.server, self.repository = server, repository
+        self.numbers = itertools.count()
+        self.files: dict[str, tuple[int, bool]] = {}  # of leaves: what changes with each edit, and whether it loads
+        self.serving: dict[str, tuple[int, tuple[int, bool] | None]] = {}  # the load, and what a leaf is loaded from
+        self.wanted: set[str] = set()  # ensembles that come back by themselves
+        self.explicit: set[str] = set()  # loaded by name
+        self.found: dict[str, tuple[object, object]] = {}
+        for name in "ab":
+            self.edit(name, broken=False)
+        for name, contents in CONTENTS.items():
+            write_ensemble(repository, name, *contents)
+
+    # -- the model
+
+    def load(self, name: str, by_name: bool) -> bool:
+        if name in self.files:
+            if name in self.serving and self.serving[name][1] == self.files[name]:
+                return True
+            if self.files[name][1]:
+                return False
+        else:
+            for part in ["a", "b", *CONTENTS] if by_name else []:
+                if part in self.serving and name in self.containing(part, CONTENTS.keys()):
+                    self.load(part, False)
+            if not self.complete(name):
+                return False
+            if name in self.serving:
+                return True
+        self.serving[name] = (next(self.numbers), self.files.get(name))
+        self.explicit |= {name} if by_name else set()
+        for ensemble in self.containing(name, self.wanted):
+            if ensemble in self.wanted and self.complete(ensemble):
+                self.serving[ensemble] = (next(self.numbers), None)
+        return True
+
+    def complete(self, ensemble: str) -> bool:
+        """Load what an ensemble contains; without all of it the ensemble does not serve."""
+        self.wanted.discard(ensemble)
+        for part in CONTENTS[ensemble]:
+            if part not in self.serving:
+                self.load(part, False)
+        self.wanted.add(ensemble)
+        if all(part in self.serving for part in CONTENTS[ensemble]):
+            return True
+        self.serving.pop(ensemble, None)
+        return False
+
+    def containing(self, name: str, among: Collection[str]) -> list[str]:
+        """Return those of the ensembles that contain a model, directly or not."""
+        found = {name}
+        for ensemble, contents in CONTENTS.items():
+            found |= {ensemble} if ensemble in among and found & set(contents) else set()
+        return [ensemble for ensemble in CONTENTS if ensemble in found - {name}]
+
+    def needed_only_by(self, name: str) -> set[str]:
+        going = {name}
+        for part in reversed(["a", "b", *CONTENTS]):
+            users = {ensemble for ensemble in self.wanted if part in CONTENTS[ensemble]}
+            if users and users <= going and part not in self.explicit:
+                going.add(part)
+        return going
+
+    # -- what happens
+
+    @rule(name=LEAVES, broken=st.booleans())
+    def edit(self, name: str, broken: bool) -> None:
+        self.files[name] = (next(self.numbers), broken)
+        write_model(self.repository, name, f"{self.files[name]}", ADDS_CONFIG)
+
+    @rule(name=NAMES)
+    def load_by_name(self, name: str) -> None:
+        if self.load(name, True):
+            self.server.load(name)
+        else:
+            with pytest.raises(ModelLoadError):
+                self.server.load(name)
+
+    @rule(name=NAMES, dependents=st.booleans())
+    def unload(self, name: str, dependents: bool) -> None:
+        for each in self.needed_only_by(name) if dependents else {name}:
+            self.wanted.discard(each)
+            self.explicit.discard(each)
+            for gone in (each, *self.containing(each, self.wanted)):
+                self.serving.pop(gone, None)
+        self.server.unload(name, unload_dependents=dependents)
+
+    @invariant()
+    def those_serve_that_should(self) -> None:
+        assert {entry["name"] for entry in self.server.index(ready=True)} == self.serving.keys()
+        for name, loaded in self.serving.items():
+            version = self.server.core.find(name)
+            before, of = self.found.get(name, (None, None))
+            assert (before is version) == (of == loaded), f"{name} was loaded again, or was not"
+            self.found[name] = (version, loaded)
+
+    def teardown(self) -> None:
+        for name in [*reversed(CONTENTS), "a", "b"]:
+            self.server.unload(name)
+
+
+def test_models_serve_from_the_loads_that_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_nothing(load: VersionLoad) -> VersionParts:
+        files = load._files
+        if "True" in (files.directory / "1" / "model.py").read_text():
+            raise ModelError("broken")
+        scheduler = cast(Scheduler, SimpleNamespace(enqueue=None, stop=lambda: None, pending=0))
+        return VersionParts(files.config, {}, RequestRules(files.config, model_name=files.name), scheduler)
+
+    monkeypatch.setattr(VersionLoad, "_model", start_nothing)
+    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+        some = settings(max_examples=12, stateful_step_count=25)
+        run_state_machine_as_test(partial(ModelControlMachine, server, tmp_path), settings=some)
 
 
 # -- ensembles that cannot be loaded; each text measured on 2.51
@@ -316,7 +420,7 @@ def test_a_version_that_fails_takes_the_new_ones_back(lab: Lab) -> None:
     lab.server.unload("half")
 
 
-@rule("2.5.9")
+@rules.rule("2.5.9")
 @pytest.mark.parametrize(("retries", "good", "tries"), [(0, 2, 1), (1, 2, 2), (2, 9, 3), (-1, 4, 4)])
 def test_what_fails_to_load_is_tried_again(tmp_path: Path, retries: int, good: int, tries: int) -> None:
     count = tmp_path / "tries"
@@ -346,7 +450,7 @@ class TritonPythonModel:
 # -- repositories, rules 5.11.10, 5.11.11
 
 
-@rule("5.11.10", "5.11.11")
+@rules.rule("5.11.10", "5.11.11")
 def test_a_name_in_two_repositories_is_marked_in_the_index(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for repository, names in ((first, ["both", "mine"]), (second, ["both", "yours"])):
@@ -370,7 +474,7 @@ def test_a_name_in_two_repositories_is_marked_in_the_index(tmp_path: Path) -> No
             server.register_model_repository(first)
 
 
-@rule("5.11.12")
+@rules.rule("5.11.12")
 def test_models_of_one_name_are_reached_by_their_identifiers(tmp_path: Path) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
     for n, repository in enumerate((first, second), 1):
@@ -391,7 +495,7 @@ def test_models_of_one_name_are_reached_by_their_identifiers(tmp_path: Path) -> 
         assert 'model="a",namespace="' in server.metrics()
 
 
-@rule("5.11.12")
+@rules.rule("5.11.12")
 def test_an_identifier_unloads_one_of_them(tmp_path: Path) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
     for n, repository in enumerate((first, second), 1):
@@ -408,7 +512,7 @@ def test_an_identifier_unloads_one_of_them(tmp_path: Path) -> None:
             infer(server, "e")
 
 
-@rule("5.11.11")
+@rules.rule("5.11.11")
 def test_repositories_are_registered_in_the_explicit_mode_only(tmp_path: Path) -> None:
     with Server(tmp_path, warm=0) as server:
         text = "is not allowed if model control mode is not EXPLICIT"

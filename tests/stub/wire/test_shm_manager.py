@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.machines import NUMBERS, choose
 from tritonlab.stub._pb_stub.wire import shm_manager
 from tritonlab.stub._pb_stub.wire.serialization import WireError
 from tritonlab.stub._pb_stub.wire.shm_manager import (
@@ -109,32 +111,6 @@ def test_without_memfd_it_is_an_unlinked_temporary_file(monkeypatch: pytest.Monk
 # -- the writer
 
 
-def test_used_counts_the_blocks_that_are_out(fd: int) -> None:
-    region = Region(fd, MIB)
-    assert region.used == 0
-    small, large = region.allocate(1), region.allocate(100)
-    assert region.used == 64 + 128
-    region.free(small)
-    assert region.used == 128
-    region.free(large)
-    assert region.used == 0
-
-
-def test_an_empty_block_is_a_block(fd: int) -> None:
-    region = Region(fd, MIB)
-    first, second = region.allocate(0), region.allocate(0)
-    assert first != second
-    region.free(first)
-    region.free(second)
-
-
-@pytest.mark.parametrize(("nbytes", "align"), [(1, 64), (65, 64), (LARGE - 1, 64), (LARGE, PAGE), (LARGE + 1, PAGE)])
-def test_blocks_are_aligned(fd: int, nbytes: int, align: int) -> None:
-    region = Region(fd, 8 * MIB)
-    region.allocate(1)
-    assert region.allocate(nbytes) % align == 0
-
-
 @pytest.mark.parametrize("nbytes", [64, 1 << 16, (1 << 16) + 64, 2 * MIB])
 def test_what_was_freed_is_used_again(fd: int, nbytes: int) -> None:
     region = Region(fd, 4 * MIB)
@@ -161,23 +137,6 @@ def test_it_asks_for_blocks_that_were_returned_before_it_grows(fd: int) -> None:
     region.on_full = lambda: None
     region.allocate(MIB - PAGE)
     assert region.size > MIB
-
-
-@pytest.mark.parametrize("offset", [64, 1, -64, 1 << 40])
-def test_only_what_is_out_can_be_freed(fd: int, offset: int) -> None:
-    region = Region(fd, MIB)
-    region.allocate(64)
-    with pytest.raises(WireError, match="freed twice or never allocated"):
-        region.free(offset)
-
-
-def test_a_block_cannot_be_freed_twice(fd: int) -> None:
-    region = Region(fd, MIB)
-    block = region.allocate(64)
-    region.free(block)
-    with pytest.raises(WireError):
-        region.free(block)
-    assert region.used == 0
 
 
 def test_it_grows_by_steps_as_far_as_needed(fd: int) -> None:
@@ -235,37 +194,98 @@ def test_more_than_the_machine_has_is_refused(fd: int) -> None:
     assert region.used == 0
 
 
-def free_bytes(region: Region) -> int:
-    return sum(size for _, size in region._free) + sum(size * len(kept) for size, kept in region._recent.items())
+class RegionMachine(RuleBasedStateMachine):
+    """A region beside a list of its blocks. No two overlap, the reader sees in each what was written, whatever is
+    allocated, freed and given back elsewhere, and nothing gets lost.
+
+    A block that its writer holds, at most once, is free once the reader has returned it and the hold is gone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fd = create_region_file("test")
+        self.region, self.reader = Region(self.fd, MIB), RegionReader(os.dup(self.fd))
+        self.sizes: dict[int, int] = {}
+        self.written: dict[int, bytes] = {}
+        self.holds: dict[int, object] = {}
+        self.held_once: set[int] = set()
+        self.returned: set[int] = set()
+        self.let_go = 0  # bytes that the next call frees
+
+    def gone(self, block: int) -> int:
+        del self.written[block]
+        self.returned.discard(block)
+        self.held_once.discard(block)
+        return self.sizes.pop(block)
+
+    @rule(nbytes=st.sampled_from([0, 1, 63, 64, 65, 5000, 1 << 16, (1 << 16) + 1, LARGE - 1, LARGE, 3 * MIB]))
+    def allocate(self, nbytes: int) -> None:
+        block, align = self.region.allocate(nbytes), PAGE if nbytes >= LARGE else 64
+        assert block % align == 0 and block not in self.sizes
+        self.sizes[block] = max(-(-nbytes // align) * align, 64)
+        self.written[block] = os.urandom(min(nbytes, 64))
+        self.region.write(block, self.written[block])
+        self.let_go = 0
+
+    @precondition(lambda self: self.sizes.keys() - self.returned)
+    @rule(number=NUMBERS)
+    def free(self, number: int) -> None:
+        block = choose(number, self.sizes.keys() - self.returned)
+        self.region.free(block)
+        self.let_go = 0
+        if block in self.holds:
+            self.returned.add(block)
+        else:
+            self.gone(block)
+
+    @precondition(lambda self: self.sizes.keys() - self.held_once)
+    @rule(number=NUMBERS)
+    def hold(self, number: int) -> None:
+        block = choose(number, self.sizes.keys() - self.held_once)
+        self.held_once.add(block)
+        self.holds[block] = self.region.hold(block)
+
+    @precondition(lambda self: self.holds)
+    @rule(number=NUMBERS)
+    def let_hold_go(self, number: int) -> None:
+        block = choose(number, self.holds.keys())
+        del self.holds[block]
+        self.let_go += self.gone(block) if block in self.returned else 0
+
+    @rule(offset=st.sampled_from([64, 1, -64, 1 << 40]), number=NUMBERS)
+    def free_what_is_not_out(self, offset: int, number: int) -> None:
+        offset = choose(number, self.returned) if self.returned else offset
+        if offset not in self.sizes.keys() - self.returned:
+            with pytest.raises(WireError, match="freed twice"):
+                self.region.free(offset)
+            self.let_go = 0
+
+    @rule()
+    def give_back(self) -> None:
+        self.region.give_back()
+        self.let_go = 0
+
+    @invariant()
+    def the_blocks_are_those_of_the_list(self) -> None:
+        spans = sorted((block, block + size) for block, size in self.sizes.items())
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise([*spans, (self.region.size, 0)]))
+        assert self.region.used == sum(self.sizes.values()) + self.let_go
+        for block, data in self.written.items():
+            assert self.reader.view(block, len(data)) == data
+        assert self.reader.size == self.region.size
+
+    def teardown(self) -> None:
+        self.holds.clear()
+        for block in self.sizes.keys() - self.returned:
+            self.region.free(block)
+        size = self.region.size
+        assert self.region.allocate(size) == 0 and self.region.size == size
+        os.close(self.fd)
+        self.reader.close()
 
 
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.sampled_from([0, 1, 63, 64, 65, 5000, 1 << 16, (1 << 16) + 1, MIB, 3 * MIB])),
-        max_size=60,
-    ),
-    st.randoms(use_true_random=False),
-)
-def test_blocks_never_overlap_and_nothing_gets_lost(steps: list[tuple[bool, int]], random: object) -> None:
-    fd = create_region_file("test")
-    try:
-        region = Region(fd, MIB)
-        out: list[int] = []
-        for give_back, nbytes in steps:
-            if give_back and out:
-                region.free(out.pop(random.randrange(len(out))))  # type: ignore[attr-defined]
-            else:
-                out.append(region.allocate(nbytes))
-            spans = sorted((offset, offset + size) for offset, size in region._blocks.items())
-            assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
-            assert not spans or spans[-1][1] <= region.size
-            assert region.used + free_bytes(region) == region.size
-        for block in out:
-            region.free(block)
-        region._release_recent()
-        assert list(region._free) == [(0, region.size)]
-    finally:
-        os.close(fd)
+TestRegionMachine = RegionMachine.TestCase
+TestRegionMachine.settings = settings(max_examples=40)
 
 
 @pytest.mark.parametrize(
@@ -386,37 +406,3 @@ def test_the_constants_are_those_of_this_machine() -> None:
     fcntl = pytest.importorskip("fcntl")
     assert fcntl.F_ADD_SEALS == shm_manager._ADD_SEALS
     assert fcntl.F_SEAL_SHRINK == shm_manager._SEAL_SHRINK
-
-
-def test_a_held_block_stays_when_the_reader_has_returned_it() -> None:
-    region = Region(create_region_file("test"), 1 << 16)
-    block = region.allocate(100)
-    region.write(block, b"x" * 100)
-    hold = region.hold(block)
-    region.free(block)
-    assert region.used == 128
-    others = [region.allocate(100) for _ in range(20)]
-    assert block not in others
-    assert bytes(region.buffer[block : block + 100]) == b"x" * 100
-    del hold
-    assert region.allocate(100) == block
-
-
-def test_a_block_that_is_let_go_first_waits_for_its_reader() -> None:
-    region = Region(create_region_file("test"), 1 << 16)
-    block = region.allocate(100)
-    hold = region.hold(block)
-    del hold
-    assert region.allocate(100) != block
-    region.free(block)
-    assert region.allocate(100) == block
-
-
-def test_a_held_block_is_returned_once() -> None:
-    region = Region(create_region_file("test"), 1 << 16)
-    block = region.allocate(100)
-    hold = region.hold(block)
-    region.free(block)
-    with pytest.raises(WireError, match="freed twice"):
-        region.free(block)
-    del hold
