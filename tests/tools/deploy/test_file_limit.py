@@ -15,7 +15,7 @@ from tritonlab.tools.deploy.repository import export
 from tritonlab.repository.place import NoRepository
 
 root = Path(sys.argv[1])
-lab = Lab(root / "models")
+lab = Lab(root / "models", warm=0)  # a standby comes half a second later, and opens and closes files meanwhile
 model = lab.load("plain", IDENTITY, config("IN FP32 -1", "OUT FP32 -1"))
 export(model, root / "first")  # which imports what it needs
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
