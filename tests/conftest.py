@@ -50,6 +50,10 @@ LONG = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-cases", action="store_true", help="write what the cells of cases/*.md print into them")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the browser's tests, which take a worker the longest, and spread those that wait among the rest."""
     places = file_order(dict.fromkeys(item.nodeid.partition("::")[0] for item in items))

@@ -34,30 +34,6 @@ def test_a_cell_becomes_a_model_and_a_variable(notebook: Any, workspace: Any) ->
     assert notebook["answer"]["OUT"].tolist() == [[2, 2]]
 
 
-def test_a_variable_that_is_something_else_is_left_alone(notebook: Any) -> None:
-    notebook.run("add = 5")
-    notebook.run(f"%%triton_model add {OPTIONS}\n{ADD}")
-    assert notebook["add"] == 5
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("print", "the variable 'print' is Python's own"),
-        ("class", "no variable can be called 'class'"),
-        ("m.v-2", "no variable can be called 'm.v-2'"),
-    ],
-)
-def test_a_name_that_no_variable_should_have_is_reported(notebook: Any, name: str, why: str) -> None:
-    result = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}").text
-    assert result.startswith(f"{name}  READY")
-    assert result.endswith(f"{why}; the model is tritonlab.default_server().model({name!r})\n")
-    with pytest.raises(KeyError):
-        notebook[name]
-    quiet = notebook.run(f"%%triton_model {name} --quiet {OPTIONS}\n{ADD}")
-    assert quiet.success and quiet.text == ""
-
-
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "../up", "/abs", "a/../../b", "''", "a\\b/c"])
 @pytest.mark.parametrize(
     "cell", ["%%triton_model {} --quiet\nx = 1", "%%triton_config {}\n#", "%%triton_file {} f.py\n#"]
@@ -105,144 +81,6 @@ def test_every_option_reaches_the_config(notebook: Any, workspace: Any, tmp_path
         ("T", [1], True),
     ]
     assert (workspace.repository / "m" / "3" / "my helper.txt").read_text() == "x"
-
-
-def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace: Any) -> None:
-    kept = notebook.run("%%triton_config m\nmax_batch_size: 4\n")
-    assert kept.text == "The config is kept for m; it is used when the model is loaded.\n"
-    notebook.run("%%triton_file m factor.py\nFACTOR = 2\n")
-    source = ADD.replace("x + 1", "x * factor.FACTOR").replace("import triton", "import factor, triton", 1)
-    notebook.run(f"%%triton_model m --input IN:FP32[-1] --output OUT:FP32[-1]\n{source}")
-    one = np.ones((1, 1), np.float32)
-    assert notebook["m"](IN=one)["OUT"].tolist() == [[2]]
-    assert "m  READY" in notebook.run("%%triton_file m factor.py\nFACTOR = 7\n").text
-    assert notebook["m"](IN=one)["OUT"].tolist() == [[7]]
-    notebook.run("%%triton_config m\nmax_batch_size: 2\n")
-    assert notebook["m"].config()["max_batch_size"] == 2
-    notebook.run("%%triton_file m factor.py --no-load\nFACTOR = 9\n")
-    assert notebook["m"](IN=one)["OUT"].tolist() == [[7]]
-
-
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        ("%%triton_model m --max-batch-size x\npass\n", "UsageError: argument --max-batch-size: invalid int value"),
-        ("%%triton_model\npass\n", "UsageError: the following arguments are required: name"),
-        ("%%triton_model m --nonsense\npass\n", "UsageError: unrecognized arguments: --nonsense"),
-        ("%%triton_model m --param x\npass\n", "--param x: expected KEY=VALUE"),
-        ("%%triton_model m --input X\npass\n", "OptionError: 'X' is not NAME:TYPE[DIMS]"),
-        ("%%triton_model m --file nowhere.pt\npass\n", f"FileError: there is no file 'nowhere.pt' in {os.getcwd()}\n"),
-        (
-            "# a comment\n%%triton_model m --decoupled\npass\n",
-            "UsageError: %%triton_model m --decoupled does not begin its cell: move it to the first line of a cell",
-        ),
-        ("%triton nonsense", "UsageError: %triton has no command 'nonsense'; it has status, load"),
-        ("%triton load m", "FileError: there is no model.py for 'm' yet: run a %%triton_model m cell first"),
-        ("%triton unlaod m", "UsageError: %triton has no command 'unlaod': did you mean 'unload'?"),
-        (
-            "%triton help exprot",
-            "UsageError: %triton has no command and no page about an error 'exprot': did you mean 'export'?",
-        ),
-        ("%%triton_model m --instanses 2\npass\n", "arguments: --instanses 2: did you mean '--instances'?"),
-        ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
-        ("%triton load_test m --seconds 1", "unrecognized arguments: --seconds 1: did you mean '--duration'?"),
-        ("%triton serve --htpp-port 1", "'--http-port'"),
-        ("%triton unload m --timeout -1", "UsageError: argument --timeout: invalid seconds value: '-1'"),
-        ("%triton check m --seconds nan", "invalid seconds value: 'nan'"),
-        ("%triton logs 'x", 'UsageError: "\'x" cannot be read: No closing quotation'),
-        ("%triton infer", "OptionError: name a model: %triton infer NAME INPUT0=expression"),
-    ],
-)
-def test_what_cannot_be_gets_one_line_and_fails_the_cell(notebook: Any, cell: str, text: str) -> None:
-    result = notebook.run(cell)
-    assert not result.success
-    assert text in result.text
-    assert "Traceback" not in result.text
-    assert len(result.text.strip().splitlines()) <= 2
-
-
-def test_an_option_and_the_config_cell_that_disagree(notebook: Any) -> None:
-    notebook.run("%%triton_config m\n\nmax_batch_size: 4\n")
-    number = notebook.number()
-    result = notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
-    assert not result.success
-    assert f"--max-batch-size and Cell In[{number}], line 3, both set max_batch_size: keep one of them" in result.text
-    assert notebook.run("%triton config m --clear").success
-    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
-
-
-BROKEN = ADD.replace("import triton", "import notthere\nimport triton", 1)
-#: A model that runs with one largest batch only.
-READS = """\
-    def initialize(self, args):
-        assert '"max_batch_size":{}' in args["model_config"]
-
-    def execute"""
-IN_AND_OUT = "--input IN:FP32[-1] --output OUT:FP32[-1]"
-
-
-def test_a_config_cell_before_its_mended_model_does_not_stop_run_all(notebook: Any) -> None:
-    assert notebook.run(CONFIG.format(4)).success
-    assert not notebook.run(f"%%triton_model m {IN_AND_OUT}\n{BROKEN}").success
-    number = notebook.number()
-    again = notebook.run(CONFIG.format(4))
-    assert again.success
-    assert "The config is kept for m, whose own cell decides: as it ran last, it did not load." in again.text
-    assert f"Cell In[{number}], line 3" in again.text and "No module named 'notthere'" in again.text
-    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD}").success
-    assert notebook["m"].config()["max_batch_size"] == 4
-
-
-def test_a_config_and_its_model_that_change_together_pass_run_all(notebook: Any) -> None:
-    notebook.run(CONFIG.format(4))
-    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', READS.format(4), 1)}").success
-    between = notebook.run(CONFIG.format(2))  # the code that is known refuses it
-    assert between.success and "AssertionError" in between.text
-    assert "The last cell did not load. The version loaded at" in between.text
-    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD.replace('    def execute', READS.format(2), 1)}").success
-    assert notebook["m"].config()["max_batch_size"] == 2
-
-
-def test_an_option_that_moves_into_the_config_cell_passes_run_all(notebook: Any) -> None:
-    notebook.run("%%triton_config m\n# nothing yet\n")
-    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
-    assert notebook.run(CONFIG.format(2)).success  # the options of the model's cell contradict it
-    assert notebook.run(f"%%triton_model m {IN_AND_OUT}\n{ADD}").success
-    assert notebook["m"].config()["max_batch_size"] == 2
-
-
-def test_a_config_cell_after_its_model_fails_for_what_it_breaks(notebook: Any) -> None:
-    source = ADD.replace("    def execute", READS.format(4), 1)
-    assert notebook.run(f"%%triton_model m {IN_AND_OUT} --config 'max_batch_size: 4'\n{source}").success
-    assert not notebook.run(f"%%triton_model m {IN_AND_OUT}\n{source}").success
-    for size in (3, 2):
-        refused = notebook.run(CONFIG.format(size))
-        assert not refused.success and "AssertionError" in refused.text
-    assert notebook.run(CONFIG.format(4)).success
-
-
-@pytest.mark.parametrize("text", ["max_batch_size: x", "max_batch_size: -1"])
-def test_a_config_cell_fails_for_its_own_text(notebook: Any, text: str) -> None:
-    notebook.run(CONFIG.format(4))
-    notebook.run(f"%%triton_model m {IN_AND_OUT}\n{BROKEN}")
-    assert not notebook.run(f"%%triton_config m\n{text}\n").success
-
-
-def test_a_helper_before_its_model_fails_for_its_own_lines_only(notebook: Any) -> None:
-    source = ADD.replace("import triton", "import helper, absent, triton", 1)
-    notebook.run("%%triton_file m helper.py\nX = 1\n")
-    assert not notebook.run(f"%%triton_model m {OPTIONS}\n{source}").success
-    assert notebook.run("%%triton_file m helper.py\nX = 2\n").success
-    for broken in ("X = 1 / 0\n", "X = = 0\n"):
-        assert not notebook.run(f"%%triton_file m helper.py\n{broken}").success
-
-
-def test_a_failed_load_keeps_the_last_good_version_and_says_so(notebook: Any) -> None:
-    notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
-    result = notebook.run("%%triton_model m\nimport notthere\n")
-    assert not result.success
-    assert "The last cell did not load. The version loaded at" in result.text
-    assert notebook["m"](IN=np.ones((1, 1), np.float32))["OUT"].tolist() == [[2]]
 
 
 def test_the_log_shows_where_the_logger_was_called(notebook: Any) -> None:
@@ -301,17 +139,6 @@ def test_a_repository_comes_back_into_the_notebook(notebook: Any, tmp_path: Path
     assert texts[-1] == f"%%triton_model m\n{ADD}"
 
 
-def test_a_config_cell_names_the_file(notebook: Any, workspace: Any) -> None:
-    assert notebook.run('%%triton_config m\ndefault_model_filename: "postprocess.py"\n').success
-    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD.replace('x + 1', 'x + absent')}").success
-    assert os.listdir(workspace.server.model("m").directory / "1") == ["postprocess.py"]
-    failed = notebook.run("m(IN=[[1.0]])")
-    assert "NameError: name 'absent' is not defined" in failed.text
-    assert re.search(r"Cell In\[\d+\], line 11, in execute", failed.text)
-    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
-    assert notebook["m"](IN=np.ones((1, 1), np.float32))["OUT"].tolist() == [[2]]
-
-
 def test_an_edited_model_keeps_its_options(notebook: Any) -> None:
     notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
     assert notebook.run("%triton edit m").success
@@ -330,52 +157,6 @@ def test_help_says_what_every_option_is_for(notebook: Any) -> None:
         assert option in text
     assert "rows of the largest batch" in text
     assert "%triton unload" in notebook.shell.find_line_magic("triton").__doc__
-
-
-COMMANDS_OF_MODELS = [
-    "status",
-    "logs",
-    "load",
-    "unload",
-    "kill",
-    "config",
-    "edit",
-    "metrics",
-    "statistics",
-    "export",
-    "preflight",
-    "playground",
-    "check",
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS_OF_MODELS)
-def test_a_name_that_is_nearly_right_gets_a_hint(notebook: Any, command: str) -> None:
-    notebook.run(f"%%triton_model add_sub {OPTIONS} --quiet\n{ADD}")
-    result = notebook.run(f"%triton {command} ad_sub")
-    assert not result.success
-    assert re.search(r"Hint: did you mean 'add_sub'\?(\nMore: %triton help unknown-model)?\n*\Z", result.text)
-
-
-def test_a_call_of_a_decoupled_model_says_once_what_to_do(notebook: Any) -> None:
-    notebook.run(f"%%triton_model m {OPTIONS} --decoupled --quiet\n{ADD}")
-    text = notebook.run("m(IN=[[1]])").text
-    assert "iterate over model.infer(inputs={…}) of 'm' instead" in text
-    assert text.count("iterate") == 1 and "Hint" not in text
-
-
-def test_logs_of_nothing_are_an_error(notebook: Any) -> None:
-    result = notebook.run("%triton logs nothing_like_it")
-    assert not result.success
-    assert "NotFoundError: Request for unknown model: 'nothing_like_it' is not found" in result.text
-    assert "run the %%triton_model nothing_like_it cell first" in result.text
-
-
-@pytest.mark.parametrize("line", ["load nobody", "config nobody --clear"])
-def test_a_misspelt_name_does_not_become_a_model(notebook: Any, line: str) -> None:
-    result = notebook.run(f"%triton {line}")
-    assert not result.success and "nobody" in result.text
-    assert "nobody" not in notebook.run("%triton status --json").text
 
 
 @pytest.mark.parametrize(
@@ -529,19 +310,6 @@ def test_a_config_cell_loads_again_what_does_not_serve(notebook: Any, loads: lis
     assert loads == ["m"]
 
 
-def test_the_numbers_of_cells_are_those_of_the_last_run(notebook: Any) -> None:
-    failing = MODEL.replace("x + 1", "x + 1 / 0")
-    run_all(notebook, CONFIG.format(4), FILE.format(2), failing, CONFIG.format(2), failing)
-    number = notebook.number()
-    assert f"Cell In[{number}], line 12, in execute" in notebook.run("m(IN=[[1]])").text
-
-
-def test_variables_are_expanded_in_the_line(notebook: Any) -> None:
-    notebook.run("i = 7")
-    assert notebook.run(f"%%triton_model m_{{i}} {OPTIONS}\n{ADD}").success
-    assert notebook["m_7"].state == "READY"
-
-
 def test_a_class_of_a_cell_is_a_source_and_keeps_its_lines(notebook: Any, workspace: Any) -> None:
     notebook.run("import triton_python_backend_utils as pb_utils\nFACTOR = 3")
     notebook.run(
@@ -563,72 +331,12 @@ def test_a_class_of_a_cell_is_a_source_and_keeps_its_lines(notebook: Any, worksp
     assert f"Cell In[{number}], line 5, in one()" in result.text
 
 
-def test_a_magic_that_code_calls_has_a_source_of_its_own(notebook: Any) -> None:
-    result = notebook.run("get_ipython().run_cell_magic('triton_model', 'm', 'import json\\nimport notthere\\n')")
-    assert not result.success
-    assert "----> 3 import notthere" in result.text
-
-
 def test_the_extension_can_be_loaded_again(notebook: Any, workspace: Any) -> None:
     from tritonlab.notebook.shell import magics
 
     magics.register(notebook.shell, lambda: workspace)
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
     assert len([m for m in notebook.shell.Completer.custom_matchers if "tritonlab" in str(m.matcher_identifier)]) == 1
-
-
-CHAIN = """\
-platform: "ensemble"
-max_batch_size: 8
-input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
-output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }]
-ensemble_scheduling {
-  step [
-    { model_name: "add" model_version: -1 input_map { key: "IN" value: "X" } output_map { key: "OUT" value: "MID" } },
-    { model_name: "add" model_version: -1 input_map { key: "IN" value: "MID" } output_map { key: "OUT" value: "Y" } }
-  ]
-}
-"""
-
-
-def test_the_config_of_an_ensemble_is_all_there_is_of_it(notebook: Any, workspace: Any) -> None:
-    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
-    result = notebook.run(f"%%triton_config chain\n{CHAIN}")
-    assert result.success
-    assert result.text.splitlines()[0].startswith("chain  READY  version 1 · ready in ")
-    assert "2 steps · requests of up to 8 rows" in result.text
-    assert "  step  add  X → MID\n  step  add  MID → Y" in result.text
-    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[3, 3]]
-    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('x + 1', 'x * 5')}")
-    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[25, 25]]
-    assert notebook.run("%triton load chain").success
-    notebook.run("%triton unload chain")
-    notebook.run("%triton edit chain")
-
-
-def test_an_ensemble_whose_models_are_not_there_says_so(notebook: Any) -> None:
-    result = notebook.run(f"%%triton_config chain\n{CHAIN.replace('add', 'nowhere')}")
-    assert not result.success
-    assert "ensemble chain contains models that are not available or ambiguous: nowhere" in result.text
-    assert notebook.run(f"%%triton_config chain --no-load\n{CHAIN}").text.startswith("The config is kept for chain")
-
-
-def test_an_ensemble_that_does_not_load_leaves_the_last_one_serving(notebook: Any) -> None:
-    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
-    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
-    result = notebook.run(f"%%triton_config chain\n{CHAIN.replace('OUT', 'NO')}")
-    assert "is mapped from non-existing output NO in model add" in result.text
-    assert "The last cell did not load." in result.text
-    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[3, 3]]
-
-
-def test_an_error_in_a_step_shows_the_line_of_its_cell_and_names_the_step(notebook: Any) -> None:
-    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('x + 1', 'x + nothing')}")
-    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
-    result = notebook.run("import numpy as np\nchain(X=np.ones((1, 2), np.float32))")
-    assert "nothing" in result.text
-    assert "name 'nothing' is not defined" in result.text
-    assert "step 0 (model 'add') of ensemble 'chain' failed" in result.text
 
 
 def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
@@ -676,24 +384,6 @@ def test_a_load_test_without_options_measures(notebook: Any) -> None:
     assert notebook.run("%triton load_test m --json").result["rows"][0]["requests"] > 10
 
 
-def test_an_unload_says_what_it_did(notebook: Any) -> None:
-    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
-    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
-    assert "'add' is unloaded, and 'chain' with it" in notebook.run("%triton unload add").text
-    assert "'add' was not loaded" in notebook.run("%triton unload add").text
-
-
-@pytest.mark.parametrize("line", ["view m", "playground m", "infer m IN=[[1.0]]", "load_test m"])
-def test_what_needs_a_model_says_why_its_load_failed(notebook: Any, line: str) -> None:
-    notebook.run(f"%%triton_model m {OPTIONS}\n{BROKEN}")
-    place = f"Cell In[{notebook.number()}], line 3"
-    result = notebook.run(f"%triton {line}")
-    assert not result.success
-    assert "Request for unknown model: 'm' " in result.text
-    assert "the last load of model 'm' failed: ModuleNotFoundError: No module named 'notthere'." in result.text
-    assert place in result.text
-
-
 def test_an_unload_kills_after_its_time(notebook: Any) -> None:
     stuck = ADD.replace("responses = []", "import time; time.sleep(600)")
     notebook.run(f"%%triton_model stuck {OPTIONS}\n{stuck}")
@@ -702,26 +392,6 @@ def test_an_unload_kills_after_its_time(notebook: Any) -> None:
     assert notebook.run("%triton unload stuck --timeout 0").success
     notebook.run("text = next(waiting).error.message")
     assert notebook["text"] == "Server exited before the request completed"
-
-
-@pytest.mark.parametrize(
-    ("config", "advice"),
-    [
-        ("instance_group { kind: KIND_GPU }", "Hint: this machine has no GPU: leave kind out of instance_group"),
-        ("max_batch_size: ${size}  # ${why}", "The config is a template: write values for ${size}, or run the script"),
-        (
-            'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/nowhere/env.tar.gz" } }',
-            "Hint: EXECUTION_ENV_PATH is a directory of an environment, or what conda-pack made of one",
-        ),
-    ],
-)
-def test_configs_of_other_machines_get_advice(notebook: Any, config: str, advice: str) -> None:
-    notebook.run("import tritonlab")
-    result = notebook.run(f"%%triton_config m\n{config}")
-    if result.success:
-        result = notebook.run(f"%%triton_model m\n{ADD}")
-    assert not result.success
-    assert advice in re.sub(r"\s+", " ", result.text)
 
 
 def test_what_triton_could_not_print_is_warned_of(notebook: Any) -> None:
@@ -755,15 +425,6 @@ instance_group [ { kind: KIND_CPU } ]
     assert notebook.run(f"%triton export m '{tmp_path}' --overwrite").success
     added = "# added by tritonlab\nmodel_transaction_policy {\n  decoupled: true\n}\n"
     assert (tmp_path / "m" / "config.pbtxt").read_text() == text + added
-
-
-def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path: Path) -> None:
-    notebook.run(f"%%triton_model m {OPTIONS} --quiet\n{ADD}")
-    assert notebook.run(f"%triton export m {tmp_path}").success
-    (tmp_path / "m" / "1" / "model.py").write_text("# by hand")
-    result = notebook.run(f"%triton export m {tmp_path}")
-    assert not result.success and "ExportConflict: " in result.text and "(--overwrite)" in result.text
-    assert "File " not in result.text
 
 
 def test_a_stored_check_has_its_result_and_no_progress(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:

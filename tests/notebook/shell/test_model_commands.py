@@ -163,14 +163,6 @@ def test_what_was_made_in_the_notebook_is_kept_and_exported(notebook: Any, works
         assert answer(server, "m") == [30.0, 1.0]
 
 
-def test_what_cannot_be_kept_is_reported(notebook: Any) -> None:
-    assert "write %triton artifact NAME weights.pt=expression" in notebook.run("%triton artifact m").text
-    assert "NameError: name 'nothing' is not defined" in notebook.run("%triton artifact m a.bin=nothing").text
-    refused = notebook.run("%triton artifact m a.bin=object()").text
-    assert "a builtins.object cannot be kept as a.bin" in refused
-    assert "give its bytes: a.bin=pickle.dumps(...)" in refused
-
-
 def test_what_other_cells_define_is_written_in_front(notebook: Any, workspace: Any, tmp_path: Path) -> None:
     notebook.run(CELLS)
     assert notebook.run(f"%%triton_model plain {OPTIONS}\n{CAPTURING}").success
@@ -186,22 +178,6 @@ def test_what_other_cells_define_is_written_in_front(notebook: Any, workspace: A
     assert text == (tmp_path / "one" / "plain" / "1" / "model.py").read_text()
     with Server(tmp_path / "one", warm=0) as server:
         assert answer(server, "plain", 2.0) == [8.0]
-
-
-def test_lines_of_captured_functions_are_those_of_their_cells(notebook: Any, workspace: Any) -> None:
-    notebook.run("def broken(x):\n    return 1 / 0\n")
-    notebook.run(f"%%triton_model m --capture {OPTIONS}\n{CAPTURING.replace('helper', 'broken')}")
-    raised = notebook.run("m(IN=[1.0])").text
-    assert "ZeroDivisionError" in raised
-    assert "return 1 / 0" in raised and "broken(x)" in raised and "model.py" not in raised
-
-
-def test_a_value_that_no_source_can_have_is_refused_with_the_way_out(notebook: Any) -> None:
-    notebook.run("helper = (n for n in range(3))")
-    refused = notebook.run(f"%%triton_model m --capture {OPTIONS}\n{CAPTURING}")
-    assert not refused.success
-    assert "uses the notebook's variable 'helper' (a builtins.generator)" in refused.text
-    assert "%triton artifact" in refused.text
 
 
 def test_the_target_of_an_export_is_judged(notebook: Any, tmp_path: Path) -> None:
