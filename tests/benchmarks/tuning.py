@@ -24,10 +24,9 @@ from tests.conformance.reference import ReferenceServer, missing
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.exchanges.remote.remote_server import connect
 from tritonlab.tools.measure.tuning.live_model import LiveModel
-from tritonlab.tools.measure.tuning.measured_candidate import MeasuredCandidate
 from tritonlab.tools.measure.tuning.offered_load import Load
-from tritonlab.tools.measure.tuning.search import Trial
 from tritonlab.tools.measure.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.settings_trial import Trial
 from tritonlab.tools.measure.tuning.tune_result import TuneResult
 
 from .measuring import place, server
@@ -99,9 +98,7 @@ def share_of_optimum(model: Any, result: TuneResult, until: float) -> tuple[floa
         leaders = sorted(found, key=lambda one: one.rank(P99_MS), reverse=True)[:2]
         # the best of many is also the luckiest: it is measured again, as the winner is
         rounds = [
-            [trial(one.settings, one.load) for one in (best, *leaders)]
-            for turn in range(3)
-            if turn == 0 or time.monotonic() < until
+            [trial(*one.key) for one in (best, *leaders)] for turn in range(3) if turn == 0 or time.monotonic() < until
         ]
     finally:
         live.restore()
@@ -111,15 +108,13 @@ def share_of_optimum(model: Any, result: TuneResult, until: float) -> tuple[floa
     return rates[0] / max(rates[1:]), rounds[0][0], leaders[0]
 
 
-def order_on_triton(
-    result: TuneResult, source: str, scratch: Path, until: float
-) -> list[tuple[MeasuredCandidate, float]]:
+def order_on_triton(result: TuneResult, source: str, scratch: Path, until: float) -> list[tuple[Trial, float]]:
     """Return what was confirmed, the best here first, with its requests per second on the reference server: the
     median of windows that take turns, as here."""
     repository = scratch / "real"
     repository.mkdir(parents=True)
     for number, one in enumerate(result.confirmed[:3]):
-        place(repository, f"m{number}", source, config_of(one.live.settings))
+        place(repository, f"m{number}", source, config_of(one.settings))
     rows: dict[int, list[float]] = {}
     with ReferenceServer(repository, scratch, ["--model-control-mode=none"]) as real:
         for number, one in [*enumerate(result.confirmed[:3])] * 3:
@@ -127,12 +122,12 @@ def order_on_triton(
                 print(f"  only {len(rows[0])} of 3 rounds on Triton: the time was up")
                 break
             remote = connect(f"grpc://{real.grpc}").model(f"m{number}")
-            load = {**one.live.load.options(), "duration": 1.0, "warmup": 0.3, "progress": False}
+            load = {**one.load.options(), "duration": 1.0, "warmup": 0.3, "progress": False}
             rows.setdefault(number, []).append(remote.load_test(**load).rows[0].requests_per_s)
     return [(one, statistics.median(rows[number])) for number, one in enumerate(result.confirmed[:3])]
 
 
-def agreement(result: TuneResult, there: list[tuple[MeasuredCandidate, float]]) -> tuple[int, int]:
+def agreement(result: TuneResult, there: list[tuple[Trial, float]]) -> tuple[int, int]:
     """Return how many pairs differ here, and how many of them stand in the same order there."""
     pairs = [pair for pair in itertools.combinations(there, 2) if result.noise.differ(pair[0][0], pair[1][0])]
     same = sum(first[1] > second[1] for first, second in pairs)
@@ -153,8 +148,7 @@ def judged(lab: Any, name: str, scratch: Path) -> None:
     result = model.tune(P99_MS, max_instances=2, budget_s=BUDGET_S)
     share, winner, optimum = share_of_optimum(model, result, until)
     print(f"{name}: {share:.0%} of the grid's optimum, tuned in {result.run.seconds:.1f} s")
-    predicted = next(one.predicted for one in result.confirmed if one.live is result.best)
-    off = predicted.numbers.rate / winner.numbers.rate - 1
+    off = result.best.predicted.rate / winner.numbers.rate - 1
     print(f"  chosen   {winner.settings}, {winner.load}: {winner.numbers.rate:,.0f}/s (predicted {off:+.0%})")
     print(f"  optimum  {optimum.settings}, {optimum.load}: {optimum.numbers.rate:,.0f}/s")
     lab.unload(name)
@@ -162,7 +156,7 @@ def judged(lab: Any, name: str, scratch: Path) -> None:
     if missing() is None:
         there = order_on_triton(result, source, scratch / name, until)
         for one, real in there:
-            print(f"  {one.live.numbers.rate:>9,.0f}/s here {real:>9,.0f}/s on Triton  {one.live.settings}")
+            print(f"  {one.numbers.rate:>9,.0f}/s here {real:>9,.0f}/s on Triton  {one.settings}")
         apart, same = agreement(result, there)
         met = "met" if same == apart else "MISSED"
         bars.append(f"{same} of {apart} pairs that are told apart stand in Triton's order, bar all: {met}")

@@ -21,7 +21,7 @@ from typing import Any
 from tests.tools.measure.tuning.test_tune import FallingLive, tuned
 from tritonlab.tools.measure.tuning.live_model import LiveModel
 from tritonlab.tools.measure.tuning.offered_load import Load
-from tritonlab.tools.measure.tuning.search import Trial
+from tritonlab.tools.measure.tuning.settings_trial import Trial
 from tritonlab.tools.measure.tuning.tune_result import TuneResult
 
 from .measuring import place, server
@@ -90,7 +90,7 @@ def measured(runs: int, processes: int, budget_s: float) -> Iterator[tuple[TuneR
 
 
 def now_of(result: TuneResult) -> Trial | None:
-    return next((one.live for one in result.confirmed if one.live.settings == result.present), None)
+    return next((one for one in result.confirmed if one.settings == result.present), None)
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def test_gains_are_bars_with_their_settings(tuning: TuneResult) -> None:
     assert facts(ax)["legend"] == ["replayed", "measured"] and facts(ax)["x"] == "throughput gained, %"
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names == [f"{one.part} {one.was} → {one.became}" for one in tuning.gains]
-    live = [one.live_gain(tuning.confirmed[0].live) for one in tuning.gains]
+    live = [one.live_gain(tuning.confirmed[0]) for one in tuning.gains]
     measured = [bar.get_width() for bar in ax.containers[1]]
     assert measured == pytest.approx([gain * 100 for gain in live if gain is not None])
 

@@ -19,14 +19,13 @@ from tests.tools.measure.tuning.scheduler_bench import config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
-from tritonlab.tools.measure.tuning.ablation import PartGain, taken_back
 from tritonlab.tools.measure.tuning.live_model import LiveModel, Measurement, NothingMeasured
-from tritonlab.tools.measure.tuning.measured_candidate import MeasuredCandidate, Noise, ranked
 from tritonlab.tools.measure.tuning.offered_load import Load, RequestPattern, loads_of
 from tritonlab.tools.measure.tuning.replay import Numbers, Pace, ReplayedBatches, replay
-from tritonlab.tools.measure.tuning.search import Calibration, ProbeResult, SearchResult, Trial, predict, search, space
+from tritonlab.tools.measure.tuning.search import Calibration, ProbeResult, SearchResult, predict, search, space
 from tritonlab.tools.measure.tuning.service_times import ServiceTimes
 from tritonlab.tools.measure.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.settings_trial import Noise, PartGain, Trial, ranked, take_back_parts
 from tritonlab.tools.measure.tuning.tune import Goal, tune
 from tritonlab.tools.measure.tuning.tune_figures import gain_figure
 from tritonlab.tools.measure.tuning.tune_result import TuneResult, TuneRun
@@ -324,13 +323,13 @@ def test_what_does_better_without_a_part_wins() -> None:
     live = FakeLive(truth, config=config)
     result = tuned(live, concurrency=8)
     assert result.best is not None and result.best.settings.dynamic and result.best.settings.instances == 1
-    assert {one.settings.instances for one in (each.live for each in result.confirmed[1:])} >= {2}
+    assert {one.settings.instances for one in result.confirmed[1:]} >= {2}
     assert [one.part for one in result.run.gains][:1] == ["dynamic_batching"]
 
 
 def test_a_part_is_taken_back_with_what_depends_on_it() -> None:
     plain, batching = Settings(8, False, (), 0, 1), Settings(4, True, (2, 4), 500, 2)
-    assert list(taken_back(batching, plain)) == [
+    assert list(take_back_parts(batching, plain)) == [
         ("dynamic_batching", "no", "yes", Settings(4, False, (), 0, 2)),
         ("max_batch_size", "8", "4", Settings(8, True, (2, 4), 500, 2)),
         ("max_queue_delay_microseconds", "0 µs", "500 µs", Settings(4, True, (2, 4), 0, 2)),
@@ -338,19 +337,19 @@ def test_a_part_is_taken_back_with_what_depends_on_it() -> None:
         ("instances", "1", "2", Settings(4, True, (2, 4), 500, 1)),
     ]
     smaller = Settings(3, True, (2, 4), 500, 2)
-    assert list(taken_back(plain, smaller)) == [
+    assert list(take_back_parts(plain, smaller)) == [
         ("dynamic_batching", "yes", "no", Settings(8, True, (2, 4), 500, 1)),
         ("max_batch_size", "3", "8", Settings(3, False, (), 0, 1)),
         ("instances", "2", "1", Settings(8, False, (), 0, 2)),
     ]
-    assert list(taken_back(plain, plain)) == []
+    assert list(take_back_parts(plain, plain)) == []
 
 
 FALLING = Goal(20, max_instances=1, max_batch_size=8)
 
 
 def of_present(result: TuneResult) -> Trial:
-    (found,) = (one.live for one in result.confirmed if one.live.settings == result.present)
+    (found,) = (one for one in result.confirmed if one.settings == result.present)
     return found
 
 
@@ -391,7 +390,7 @@ def test_candidates_that_do_not_as_predicted_are_measured_at_other_loads() -> No
 def test_a_busy_machine_does_not_turn_the_order(seed: int) -> None:
     live = FallingLive(noise=0.2, seed=seed)
     result = tuned(live, p99_ms=20, max_instances=1, max_batch_size=8)
-    now, best = live.truth(live.first, FALLING), live.truth(result.confirmed[0].live.settings, FALLING)
+    now, best = live.truth(live.first, FALLING), live.truth(result.confirmed[0].settings, FALLING)
     assert live.does(live.first, of_present(result).load).numbers.rate >= 0.7 * now.numbers.rate
     assert best.rank(20) >= now.rank(20) or best.numbers.rate >= 0.8 * now.numbers.rate
 
@@ -402,27 +401,28 @@ def trial(p99: float, rate: float, clients: int = 1, **differing: int) -> Trial:
 
 def test_a_tie_on_p99_goes_to_the_throughput() -> None:
     slow, fast, late = trial(35.0, 9, 1), trial(35.5, 423, 8), trial(60.0, 900, 16)
-    found = SearchResult({(one.settings, one.load): one for one in (slow, fast, late)})
+    found = SearchResult({one.key: one for one in (slow, fast, late)})
     assert found.best(20) == [fast]
-    assert [one.live for one in ranked([measured_once(one) for one in (slow, fast, late)], 20)] == [fast, slow, late]
-    kept = trial(19.0, 300, 4)
-    assert ranked([measured_once(one) for one in (fast, kept)], 20)[0].live == kept  # a limit is a limit
+    slow, fast, late = map(as_predicted, (slow, fast, late))
+    assert ranked([slow, fast, late], 20) == [fast, slow, late]
+    kept = as_predicted(trial(19.0, 300, 4))
+    assert ranked([fast, kept], 20)[0] == kept  # a limit is a limit
     # whose rate is fixed: a tie on both goes to the p99
     fixed = ((5.0, 200), (5.2, 390), (5.1, 400), (9.0, 401))
     rates = [replace(trial(p99, rate), load=Load(rate=400)) for p99, rate in fixed]
-    assert [one.live.numbers.rate for one in ranked(map(measured_once, rates), None)] == [400, 390, 200, 401]
+    assert [one.numbers.rate for one in ranked(map(as_predicted, rates), None)] == [400, 390, 200, 401]
 
 
-def result_of(measured: list[MeasuredCandidate], *gains: PartGain, p99_ms: float = 20) -> TuneResult:
-    candidates = {(one.predicted.settings, one.predicted.load): one.predicted for one in measured}
-    run = TuneRun(None, SearchResult(candidates), tuple(measured), gains, (), 1.0)
+def result_of(measured: list[Trial], *gains: PartGain, p99_ms: float = 20) -> TuneResult:
+    candidates = {one.key: replace(one, windows=()) for one in measured}
+    run = TuneRun(None, SearchResult(candidates), measured, list(gains), seconds=1.0)
     return TuneResult("m", Settings(max_batch_size=8), CONFIG, p99_ms, run, FakeLive(*MODELS["linear"]).reload)
 
 
 def test_a_prediction_that_a_measurement_contradicts_is_not_reported_as_a_fact() -> None:
     right, wrong = trial(10.0, 400, 4, instances=1), trial(15.0, 900, 8, instances=2)
-    slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
-    result = result_of([MeasuredCandidate(right, (right.numbers,) * 4), slow])
+    slow = replace(wrong, windows=(replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
+    result = result_of([as_predicted(right, 4), slow])
     assert result.best is not None and result.best.settings == right.settings and result.contradicted == [slow]
     assert [one.settings for one in result.front] == [right.settings] and "900" not in str(result.to_dict()["front"])
     assert "The replay is wrong for 1 of 2 measurements, by up to 10 times." in repr(result)
@@ -433,8 +433,8 @@ def test_a_prediction_that_a_measurement_contradicts_is_not_reported_as_a_fact()
 
 
 def test_a_replay_that_executed_nothing_is_wrong() -> None:
-    nothing = replace(trial(10.0, 400), numbers=Numbers(*[float("nan")] * 4, 0))
-    result = result_of([MeasuredCandidate(nothing, (trial(10.0, 400).numbers,))])
+    nothing = Numbers(*[float("nan")] * 4, 0)
+    result = result_of([replace(as_predicted(trial(10.0, 400)), predicted=nothing)])
     assert "wrong for 1 of 1 measurements, which it saw executing nothing; its pred" in repr(result)
 
 
@@ -476,12 +476,11 @@ def test_a_time_in_which_no_request_is_answered_ends_the_run_with_what_was_found
 
 def test_a_replayed_gain_that_a_measurement_contradicts_is_not_reported_as_a_fact() -> None:
     better, worse = trial(10.0, 400, 4, instances=2), trial(10.0, 200, 4, instances=1)
-    best = MeasuredCandidate(better, (better.numbers,) * 4)
-    doubled = PartGain("instances", "1", "2", better, worse, worse)
-    nothing = PartGain("delay", "0", "1", better, worse, replace(worse, numbers=better.numbers))
+    doubled = PartGain("instances", "1", "2", better, as_predicted(worse))
+    nothing = PartGain("delay", "0", "1", better, worse.measured(better.numbers))
     unmeasured = PartGain("largest", "8", "4", better, worse)
-    elsewhere = PartGain("instances", "1", "2", replace(better, load=Load(concurrency=9)), worse, worse)
-    result = result_of([best], doubled, nothing, unmeasured, elsewhere)
+    elsewhere = PartGain("instances", "1", "2", replace(better, load=Load(concurrency=9)), as_predicted(worse))
+    result = result_of([as_predicted(better, 4)], doubled, nothing, unmeasured, elsewhere)
     assert result.gains == [doubled, nothing, unmeasured]  # those of another best are not its own
     rows = [line.split("requests/s")[1].split() for line in repr(result).splitlines() if "requests/s  " in line][-3:]
     assert rows == [["+100%", "+100%", "10"], ["wrong", "within", "noise", "10"], ["+100%", "10", "(replayed)"]]
@@ -498,9 +497,9 @@ def test_a_replayed_gain_that_a_measurement_contradicts_is_not_reported_as_a_fac
 
 def test_a_gain_that_was_replayed_only_is_hidden_where_the_replay_is_wrong() -> None:
     wrong, without = trial(15.0, 900, 8, instances=2), trial(90.0, 120, 8, instances=1)
-    slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
+    slow = replace(wrong, windows=(replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
     replayed = PartGain("instances", "1", "2", wrong, without)
-    measured = replace(replayed, live=replace(without, numbers=replace(without.numbers, rate=60.0)))
+    measured = replace(replayed, without=without.measured(replace(without.numbers, rate=60.0)))
     result = result_of([slow], replayed, measured)
     assert result.gains == [measured] and "+650%" not in repr(result) + result.html()
     assert "+50%" in repr(result) and "its predictions are not shown" in repr(result)
@@ -512,20 +511,21 @@ def test_the_best_of_predictions_alone_is_called_that() -> None:
     assert "\n  best, as predicted: nothing was measured  " in repr(tuned(live, p99_ms=20))
 
 
-def measured_once(one: Trial) -> MeasuredCandidate:
-    return MeasuredCandidate(one, (one.numbers,))
+def as_predicted(one: Trial, times: int = 1) -> Trial:
+    """Return a prediction with so many measurements that confirm it."""
+    return replace(one, windows=(one.predicted,) * times)
 
 
-def confirmed(*rates: float, p99: float = 5 * MS, instances: int = 1) -> MeasuredCandidate:
+def confirmed(*rates: float, p99: float = 5 * MS, instances: int = 1) -> Trial:
     settings, load = Settings(instances=instances), Load(concurrency=4)
     windows = tuple(Numbers(1 * MS, p99, rate, 1.0, 100) for rate in rates)
-    return MeasuredCandidate(Trial(settings, load, windows[0]), windows)
+    return Trial(settings, load, windows[0], windows)
 
 
 def test_no_column_has_predictions_that_are_called_wrong() -> None:
     wrong = trial(15.0, 900, 8, instances=2)
-    slow = MeasuredCandidate(wrong, (replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
-    right = MeasuredCandidate(wrong, (wrong.numbers,) * 4)
+    slow = replace(wrong, windows=(replace(wrong.numbers, p99=60.0 * MS, rate=90.0),) * 4)
+    right = as_predicted(wrong, 4)
     for result, is_expected in ((result_of([slow]), False), (result_of([right]), True)):
         for text in (repr(result), result.html()):
             assert ("predicted/s" in text) is is_expected
@@ -545,7 +545,7 @@ def test_each_column_has_one_unit() -> None:
 def test_windows_that_do_not_agree_are_named() -> None:
     settings, load = Settings(max_batch_size=8), Load(concurrency=4)
     windows = tuple(Numbers(1 * MS, p99 * MS, 100, 1.0, 100) for p99 in (151, 64, 739))
-    bistable = MeasuredCandidate(Trial(settings, load, windows[0]), windows)
+    bistable = Trial(settings, load, windows[0], windows)
     result = result_of([bistable, confirmed(100, 90)], p99_ms=1000)
     sentence = "Unstable under 4 clients: the present settings had a p99 of 64, 151, 739 ms in windows of one load."
     assert sentence in repr(result) and sentence in result.html()
@@ -563,7 +563,7 @@ def test_settings_within_noise_of_each_other_are_marked() -> None:
     noise = Noise([best, late], 20)
     assert noise.differ(late, best) and noise.undecided(late, best)
     assert not noise.undecided(confirmed(120, p99=40 * MS), best)
-    assert best.live.numbers.rate == 100 and best.live.numbers.requests == 300
+    assert best.numbers.rate == 100 and best.numbers.requests == 300
 
 
 def test_candidates_that_are_close_are_measured_again(rooted: TuneResult) -> None:

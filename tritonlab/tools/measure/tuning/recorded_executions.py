@@ -183,14 +183,7 @@ class RecordedExecutions:
             begin, end = np.searchsorted([one.queue_start for one in arrivals], window)
             arrivals = arrivals[begin:end]
         rules, policies = settings.batch_config(config), QueuePolicies.from_config(written)
-        return replay(
-            source=FixedArrivals(arrivals),
-            config=rules,
-            policies=policies,
-            lanes=settings.instances,
-            pace=self.pace(config),
-            stop=stop,
-        )
+        return replay(FixedArrivals(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
     def _overheads(self, config: ModelConfig) -> tuple[int, int]:
         """Measure how long after the decision an execution began, and how long after its end the next decision was, if

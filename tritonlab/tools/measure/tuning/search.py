@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from ....core.config.model_config import ModelConfig
 from ....engine.schedulers.policy_queue import QueuePolicies
 from .offered_load import Load, RequestPattern
-from .replay import Numbers, Pace, replay
+from .replay import Pace, replay
 from .service_times import ServiceTimes
 from .settings import Settings
+from .settings_trial import Trial, best_first
 
 #: Requests that are replayed for each settings and load at first, and again for the best ones.
 _FIRST, AGAIN = 300, 3_000
@@ -22,8 +22,6 @@ _BEST = 20
 _DOUBT = 1.4
 #: How many of the best are predicted again even when the time is over.
 _SURELY = 5
-#: Predictions that differ by this share are tied.
-_REPLAY_ERROR = 0.1
 _DELAYS_US = (0, 100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000)
 
 
@@ -48,88 +46,6 @@ class Calibration:
     def for_instances(self, instances: int) -> ProbeResult:
         """Return the measurements for so many instances, or those of the next lower number."""
         return self.probed[max((count for count in self.probed if count <= instances), default=min(self.probed))]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Settings, a load, and their numbers together: predicted, or measured live."""
-
-    settings: Settings
-    load: Load
-    numbers: Numbers
-
-    def keeps(self, p99_ms: float | None) -> bool:
-        """Return whether requests were executed, and the p99 is within the limit."""
-        return self.numbers.requests > 0 and (p99_ms is None or self.numbers.p99 <= p99_ms * 1e6)
-
-    def is_ranked_by_rate(self, p99_ms: float | None) -> bool:
-        """Return whether throughput decides; where the load fixes that, or the limit is missed, the p99 does."""
-        return self.load.closed and self.keeps(p99_ms)
-
-    def rank(self, p99_ms: float | None) -> tuple[bool, float]:
-        """Return what is larger for the better of two, without regard to ties (`best_first`): whether its p99 is within
-        the limit, then its throughput or the shorter p99.
-        """
-        if self.is_ranked_by_rate(p99_ms):
-            return True, self.numbers.rate
-        return self.keeps(p99_ms), -self.numbers.p99 if self.numbers.requests else -math.inf
-
-
-Figure = Callable[[Numbers], float]
-_Candidate = TypeVar("_Candidate")
-
-
-def rate_of(numbers: Numbers) -> float:
-    return numbers.rate
-
-
-def p99_of(numbers: Numbers) -> float:
-    return numbers.p99
-
-
-def best_first(
-    candidates: Iterable[_Candidate],
-    p99_ms: float | None,
-    trial: Callable[[_Candidate], Trial],
-    are_tied: Callable[[_Candidate, _Candidate, Figure], bool],
-) -> list[_Candidate]:
-    """Return the candidates by rank. A tie on p99 goes to the higher throughput, and a tie on both to the shorter p99:
-    a hair's breadth of p99 must not outrank many times the throughput.
-    """
-    found = sorted(candidates, key=lambda one: trial(one).rank(p99_ms), reverse=True)
-    ordered = [one for one in found if trial(one).is_ranked_by_rate(p99_ms)]
-    others = [one for one in found if not trial(one).is_ranked_by_rate(p99_ms)]
-    for is_kept in (True, False):
-        by_p99 = [one for one in others if trial(one).keeps(p99_ms) is is_kept]
-        for near in _groups(by_p99, lambda one, other: are_tied(one, other, p99_of)):
-            fastest = sorted(near, key=lambda one: trial(one).numbers.rate, reverse=True)
-            for same in _groups(fastest, lambda one, other: are_tied(one, other, rate_of)):
-                ordered += sorted(same, key=lambda one: trial(one).numbers.p99)
-    return ordered
-
-
-def _groups(
-    ordered: Sequence[_Candidate], are_tied: Callable[[_Candidate, _Candidate], bool]
-) -> Iterator[list[_Candidate]]:
-    """Yield the candidates in groups of those that are tied with the first of their group."""
-    group: list[_Candidate] = []
-    for one in ordered:
-        if group and not are_tied(group[0], one):
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group
-
-
-def _itself(one: Trial) -> Trial:
-    return one
-
-
-def _nearly(one: Trial, other: Trial, figure: Figure) -> bool:
-    """Return whether two predictions differ by less than replays are off."""
-    value, base = figure(one.numbers), figure(other.numbers)
-    return abs(value - base) <= _REPLAY_ERROR * max(value, base)
 
 
 def space(present: Settings, most_instances: int, largest: int, least: int = 0) -> Iterator[Settings]:
@@ -160,13 +76,7 @@ def predict(
     most = max(requests, 8 * load.concurrency)
     probed = known.for_instances(settings.instances)
     pace = Pace(probed.times, probed.lead, probed.turnaround)
-    replayed = replay(
-        source=load.source(probed.pattern, most, seed),
-        config=rules,
-        policies=policies,
-        lanes=settings.instances,
-        pace=pace,
-    )
+    replayed = replay(load.source(probed.pattern, most, seed), rules, policies, settings.instances, pace)
     return Trial(settings, load, replayed.numbers(skip=0.1 if load.closed else 0.0))
 
 
@@ -184,10 +94,9 @@ class SearchResult:
     def best(self, p99_ms: float | None) -> list[Trial]:
         """Return each settings with the load under which they are best, the best settings first."""
         of_settings: dict[Settings, list[Trial]] = {}
-        for (settings, _), one in self.candidates.items():
-            of_settings.setdefault(settings, []).append(one)
-        best = [best_first(trials, p99_ms, _itself, _nearly)[0] for trials in of_settings.values()]
-        return best_first(best, p99_ms, _itself, _nearly)
+        for one in self.candidates.values():
+            of_settings.setdefault(one.settings, []).append(one)
+        return best_first((best_first(trials, p99_ms)[0] for trials in of_settings.values()), p99_ms)
 
     def front(self) -> list[Trial]:
         """Return the candidates of which none has both a shorter p99 and a higher throughput, by rising p99."""
@@ -215,18 +124,16 @@ def search(
         if until() and found:
             break
         one = settings[number * stride % len(settings)]
-        found |= {
-            (one, load): predict(settings=one, load=load, config=config, known=known, requests=_FIRST) for load in loads
-        }
+        found |= {(one, load): predict(one, load, config, known, requests=_FIRST) for load in loads}
     refined: set[tuple[Settings, Load]] = set()
 
-    def refine(candidates: Sequence[Trial]) -> bool:
-        fresh = [one for one in candidates if (one.settings, one.load) not in refined]
+    def refine(trials: Sequence[Trial]) -> bool:
+        fresh = [one for one in trials if one.key not in refined]
         for one in fresh:
             if until() and len(refined) >= _SURELY:
                 return False
-            refined.add((one.settings, one.load))
-            found[one.settings, one.load] = predict(one.settings, one.load, config, known, requests=AGAIN, seed=1)
+            refined.add(one.key)
+            found[one.key] = predict(*one.key, config, known, requests=AGAIN, seed=1)
         return bool(fresh)
 
     # few requests are a poor estimate of a p99: those a little above the limit may be below it
@@ -242,7 +149,12 @@ class Deadline:
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._end = clock() + seconds
+        self._began = clock()
+        self._end = self._began + seconds
+
+    @property
+    def spent(self) -> float:
+        return self._clock() - self._began
 
     @property
     def left(self) -> float:

@@ -39,13 +39,13 @@ class ServiceTimes:
     @staticmethod
     def fit(sizes: Floats, took: Floats) -> ServiceTimes:
         """Fit executions in the order in which they were. Raises ValueError without any."""
-        fitted = _fitted(sizes, took)
+        fitted = _fit(sizes, took)
         if len(took) >= 2 * _FOLDS:
             folds = np.arange(len(took)) % _FOLDS
             wrong = []
             for fold in range(_FOLDS):
                 seen, unseen = folds != fold, folds == fold
-                other = _fitted(sizes[seen], took[seen])
+                other = _fit(sizes[seen], took[seen])
                 predicted = np.array([other(int(size)) for size in sizes[unseen]])
                 wrong.append(np.abs(predicted - took[unseen]) / np.maximum(took[unseen], 1))
             fitted.error = float(np.concatenate(wrong).mean() * 100)
@@ -73,7 +73,7 @@ class ServiceTimes:
         return f"fitted to {sum(self.counts.values()):,} executions of {sizes}; {error}"
 
 
-def _fitted(sizes: Floats, took: Floats) -> ServiceTimes:
+def _fit(sizes: Floats, took: Floats) -> ServiceTimes:
     if not len(took):
         raise ValueError("no execution was recorded")
     order = np.argsort(sizes, kind="stable")

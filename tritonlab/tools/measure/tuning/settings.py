@@ -4,6 +4,7 @@ execute them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -182,33 +183,65 @@ class Sentence(str):
         return str(self)
 
 
-def _refuse(settings: Settings | None) -> NoReturn:
+def _refuse(settings: Settings) -> NoReturn:
     raise UnavailableError("settings can only be applied in the process that has found them")
 
 
-class AppliedSettings:
-    """The settings applied to a model, with its state before the first ones."""
+class SettingsResult:
+    """A result with settings that can be applied. `present`: the settings before; `authored`: the configuration, with
+    the instance groups as their author wrote them.
+    """
 
-    def __init__(self, name: str, reload: Reload) -> None:
-        self._name = name
+    def __init__(self, name: str, present: Settings, authored: ModelConfig, reload: Reload) -> None:
+        self.name = name
+        self.present = present
+        self._authored = authored
         self._reload = reload
+        #: loads the model as it was before the first settings
         self._former: Callable[[], object] | None = None
+        self._when = time.time()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AppliedSettings, (self._name, _refuse)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_reload": _refuse, "_former": None}
 
-    def apply(self, settings: Settings) -> Sentence:
-        """Load the model with the settings, and return that in words. Raises what a load does; the version that serves
-        goes on then."""
+    def _chosen(self) -> Settings:
+        """Return the settings to apply. Raises UnavailableError if none were found."""
+        raise NotImplementedError
+
+    @property
+    def config(self) -> str:
+        """The lines of config.pbtxt for the settings. Raises UnavailableError if none were found."""
+        return self._chosen().pbtxt(self._authored)
+
+    def apply(self) -> Sentence:
+        """Load the model with the settings, and return that in words. The text of its cell stays; put `config` there to
+        keep them. Raises what a load does, when the version that serves goes on, and UnavailableError if no settings
+        were found.
+        """
+        settings = self._chosen()
         former = self._reload(settings)
         self._former = self._former or former
-        return Sentence(f"'{self._name}' is loaded with {settings}, until its cell runs; undo() loads it as it was.")
+        return Sentence(f"'{self.name}' is loaded with {settings}, until its cell runs; undo() loads it as it was.")
 
     def undo(self) -> Sentence:
-        """Load the model as it was before, and return that in words. Raises what a load does, and UnavailableError if
-        nothing was applied."""
+        """Load the model as it was before `apply`, and return that in words. Raises what a load does, and
+        UnavailableError if nothing was applied.
+        """
         if self._former is None:
             raise UnavailableError("no settings were applied, so there are none to undo")
         self._former()
         self._former = None
-        return Sentence(f"'{self._name}' is loaded as it was before apply().")
+        return Sentence(f"'{self.name}' is loaded as it was before apply().")
+
+    def text(self) -> str:
+        """Return the facts in words."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self.text()

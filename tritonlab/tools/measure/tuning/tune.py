@@ -7,24 +7,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ....core.config.model_config import ModelConfig
 from ....core.status import InvalidArgumentError, TritonError
 from ....core.unknown_option import UnknownOption
 from ....ipc.link.interrupts import shielded
 from ....server.api.model import Model
-from .ablation import PartGain, taken_back
 from .live_model import LiveModel, Measurement, NothingMeasured
-from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
 from .offered_load import Load, RequestPattern, loads_of
-from .replay import Numbers
-from .search import AGAIN, Calibration, Deadline, ProbeResult, SearchResult, Trial, best_first, predict, search, space
+from .search import AGAIN, Calibration, Deadline, ProbeResult, predict, search, space
 from .service_times import ServiceTimes
 from .settings import Reload, Settings
+from .settings_trial import Noise, PartGain, Trial, leaders, ranked, take_back_parts
 from .tune_result import TuneResult, TuneRun
 from .tuned_model import Written, not_written
 
@@ -69,7 +66,7 @@ class Goal:
     max_batch_size: int | None = None
     budget_s: float = 60.0
 
-    def checked(self, present: Settings, ensembles: Mapping[str, int]) -> Goal:
+    def complete(self, present: Settings, ensembles: Mapping[str, int]) -> Goal:
         """Return the goal with its defaults filled in. `ensembles`: those around the model, with the max_batch_size
         that each of them needs. Raises InvalidArgumentError.
         """
@@ -86,8 +83,7 @@ class Goal:
         widest = present.changed(max_batch_size=self.max_batch_size)
         widest.check_serving(ensembles)
         instances = self.max_instances or max(present.instances, min(os.cpu_count() or 1, 4), 2)
-        values = {**vars(self), "max_instances": instances, "max_batch_size": widest.max_batch_size}
-        return Goal(**values)
+        return replace(self, max_instances=instances, max_batch_size=widest.max_batch_size)
 
     def allows(self, settings: Settings) -> bool:
         """Return whether settings are within the limits of a checked goal."""
@@ -98,103 +94,227 @@ class Goal:
         return loads_of(self.concurrency, self.request_rate, self.arrivals, min(max(most, 2), _MOST_CLIENTS))
 
 
-@dataclass
-class _RunState:
-    """The findings of a run so far."""
-
-    calibration: Calibration | None = None
-    found: SearchResult = field(default_factory=lambda: SearchResult({}))
-    measured: list[MeasuredCandidate] = field(default_factory=list)
-    gains: list[PartGain] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    stopped: str = ""
-
-    def predicted(self, settings: Settings, load: Load, config: ModelConfig) -> Trial:
-        """Return the prediction of the search, or a new one."""
-        assert self.calibration is not None
-        known = self.found.candidates.get((settings, load))
-        return known or predict(settings, load, config, known=self.calibration, requests=AGAIN)
-
-    def has_measured(self, trial: Trial) -> bool:
-        """Return whether these settings were measured under this load."""
-        return any((one.live.settings, one.live.load) == (trial.settings, trial.load) for one in self.measured)
-
-
 def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
     """Tune a model, and leave it loaded as it was. An interrupt, the end of the budget, or a time in which no request
     was answered, ends the run with what was found until then.
     """
-    config, authored = model.config, model.authored
-    present = Settings.from_config(config)
-    ensembles = model.ensembles
-    goal = goal.checked(present, ensembles)
-    loads, work = goal.loads(), _RunState()
-    model.check()  # before anything is loaded
-    began = clock()
-    deadline = Deadline(goal.budget_s, clock)
+    authored, tuning = model.authored, _Tuning(model, goal, clock)
+    run = tuning.run
     try:
-        work.calibration = calibrate(model, goal, deadline, work.notes)
-        least = max(ensembles.values(), default=0)
-        if least > 2:
-            work.notes.append(_kept_serving(max(ensembles, key=lambda name: ensembles[name]), least))
-        choices = list(dict.fromkeys(space(present, goal.max_instances or 1, goal.max_batch_size or 0, least)))
-        until = deadline.expires_within(goal.budget_s * _SEARCH)
-        work.found = search(
-            settings=choices,
-            loads=loads,
-            config=config,
-            known=work.calibration,
-            p99_ms=_limit(goal.p99_ms),
-            until=until,
-        )
-        confirm(model, config, goal=goal, work=work, deadline=deadline)
-        measure_rivals(model, goal, work, deadline, spare=goal.budget_s * _ABLATION)
-        ablate(model, config, goal=goal, work=work, deadline=deadline)
+        tuning.go()
     except KeyboardInterrupt:
-        work.stopped = "interrupted"
+        run.stopped = "interrupted"
     except NothingMeasured as error:
-        work.stopped = "out of time"
-        work.notes.append(f"{error.message}: set a larger budget_s, or tune when the machine has less else to do.")
+        run.stopped = "out of time"
+        run.notes.append(f"{error.message}: set a larger budget_s, or tune when the machine has less else to do.")
     finally:
         shielded(model.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
-    result = tuple(work.measured), tuple(work.gains), tuple(work.notes), clock() - began, work.stopped
-    found = TuneRun(work.calibration, work.found, *result)
-    return TuneResult(model.name, present, authored, goal.p99_ms, run=found, reload=reload)
+    run.seconds = tuning.deadline.spent
+    return TuneResult(model.name, tuning.present, authored, goal.p99_ms, run=run, reload=reload)
 
 
-def calibrate(model: LiveModel, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
-    """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
-    batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in `notes`.
-    """
-    most, largest = goal.max_instances or 1, goal.max_batch_size or 0
-    sizes = sorted({1, max(largest, 1), *(1 << n for n in range(largest.bit_length()))})
-    each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
-    until = deadline.expires_within(goal.budget_s * _PROBES)
-    probed: dict[int, ProbeResult] = {}
-    present = Settings.from_config(model.config)
-    for instances in present.counts(most):
-        if until() and probed:
-            notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
-            break
+class _Tuning:
+    """The steps of one run. `run` has the findings so far."""
+
+    def __init__(self, model: LiveModel, goal: Goal, clock: Callable[[], float]) -> None:
+        self.model = model
+        self.config = model.config
+        self.present = Settings.from_config(self.config)
+        self.ensembles = model.ensembles
+        self.goal = goal.complete(self.present, self.ensembles)
+        self.p99_ms = goal.p99_ms
+        #: for predictions
+        self.limit = None if goal.p99_ms is None else goal.p99_ms * _MARGIN
+        self.loads = self.goal.loads()
+        model.check()  # before anything is loaded
+        self.run = TuneRun()
+        self.deadline = Deadline(goal.budget_s, clock)
+
+    def go(self) -> None:
+        goal, run = self.goal, self.run
+        run.calibration = self.calibrate()
+        least = max(self.ensembles.values(), default=0)
+        if least > 2:
+            needs = max(self.ensembles, key=lambda name: self.ensembles[name])
+            run.notes.append(
+                f"A max_batch_size of less than {least} was not tried: ensemble '{needs}' needs {least}, and would "
+                "have stopped serving."
+            )
+        choices = list(dict.fromkeys(space(self.present, goal.max_instances or 1, goal.max_batch_size or 0, least)))
+        until = self.deadline.expires_within(goal.budget_s * _SEARCH)
+        run.found = search(choices, self.loads, self.config, run.calibration, self.limit, until)
+        self.confirm()
+        self.measure_rivals(spare=goal.budget_s * _ABLATION)
+        self.ablate()
+
+    def calibrate(self) -> Calibration:
+        """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
+        batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in the notes.
+        """
+        goal, notes = self.goal, self.run.notes
+        most, largest = goal.max_instances or 1, goal.max_batch_size or 0
+        sizes = sorted({1, max(largest, 1), *(1 << n for n in range(largest.bit_length()))})
+        each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
+        until = self.deadline.expires_within(goal.budget_s * _PROBES)
+        probed: dict[int, ProbeResult] = {}
+        for instances in self.present.counts(most):
+            if until() and probed:
+                notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
+                break
+            try:
+                self.model.load(_batching(self.present.on(instances), largest))
+            except TritonError as error:
+                if not probed:
+                    raise
+                notes.append(f"{instances} instances do not load: {_first_line(error)}")
+                goal.max_instances = instances - 1
+                break
+            measured: list[Measurement] = []
+            for size in (1, *sizes[:0:-1]):  # the ends first: sizes between them can be interpolated
+                if len(measured) < 2 or not until():
+                    measured.append(self.model.measure(Load(concurrency=size * instances), each))
+            probed[instances] = _sum_up(measured)
+        return Calibration(probed)
+
+    def confirm(self) -> None:
+        """Measure the best candidates live, each under the load under which it is predicted to do best, and the present
+        settings under all loads. If the best miss the limit, latencies are longer than predicted: the best of those
+        that keep it then are measured, too. If measurements contradict predictions, the predicted load may be the wrong
+        one.
+        """
+        run, p99_ms = self.run, self.p99_ms
+        chosen = _choose_different([one for one in run.found.best(self.limit) if one.settings != self.present])
+        share = 1.0 if p99_ms is None else 0.7
+        # after the best: what is not measured any more when the time is over should be the least interesting
+        self.measure_candidates(chosen[:1], share / (len(chosen) + 1))
+        self.measure_present()
+        self.measure_candidates(chosen[1:], share)
+        better = [one for one in run.measured if one.settings != self.present]
+        if p99_ms is not None and better and not any(one.keeps(p99_ms) for one in better):
+            longer = min(one.numbers.p99 / one.predicted.p99 for one in better)
+            again = run.found.best(p99_ms * _MARGIN / max(longer, 1.0))
+            self.measure_candidates(_choose_different([one for one in again if not run.has_measured(one)]))
+        self.measure_other_loads()
+
+    def measure_present(self) -> None:
+        """Measure the present settings live under all loads, the predicted one and the most clients first, as long as
+        there is time: where they do best is not left to a prediction, and latency need not rise with load.
+        """
+        budget_s, loads = self.goal.budget_s, self.goal.loads()
+        until = self.deadline.expires_within(budget_s * _PRESENT)
+        each = float(np.clip(budget_s * _PRESENT / len(loads), *_PROBE))
+        trials = [self.predict(self.present, load) for load in loads]
+        expected = max(trials, key=lambda one: one.rank(self.p99_ms))
+        for number, one in enumerate(dict.fromkeys((expected, *reversed(trials)))):
+            if number >= _SURELY and until():
+                break
+            self.measure_load(one, each)
+        if any(one.settings == self.present for one in self.run.measured):
+            self.measure_rivals(max(self.deadline.left - budget_s * _LOADS_APART, 0.0), self.present)
+
+    def measure_other_loads(self) -> None:
+        """Measure the candidates under the other loads, too, if any measurement contradicts its prediction."""
+        run = self.run
+        noise = Noise(run.measured, self.p99_ms)
+        if not any(noise.contradicts(one) for one in run.measured):
+            return
+        until = self.deadline.expires_within(self.deadline.left * _OTHER_LOADS)
+        for leader in leaders(ranked(run.measured, self.p99_ms)):
+            for load in reversed(self.goal.loads()):
+                one = self.predict(leader.settings, load)
+                if until():
+                    return
+                if not run.has_measured(one):
+                    self.measure_load(one, _PROBE[1])
+
+    def measure_rivals(self, spare: float = 0.0, settings: Settings | None = None) -> None:
+        """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
+        them, until they surely differ or the time is over but for so many seconds to spare. Given `settings`, tell
+        their loads apart.
+        """
+        cost, p99_ms, measured = 0.0, self.p99_ms, self.run.measured
+        for _ in range(_WINDOWS - 1):
+            best, *others = ranked([one for one in measured if settings in (None, one.settings)], p99_ms)
+            noise, first = Noise(measured, p99_ms), leaders([best, *others])
+            if settings is None:  # of the loads of one settings, those are left that may be within the limit, too
+                others = [one for one in others if one in first or not one.keeps(p99_ms)]
+            rivals = [one for one in others if noise.undecided(one, best)]
+            for one in [best, *rivals] if rivals else []:
+                before = self.deadline.left
+                if before <= spare + cost:
+                    return
+                measured[measured.index(one)] = self.measure(one, _WINDOW[1] / 2)
+                cost = max(cost, before - self.deadline.left)
+            if not rivals:
+                return
+
+    def ablate(self) -> None:
+        """Take back one part of the best settings at a time. What does better without a part than with it is confirmed
+        as the others are; if another is the best then, its own parts are taken back.
+        """
+        run, p99_ms = self.run, self.p99_ms
+        while True:
+            best = ranked(run.measured, p99_ms)[0]
+            run.gains = self._measure_gains(best)
+            fewer = [one.without for one in run.gains if one.without.windows]
+            run.measured += [
+                one
+                for one in fewer
+                if not run.has_measured(one)
+                and self.goal.allows(one.settings)
+                and ranked([best, one], p99_ms)[0] is one
+            ]
+            self.measure_rivals()
+            if ranked(run.measured, p99_ms)[0].key == best.key:
+                return
+
+    def _measure_gains(self, best: Trial) -> list[PartGain]:
+        """Replay the best settings without each part, and measure that live as long as there is time."""
+        cost, found = 0.0, []
+        whole = self._replay(best.settings, best.load, seed=2)
+        for part, was, became, settings in take_back_parts(best.settings, self.present):
+            without = self._replay(settings, best.load, seed=2)
+            before = self.deadline.left
+            if before > cost:
+                without = self._try_to_measure(without, float(np.clip(before / 8, *_WINDOW))) or without
+                cost = max(cost, before - self.deadline.left)
+            found.append(PartGain(part, was, became, with_it=whole, without=without))
+        return found
+
+    def predict(self, settings: Settings, load: Load) -> Trial:
+        """Return the prediction of the search, or a new one."""
+        return self.run.found.candidates.get((settings, load)) or self._replay(settings, load)
+
+    def _replay(self, settings: Settings, load: Load, seed: int = 0) -> Trial:
+        assert self.run.calibration is not None
+        return predict(settings, load, self.config, self.run.calibration, requests=AGAIN, seed=seed)
+
+    def measure(self, trial: Trial, seconds: float) -> Trial:
+        """Return the trial with one more window. Raises TritonError if all requests fail."""
+        self.model.load(trial.settings)
+        return trial.measured(self.model.measure(trial.load, seconds).numbers)
+
+    def _try_to_measure(self, trial: Trial, seconds: float) -> Trial | None:
+        """Return the trial with one more window; None, with a note, where all requests fail."""
         try:
-            model.load(_batching(present.on(instances), largest))
+            return self.measure(trial, seconds)
         except TritonError as error:
-            if not probed:
-                raise
-            notes.append(f"{instances} instances do not load: {error.message.partition(chr(10))[0]}")
-            goal.max_instances = instances - 1
-            break
-        measured: list[Measurement] = []
-        for size in (1, *sizes[:0:-1]):  # the ends first: sizes between them can be interpolated
-            if len(measured) < 2 or not until():
-                measured.append(model.measure(Load(concurrency=size * instances), each))
-        probed[instances] = _probed(measured)
-    return Calibration(probed)
+            self.run.notes.append(f"{trial.settings} under {trial.load}: {_first_line(error)}")
+            return None
 
+    def measure_load(self, trial: Trial, seconds: float) -> None:
+        """Measure settings under one of several loads; where all requests fail, say so and go on."""
+        if (measured := self._try_to_measure(trial, seconds)) is not None:
+            self.run.measured.append(measured)
 
-def _kept_serving(ensemble: str, size: int) -> str:
-    needs = f"ensemble '{ensemble}' needs {size}, and would have stopped serving"
-    return f"A max_batch_size of less than {size} was not tried: {needs}."
+    def measure_candidates(self, chosen: Sequence[Trial], share: float = 1.0) -> None:
+        """Measure candidates live within a share of the time that is left, at least one."""
+        each = self.deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
+        for candidate in chosen:
+            if not self.deadline.left and self.run.measured:
+                self.run.stopped = "the budget was used up"
+                return
+            self.run.measured.append(self.measure(candidate, float(np.clip(each, *_WINDOW))))
 
 
 def _batching(settings: Settings, largest: int) -> Settings:
@@ -203,7 +323,7 @@ def _batching(settings: Settings, largest: int) -> Settings:
     return replace(settings, max_batch_size=largest, dynamic=largest > 1, preferred=(), delay_us=delay_us)
 
 
-def _probed(measured: Sequence[Measurement]) -> ProbeResult:
+def _sum_up(measured: Sequence[Measurement]) -> ProbeResult:
     """Sum up the probes of one number of instances, of which the first had few clients and the next the most."""
     sizes, took = np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
     times, most = ServiceTimes.fit(sizes, took), measured[min(1, len(measured) - 1)]
@@ -211,74 +331,7 @@ def _probed(measured: Sequence[Measurement]) -> ProbeResult:
     return ProbeResult(times, RequestPattern(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
 
 
-def confirm(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
-    """Measure the best candidates live, each under the load under which it is predicted to do best, and the present
-    settings under all loads. If the best miss the limit, latencies are longer than predicted: the best of those that
-    keep it then are measured, too. If measurements contradict predictions, the predicted load may be the wrong one.
-    """
-    best = work.found.best(_limit(goal.p99_ms))
-    chosen = _different([one for one in best if one.settings != Settings.from_config(config)])
-    share = 1.0 if goal.p99_ms is None else 0.7
-    # after the best: what is not measured any more when the time is over should be the least interesting
-    _measure(model, chosen=chosen[:1], work=work, deadline=deadline, share=share / (len(chosen) + 1))
-    measure_present(model, config, goal=goal, work=work, deadline=deadline)
-    _measure(model, chosen=chosen[1:], work=work, deadline=deadline, share=share)
-    better = [one for one in work.measured if one.live.settings != Settings.from_config(config)]
-    if goal.p99_ms is not None and better and not any(one.live.keeps(goal.p99_ms) for one in better):
-        longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in better)
-        again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
-        _measure(model, _different([one for one in again if not work.has_measured(one)]), work, deadline)
-    measure_other_loads(model, config, goal=goal, work=work, deadline=deadline)
-
-
-def measure_present(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
-    """Measure the present settings live under all loads, the predicted one and the most clients first, as long as there
-    is time: where they do best is not left to a prediction, and latency need not rise with load.
-    """
-    present, loads = Settings.from_config(config), goal.loads()
-    until = deadline.expires_within(goal.budget_s * _PRESENT)
-    each = float(np.clip(goal.budget_s * _PRESENT / len(loads), *_PROBE))
-    trials = [work.predicted(present, load, config) for load in loads]
-    expected = best_first(trials, goal.p99_ms, lambda one: one, lambda one, other, figure: False)[0]
-    for number, one in enumerate(dict.fromkeys((expected, *reversed(trials)))):
-        if number >= _SURELY and until():
-            break
-        _measure_load(model, one, each, work)
-    if not any(one.live.settings == present for one in work.measured):
-        return
-    measure_rivals(
-        model, goal, work, deadline, spare=max(deadline.left - goal.budget_s * _LOADS_APART, 0.0), settings=present
-    )
-
-
-def measure_other_loads(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
-    """Measure the candidates under the other loads, too, if any measurement contradicts its prediction."""
-    noise = Noise(work.measured, goal.p99_ms)
-    if not any(noise.contradicts(one) for one in work.measured):
-        return
-    until = deadline.expires_within(deadline.left * _OTHER_LOADS)
-    for leader in leaders(ranked(work.measured, goal.p99_ms)):
-        for load in reversed(goal.loads()):
-            one = work.predicted(leader.live.settings, load, config)
-            if until():
-                return
-            if not work.has_measured(one):
-                _measure_load(model, one, _PROBE[1], work)
-
-
-def _measure_load(model: LiveModel, one: Trial, seconds: float, work: _RunState) -> None:
-    """Measure settings under one of several loads; where all requests fail, say so and go on."""
-    try:
-        work.measured.append(MeasuredCandidate(one, (_window(model, one, seconds),)))
-    except TritonError as error:
-        work.notes.append(_not_measured(one, error))
-
-
-def _not_measured(one: Trial, error: TritonError) -> str:
-    return f"{one.settings} under {one.load}: {error.message.partition(chr(10))[0]}"
-
-
-def _different(best: Sequence[Trial]) -> list[Trial]:
+def _choose_different(best: Sequence[Trial]) -> list[Trial]:
     """Return the best candidates to measure: those of another number of instances or another load before those that
     differ in a delay alone, as long as little is lost. An error of a replay is the same for all of one kind.
     """
@@ -290,98 +343,8 @@ def _different(best: Sequence[Trial]) -> list[Trial]:
     return [*kinds.values(), *others][:CONFIRMED]
 
 
-def _limit(p99_ms: float | None) -> float | None:
-    return None if p99_ms is None else p99_ms * _MARGIN
-
-
-def _measure(
-    model: LiveModel, chosen: Sequence[Trial], work: _RunState, deadline: Deadline, share: float = 1.0
-) -> None:
-    """Measure candidates live within a share of the time that is left, at least one."""
-    each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
-    for candidate in chosen:
-        if not deadline.left and work.measured:
-            work.stopped = "the budget was used up"
-            return
-        window = _window(model, candidate, float(np.clip(each, *_WINDOW)))
-        work.measured.append(MeasuredCandidate(candidate, (window,)))
-
-
-def _window(model: LiveModel, candidate: Trial, seconds: float) -> Numbers:
-    model.load(candidate.settings)
-    return model.measure(candidate.load, seconds).numbers
-
-
-def measure_rivals(
-    model: LiveModel,
-    goal: Goal,
-    work: _RunState,
-    deadline: Deadline,
-    spare: float = 0.0,
-    settings: Settings | None = None,
-) -> None:
-    """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
-    them, until they surely differ or the time is over but for so many seconds to spare. Given `settings`, tell their
-    loads apart.
-    """
-    cost = 0.0
-    for _ in range(_WINDOWS - 1):
-        pool = [one for one in work.measured if settings in (None, one.live.settings)]
-        best, *others = ranked(pool, goal.p99_ms)
-        noise, first = Noise(work.measured, goal.p99_ms), leaders([best, *others])
-        if settings is None:  # of the loads of one settings, those are left that may be within the limit, too
-            others = [one for one in others if one in first or not one.live.keeps(goal.p99_ms)]
-        rivals = [one for one in others if noise.undecided(one, best)]
-        for one in [best, *rivals] if rivals else []:
-            before = deadline.left
-            if before <= spare + cost:
-                return
-            again = one.with_window(_window(model, one.predicted, _WINDOW[1] / 2))
-            work.measured[work.measured.index(one)] = again
-            cost = max(cost, before - deadline.left)
-        if not rivals:
-            return
-
-
-def ablate(model: LiveModel, config: ModelConfig, goal: Goal, work: _RunState, deadline: Deadline) -> None:
-    """Take back one part of the best settings at a time. What does better without a part than with it is confirmed as
-    the others are; if another is the best then, its own parts are taken back.
-    """
-    while True:
-        best = ranked(work.measured, goal.p99_ms)[0]
-        work.gains = _part_gains(model, config, best=best.predicted, work=work, deadline=deadline)
-        fewer = [MeasuredCandidate(one.without, (one.live.numbers,)) for one in work.gains if one.live is not None]
-        work.measured += [
-            one
-            for one in fewer
-            if not work.has_measured(one.live)
-            and goal.allows(one.live.settings)
-            and ranked([best, one], goal.p99_ms)[0] is one
-        ]
-        measure_rivals(model, goal, work, deadline)
-        now_best = ranked(work.measured, goal.p99_ms)[0].live
-        if (now_best.settings, now_best.load) == (best.live.settings, best.live.load):
-            return
-
-
-def _part_gains(
-    model: LiveModel, config: ModelConfig, best: Trial, work: _RunState, deadline: Deadline
-) -> list[PartGain]:
-    """Replay the best settings without each part, and measure that live as long as there is time."""
-    known, cost, found = work.calibration, 0.0, []
-    assert known is not None
-    whole = predict(best.settings, best.load, config, known, requests=AGAIN, seed=2)
-    for part, was, became, settings in taken_back(best.settings, Settings.from_config(config)):
-        without = predict(settings, best.load, config, known, requests=AGAIN, seed=2)
-        before, measured = deadline.left, None
-        if before > cost:
-            try:
-                measured = replace(without, numbers=_window(model, without, float(np.clip(before / 8, *_WINDOW))))
-            except TritonError as error:
-                work.notes.append(_not_measured(without, error))
-            cost = max(cost, before - deadline.left)
-        found.append(PartGain(part, was, became, with_it=whole, without=without, live=measured))
-    return found
+def _first_line(error: TritonError) -> str:
+    return error.message.partition("\n")[0]
 
 
 def tune_model(

@@ -24,7 +24,7 @@ from ....core.svg_picture import (
     text_width,
 )
 from ..load_testing.latency_chart import LatencyChart
-from .search import Trial
+from .settings_trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

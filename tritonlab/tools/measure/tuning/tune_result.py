@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,10 @@ from ....core.short_number import short_number
 from ....core.status import UnavailableError
 from ....core.stored_picture import date_line, stored_picture
 from ....core.text_table import text_table
-from .ablation import PartGain
-from .measured_candidate import MeasuredCandidate, Noise, leaders, ranked
-from .search import Calibration, Figure, SearchResult, Trial, p99_of, rate_of
-from .settings import AppliedSettings, Reload, Sentence, Settings
+from .replay import Numbers
+from .search import Calibration, SearchResult
+from .settings import Reload, Settings, SettingsResult
+from .settings_trial import Figure, Noise, PartGain, Trial, leaders, p99_of, ranked, rate_of
 from .tune_figures import DrawnGain, front_figure, gain_figure, plot_front, plot_gains
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 _FRONT = 8
 #: A replayed gain of less than this share is none.
 _NO_GAIN = 0.1
-_FIGURES: tuple[Figure, ...] = (rate_of, p99_of)
 _HEADS = ("settings", "load", "requests/s", "than the best", "p50 ms", "p99 ms", "than the best")
 _PREDICTED = ("predicted/s", "predicted p99 ms")
 #: The p99 of the windows of one load is called unstable if the largest is so many times the smallest.
@@ -36,23 +34,27 @@ _UNSTABLE = 2.0
 _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
 
-@dataclass(frozen=True)
+@dataclass
 class TuneRun:
     """The findings of a run. `measured`: settings and loads that were measured live, the present settings under
     several. `gains`: the gain of each part of the best settings. `notes`: sentences on how to read it. `stopped`: why
     it ended early, else empty.
     """
 
-    calibration: Calibration | None
-    found: SearchResult
-    measured: tuple[MeasuredCandidate, ...]
-    gains: tuple[PartGain, ...]
-    notes: tuple[str, ...]
-    seconds: float
+    calibration: Calibration | None = None
+    found: SearchResult = field(default_factory=lambda: SearchResult({}))
+    measured: list[Trial] = field(default_factory=list)
+    gains: list[PartGain] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
     stopped: str = ""
 
+    def has_measured(self, trial: Trial) -> bool:
+        """Return whether these settings were measured under this load."""
+        return any(one.key == trial.key for one in self.measured)
 
-class TuneResult:
+
+class TuneResult(SettingsResult):
     """The result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was stopped
     before that, of those predicted; None if it was stopped before any. `confirmed`: the measured settings, each under
     the load under which they do best. `noise` decides which of those measured differ. `present`: the settings before;
@@ -62,50 +64,33 @@ class TuneResult:
     def __init__(
         self, name: str, present: Settings, authored: ModelConfig, p99_ms: float | None, run: TuneRun, reload: Reload
     ) -> None:
-        self.name = name
-        self._when = time.time()
+        super().__init__(name, present, authored, reload)
         self.p99_ms = p99_ms
         self.run = run
-        self.present = present
-        self._authored = authored
-        self._application = AppliedSettings(name, reload)
         self.noise = Noise(run.measured, p99_ms)
-        self.confirmed = measured = leaders(ranked(run.measured, p99_ms))
-        self.best: Trial | None = measured[0].live if measured else next(iter(run.found.best(p99_ms)), None)
+        self.confirmed = leaders(ranked(run.measured, p99_ms))
+        self.best: Trial | None = next(iter(self.confirmed or run.found.best(p99_ms)), None)
         # an interrupted ablation may have been that of another
-        own = (one for one in run.gains if self._is_best(one.with_it))
-        self.gains = [one for one in own if one.live is not None or not self._is_replay_wrong]
+        own = (one for one in run.gains if self.best is not None and one.with_it.key == self.best.key)
+        self.gains = [one for one in own if one.without.windows or not self._is_replay_wrong]
+
+    def _chosen(self) -> Settings:
+        return self._winner().settings
 
     @property
-    def config(self) -> str:
-        """The lines of config.pbtxt for the best settings. Raises UnavailableError if there are none."""
-        return self._winner().settings.pbtxt(self._authored)
-
-    def apply(self) -> Sentence:
-        """Load the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
-        what a load does, and UnavailableError if the run was stopped before it found any.
-        """
-        return self._application.apply(self._winner().settings)
-
-    def undo(self) -> Sentence:
-        """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
-        applied."""
-        return self._application.undo()
-
-    @property
-    def as_good(self) -> list[MeasuredCandidate]:
-        """Return the measured candidates, without the best, that may be as good as the best."""
+    def as_good(self) -> list[Trial]:
+        """Return the measured settings, without the best, that may be as good as the best."""
         return [one for one in self.confirmed[1:] if not self.noise.differ(one, self.confirmed[0])]
 
     @property
     def now(self) -> list[Trial]:
         """Return the live measurements of the present settings, by rising number of clients."""
-        found = [one.live for one in self.run.measured if one.live.settings == self.present]
+        found = [one for one in self.run.measured if one.settings == self.present]
         return sorted(found, key=lambda one: one.load.concurrency)
 
     @property
-    def contradicted(self) -> list[MeasuredCandidate]:
-        """Return the measured candidates that did otherwise than predicted, by more than noise."""
+    def contradicted(self) -> list[Trial]:
+        """Return the measured trials that did otherwise than predicted, by more than noise."""
         return [one for one in self.run.measured if self.noise.contradicts(one)]
 
     @property
@@ -115,16 +100,12 @@ class TuneResult:
         """
         if self._is_replay_wrong:
             return []
-        measured = {(one.live.settings, one.live.load): one.live for one in self.run.measured}
-        return SearchResult({**self.run.found.candidates, **measured}).front()
+        return SearchResult({**self.run.found.candidates, **{one.key: one for one in self.run.measured}}).front()
 
     @property
     def _is_replay_wrong(self) -> bool:
         """Whether most of what was measured contradicts its prediction."""
         return 2 * len(self.contradicted) > len(self.run.measured)
-
-    def _is_best(self, one: Trial) -> bool:
-        return self.best is not None and (one.settings, one.load) == (self.best.settings, self.best.load)
 
     def _winner(self) -> Trial:
         if self.best is None:
@@ -143,14 +124,14 @@ class TuneResult:
         lines.append(f"  best{how}  {best.settings}" + (" (as it is now)" if best.settings == self.present else ""))
         if not best.keeps(self.p99_ms):
             lines.append(f"  no settings keep p99 within {self.p99_ms:g} ms; these come nearest")
-        lines += _indented([self._heads, *map(self._cells, self.confirmed)])
+        lines += _indent([self._heads, *map(self._cells, self.confirmed)])
         lines += [f"  {line}" for line in self._unstable()]
         if self.as_good:
             lines.append(f"  {self._equally_good_text()}")
         if len(self.now) > 1:
             lines.append(f"  {self._now()}")
         if self.gains:
-            lines += _indented([_GAIN_HEADS, *map(self._gain_cells, self.gains)])
+            lines += _indent([_GAIN_HEADS, *map(self._gain_cells, self.gains)])
         lines += [f"  {line}" for line in self._times()]
         lines += [f"  {note}" for note in run.notes]
         if self.contradicted:
@@ -171,26 +152,26 @@ class TuneResult:
         for one in self.run.measured:
             times = sorted(window.p99 / 1e6 for window in one.windows if window.p99 > 0)
             if times and times[-1] > _UNSTABLE * times[0]:
-                which = "the present settings" if one.live.settings == self.present else str(one.live.settings)
+                which = "the present settings" if one.settings == self.present else str(one.settings)
                 every = ", ".join(map(short_number, times))
-                found.append(f"Unstable under {one.live.load}: {which} had a p99 of {every} ms in windows of one load.")
+                found.append(f"Unstable under {one.load}: {which} had a p99 of {every} ms in windows of one load.")
         return found
 
     def _contradiction(self) -> str:
         """Say by how much the replay was wrong."""
         wrong = self.contradicted
-        pairs = [(figure(one.live.numbers), figure(one.predicted.numbers)) for one in wrong for figure in _FIGURES]
+        pairs = [(figure(one.numbers), figure(one.predicted)) for one in wrong for figure in (rate_of, p99_of)]
         off = max(max(live / predicted, predicted / live) if predicted > 0 else math.inf for live, predicted in pairs)
         rest = "" if self.front else "; its predictions are not shown"
         how = f"by up to {short_number(off)} times" if math.isfinite(off) else "which it saw executing nothing"
         return f"The replay is wrong for {len(wrong)} of {len(self.run.measured)} measurements, {how}{rest}."
 
-    def _cells(self, one: MeasuredCandidate) -> tuple[str, ...]:
-        measured, foreseen = one.live.numbers, one.predicted.numbers
-        now = " (now)" if one.live.settings == self.present else ""
+    def _cells(self, one: Trial) -> tuple[str, ...]:
+        measured, foreseen = one.numbers, one.predicted
+        now = " (now)" if one.settings == self.present else ""
         return (
-            f"{one.live.settings}{now}",
-            str(one.live.load),
+            f"{one.settings}{now}",
+            str(one.load),
             f"{measured.rate:,.0f}",
             self._compared(one, rate_of),
             short_number(measured.p50 / 1e6),
@@ -203,14 +184,14 @@ class TuneResult:
     def _heads(self) -> tuple[str, ...]:
         return _HEADS if self._is_replay_wrong else (*_HEADS, *_PREDICTED)
 
-    def _compared(self, one: MeasuredCandidate, figure: Figure) -> str:
+    def _compared(self, one: Trial, figure: Figure) -> str:
         """Return by how much a figure is more than that of the best."""
         best = self.confirmed[0]
         if one is best:
             return "best"
         if self.noise.are_tied(one, best, figure):
             return "within noise"
-        return f"{figure(one.live.numbers) / figure(best.live.numbers) - 1:+.0%}"
+        return f"{figure(one.numbers) / figure(best.numbers) - 1:+.0%}"
 
     def _equally_good_text(self) -> str:
         windows = sum(len(one.windows) for one in self.run.measured)
@@ -220,28 +201,28 @@ class TuneResult:
         )
 
     def _gain_cells(self, one: PartGain) -> tuple[str, ...]:
-        gain, p99 = one.live_gain(self.confirmed[0].live), (one.live or one.without).numbers.p99
+        gain, p99 = one.live_gain(self._winner()), one.without.numbers.p99
         what = "requests/s" if one.with_it.load.closed else "off the p99"
         return (
             f"{one.part} {one.was} -> {one.became}",
             what,
             "wrong" if self._is_contradicted(one) else f"{one.gain:+.0%}",
             "" if gain is None else "within noise" if self._is_noise(one) else f"{gain:+.0%}",
-            short_number(p99 / 1e6) + (" (replayed)" if one.live is None else ""),
+            short_number(p99 / 1e6) + " (replayed)" * (not one.without.windows),
         )
 
     def _is_noise(self, one: PartGain) -> bool:
         """Return whether the measured gain of a part may be noise."""
         figure = rate_of if one.with_it.load.closed else p99_of
-        return one.live is not None and self.noise.are_tied(_without(one, one.live), self.confirmed[0], figure)
+        return bool(one.without.windows) and self.noise.are_tied(one.without, self._winner(), figure)
 
     def _is_contradicted(self, one: PartGain) -> bool:
         """Return whether the measurement contradicts the replayed gain of a part."""
-        gain = one.live_gain(self.confirmed[0].live)
-        if one.live is None or gain is None:
+        gain = one.live_gain(self._winner())
+        if gain is None:
             return False
         if self._is_noise(one):
-            return abs(one.gain) > _NO_GAIN and self.noise.contradicts(_without(one, one.live))
+            return abs(one.gain) > _NO_GAIN and self.noise.contradicts(one.without)
         return abs(one.gain - gain) > max(abs(gain), _NO_GAIN) / 2
 
     def _times(self) -> list[str]:
@@ -257,7 +238,7 @@ class TuneResult:
 
     def figure(self) -> str:
         """Return latency against throughput, the front and the measurements, as SVG text; empty without a front."""
-        return front_figure(self.name, self.front, [one.live for one in self.confirmed], self.p99_ms)
+        return front_figure(self.name, self.front, self.confirmed, self.p99_ms)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw p99 latency, milliseconds, against throughput, requests/s, with matplotlib and return the Axes: the
@@ -266,7 +247,7 @@ class TuneResult:
         """
         self._winner()
         ax = axes_of(ax)
-        plot_front(ax, self.name, self.front, measured=[one.live for one in self.confirmed], p99_ms=self.p99_ms)
+        plot_front(ax, self.name, self.front, measured=self.confirmed, p99_ms=self.p99_ms)
         return ax
 
     def plot_gains(self, ax: Axes | None = None) -> Axes:
@@ -303,22 +284,22 @@ class TuneResult:
             "model": self.name,
             "p99_ms": self.p99_ms,
             "now": self.present.to_dict(),
-            "best": _dict(self.best) if self.best is not None else None,
+            "best": _facts(self.best, self.best.numbers) if self.best is not None else None,
             "config": self.config if self.best is not None else None,
             "confirmed": [
                 {
-                    "live": _dict(one.live),
-                    "predicted": _dict(one.predicted),
+                    "live": _facts(one, one.numbers),
+                    "predicted": _facts(one, one.predicted),
                     "windows": len(one.windows),
                     "within_noise_of_best": not self.noise.differ(one, self.confirmed[0]),
                     "contradicts_prediction": self.noise.contradicts(one),
                 }
                 for one in self.confirmed
             ],
-            "now_measured": [_dict(one) for one in self.now],
+            "now_measured": [_facts(one, one.numbers) for one in self.now],
             "noise_percent": self.noise.share * 100,
             "bought": [self._gain_dict(one) for one in self.gains],
-            "front": [_dict(one) for one in self.front],
+            "front": [_facts(one, one.numbers) for one in self.front],
             "tried": run.found.tried,
             "notes": list(run.notes),
             "seconds": run.seconds,
@@ -326,7 +307,7 @@ class TuneResult:
         }
 
     def _gain_dict(self, one: PartGain) -> dict[str, Any]:
-        gain = one.live_gain(self.confirmed[0].live)
+        gain, without = one.live_gain(self._winner()), one.without
         return {
             "setting": one.part,
             "was": one.was,
@@ -335,8 +316,8 @@ class TuneResult:
             "live_gain_percent": None if gain is None else gain * 100,
             "within_noise": self._is_noise(one),
             "contradicts_prediction": self._is_contradicted(one),
-            "without": _dict(one.without),
-            "without_live": None if one.live is None else _dict(one.live),
+            "without": _facts(without, without.predicted),
+            "without_live": _facts(without, without.numbers) if without.windows else None,
         }
 
     def html(self) -> str:
@@ -360,21 +341,12 @@ class TuneResult:
         ]
         return f"<div class='tl-panel'><b>{escape(lines[0])}</b>{notes}{''.join(parts)}</div>"
 
-    def _repr_html_(self) -> str:
-        return self.html()
 
-    def __repr__(self) -> str:
-        return self.text()
-
-
-def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
+def _indent(rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"  {line}" for line in text_table(rows, numbers=range(2, len(rows[0])))]
 
 
-def _without(one: PartGain, live: Trial) -> MeasuredCandidate:
-    return MeasuredCandidate(one.without, (live.numbers,))
-
-
-def _dict(one: Trial) -> dict[str, Any]:
+def _facts(one: Trial, numbers: Numbers) -> dict[str, Any]:
+    """Return a trial as JSON values, with its measured or its predicted numbers."""
     load = {"concurrency": one.load.concurrency} if one.load.closed else {"load": str(one.load)}
-    return {**one.settings.to_dict(), **load, **one.numbers.to_dict()}
+    return {**one.settings.to_dict(), **load, **numbers.to_dict()}

@@ -19,7 +19,7 @@ from ....core.svg_picture import BLUE, PURPLE, Key, Scale, SvgPicture, column_wi
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
 from .service_times import Floats
-from .settings import AppliedSettings, Reload, Sentence, Settings
+from .settings import Reload, Settings, SettingsResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ class Lanes(NamedTuple):
         return Lanes(*(np.array(fact, np.float64)[in_span] for fact in facts))
 
 
-class WhatIf:
+class WhatIf(SettingsResult):
     """The record, and its replay with `settings`. `before` and `after` are their numbers. Of their requests only the
     latencies are kept, nanoseconds, and of their batches those of a figure: a notebook keeps what its cells return.
 
@@ -72,14 +72,10 @@ class WhatIf:
         reload: Reload,
         ensembles: Mapping[str, int] | None = None,
     ) -> None:
-        self.name = name
-        self._when = time.time()
+        super().__init__(name, Settings.from_config(config), authored, reload)
         #: add it to a time of the record to get nanoseconds since the epoch
         self._wall = time.time_ns() - time.monotonic_ns()
         self.settings = settings
-        self.present = Settings.from_config(config)
-        self._authored = authored
-        self._application = AppliedSettings(name, reload)
         replayed = recorded.replay(config, settings)
         self.before, self.after = recorded.numbers, replayed.numbers()
         self._times = recorded.times
@@ -90,20 +86,8 @@ class WhatIf:
         self.recorded_batches = Lanes.of_record(recorded)
         self.replayed_batches = self.recorded_batches.those_of(replayed)
 
-    @property
-    def config(self) -> str:
-        """The lines of config.pbtxt for these settings."""
-        return self.settings.pbtxt(self._authored)
-
-    def apply(self) -> Sentence:
-        """Load the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
-        a load does; the version that serves goes on then."""
-        return self._application.apply(self.settings)
-
-    def undo(self) -> Sentence:
-        """Load the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
-        applied."""
-        return self._application.undo()
+    def _chosen(self) -> Settings:
+        return self.settings
 
     def text(self) -> str:
         """Return the facts in words."""
@@ -164,12 +148,6 @@ class WhatIf:
         picture = stored_picture(self.figure(), self._when, self.text())
         lines = f"<pre class='tl-lines'>{escape(self.config)}</pre>"
         return f"<div class='tl-panel'><b>{first}</b>{notes}{picture}{lines}{date_line(self._when)}</div>"
-
-    def _repr_html_(self) -> str:
-        return self.html()
-
-    def __repr__(self) -> str:
-        return self.text()
 
 
 def numbers_text(before: Numbers, after: Numbers) -> str:
