@@ -13,8 +13,7 @@ from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.tools.measure.load_testing.call_log import CallLog
 from tritonlab.tools.measure.load_testing.load_plan import LoadPlan
 from tritonlab.tools.measure.load_testing.load_result import LoadResult
-from tritonlab.tools.measure.load_testing.load_row import row_of
-from tritonlab.tools.measure.load_testing.load_windows import LoadWindow
+from tritonlab.tools.measure.load_testing.load_row import LoadWindow, row_of
 
 from .fakes import MS, ended, row
 

@@ -20,6 +20,11 @@ _DISORDER = 1_000_000_000
 Rows = NDArray[np.int64]
 
 
+def without_errors(rows: Rows) -> Rows:
+    good: Rows = rows[rows[:, ERROR] == 0]
+    return good
+
+
 class CallLog:
     """The ends of requests, from any thread.
 

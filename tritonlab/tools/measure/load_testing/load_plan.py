@@ -8,48 +8,37 @@ from typing import Any
 
 from ....core.status import InvalidArgumentError
 from ....core.unknown_option import UnknownOption
-from .load_windows import STABILITY, STABLE_WINDOWS
+from .load_row import STABILITY, STABLE_WINDOWS
 from .open_loop import DISTRIBUTIONS, explicit_times
 from .request_mix import ModelInputs, RequestMix
 
 #: The kinds of load, and perf_analyzer's word for each.
-CONCURRENCY, REQUEST_RATE, ARRIVALS = "concurrency", "request_rate", "arrivals"
+_MODES = CONCURRENCY, REQUEST_RATE, ARRIVALS = "concurrency", "request_rate", "arrivals"
 
 #: The options for the requests, which are those of RequestMix.
 _MIX = ("inputs", "weights", "shapes", "batch", "parameters", "priority", "timeout", "sequence_length", "seed")
-#: The options read here, with their defaults.
-_DEFAULTS: dict[str, Any] = {
-    "distribution": "poisson",
-    "duration": None,
-    "window": 1.0,
-    "max_trials": 10,
-    "warmup": 0.5,
-    "percentile": None,
-    "stability": STABILITY,
-    "sequences": 4,
-    "seed": 0,
-    "max_outstanding": 10_000,
-}
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """The levels and times of a load test, in seconds. `times`: when the requests are due, for given arrivals."""
+    """The levels and times of a load test, in seconds. `times`: when the requests are due, for given arrivals. `mix`:
+    the options for the requests.
+    """
 
-    mode: str
-    levels: tuple[float, ...]
-    distribution: str
-    duration: float | None
-    window: float
-    max_trials: int
-    warmup: float
-    percentile: float | None
-    stability: float
-    sequences: int
-    seed: int
-    max_outstanding: int
+    mode: str = CONCURRENCY
+    levels: tuple[float, ...] = ()
     times: tuple[int, ...] = ()
     mix: Mapping[str, Any] = field(default_factory=dict)
+    distribution: str = "poisson"
+    duration: float | None = None
+    window: float = 1.0
+    max_trials: int = 10
+    warmup: float = 0.5
+    percentile: float | None = None
+    stability: float = STABILITY
+    sequences: int = 4
+    seed: int = 0
+    max_outstanding: int = 10_000
 
     def requests(self, model: ModelInputs, version: int) -> RequestMix:
         return RequestMix(model, version, **self.mix)
@@ -57,14 +46,14 @@ class LoadPlan:
     @staticmethod
     def from_options(options: Mapping[str, Any], model: str) -> LoadPlan:
         """Read options. Raises InvalidArgumentError for invalid values, UnknownOption for unknown names."""
-        UnknownOption.check("load_test", options, sorted({*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}))
-        modes = [mode for mode in (CONCURRENCY, REQUEST_RATE, ARRIVALS) if options.get(mode) is not None]
+        own = [name for name in LoadPlan.__dataclass_fields__ if name not in ("mode", "levels", "times", "mix")]
+        UnknownOption.check("load_test", options, sorted({*own, *_MIX, *_MODES}))
+        modes = [mode for mode in _MODES if options.get(mode) is not None]
         if len(modes) > 1:
             raise InvalidArgumentError(f"give only one of {' and '.join(modes)}")
         mode = modes[0] if modes else CONCURRENCY
-        values = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
-        mix = {name: options[name] for name in _MIX if name in options}
-        plan = LoadPlan(mode, (), **values, mix=mix)
+        values = {name: options[name] for name in own if name in options}
+        plan = LoadPlan(mode, mix={name: options[name] for name in _MIX if name in options}, **values)
         if mode == ARRIVALS:
             times = tuple(explicit_times(options[ARRIVALS], model))
             if plan.duration is not None:
@@ -73,9 +62,10 @@ class LoadPlan:
             plan = replace(plan, times=times, levels=(len(times) / span,))
         else:
             plan = replace(plan, levels=_levels(mode, options.get(mode, 1)))
-        return plan._checked()
+        plan._check()
+        return plan
 
-    def _checked(self) -> LoadPlan:
+    def _check(self) -> None:
         if self.distribution not in DISTRIBUTIONS:
             known = " or ".join(DISTRIBUTIONS)
             raise InvalidArgumentError(f"distribution '{self.distribution}' does not exist: use {known}")
@@ -87,7 +77,6 @@ class LoadPlan:
             raise InvalidArgumentError(f"max_trials must be {STABLE_WINDOWS} or more, as so many windows have to agree")
         if self.percentile is not None and not 0 < self.percentile < 100:
             raise InvalidArgumentError(f"percentile must be between 0 and 100, not {self.percentile}")
-        return self
 
 
 def _levels(mode: str, value: Any) -> tuple[float, ...]:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any
 
-from .call_log import BATCH, DONE, DUE, ERROR, CallLog, Rows
+from .call_log import BATCH, DONE, DUE, CallLog, without_errors
 from .load_plan import ARRIVALS, CONCURRENCY, LoadPlan
 from .load_result import LoadResult
-from .load_row import LoadRow, Percentiles, row_of
+from .load_row import STABLE_WINDOWS, LoadRow, LoadWindow, Percentiles, is_stable, measure, row_of
 from .load_target import LoadTarget
-from .load_windows import STABLE_WINDOWS, LoadWindow, is_stable, measure
 from .open_loop import due_times, fire
 from .request_mix import Lane, RequestMix
 
@@ -156,18 +155,14 @@ class _RowUnderWay:
         if not self._windows:
             return None
         measured = self._windows if plan.duration or plan.mode == ARRIVALS else self._windows[-STABLE_WINDOWS:]
-        counted = self._counted[-len(measured) - 1], self._counted[-1]
-        stable = is_stable(self._windows, plan.stability) if len(self._windows) >= STABLE_WINDOWS else None
-        open_loop, decoupled = plan.mode != CONCURRENCY, target.inputs.decoupled
-        times = self._windows, len(measured)
         return row_of(
             self._level,
             self._log,
-            times=times,
-            counted=counted,
-            open_loop=open_loop,
-            decoupled=decoupled,
-            stable=stable,
+            times=(self._windows, len(measured)),
+            counted=(self._counted[-len(measured) - 1], self._counted[-1]),
+            open_loop=plan.mode != CONCURRENCY,
+            decoupled=target.inputs.decoupled,
+            stable=is_stable(self._windows, plan.stability) if len(self._windows) >= STABLE_WINDOWS else None,
             unanswered=left,
         )
 
@@ -236,31 +231,26 @@ class _RowUnderWay:
                 return
 
     def progress(self) -> dict[str, Any]:
-        plan, now = self._plan, monotonic_ns()
-        windows = list(self._windows)
-        begin = self._begin
-        rows = self._log.rows(max(begin, now - _LATELY))
+        plan, now, windows = self._plan, monotonic_ns(), list(self._windows)
         if plan.mode == ARRIVALS:
-            whole = plan.times[-1] / 1e9
+            whole, trials = plan.times[-1] / 1e9, 1
         else:
             whole = plan.warmup + (plan.duration or plan.window * STABLE_WINDOWS)
-        trials = 1 if plan.mode == ARRIVALS else STABLE_WINDOWS if plan.duration else plan.max_trials
-        facts: dict[str, Any] = {"level": self._level, "trial": len(windows) + 1, "trials": trials}
-        facts["fixed"] = plan.duration is not None
-        facts |= {"share": min((now - self._begin) / 1e9 / max(whole, 1e-3), 1.0)}
-        facts |= {"outstanding": self._target.outstanding(), "errors": sum(window.failed for window in windows)}
-        return facts | _lately(rows, now, begin)
-
-
-def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
-    """Return throughput and percentiles of the last second, as JSON values."""
-    good = rows[rows[:, ERROR] == 0]
-    seconds = max((now - max(begin, now - _LATELY)) / 1e9, 1e-3)
-    found = Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE])
-    facts: dict[str, Any] = {"inferences_per_s": float(good[:, BATCH].sum()) / seconds}
-    for name in ("p50", "p95", "p99"):
-        facts[f"{name}_us"] = getattr(found, name) if found is not None else None
-    return facts
+            trials = STABLE_WINDOWS if plan.duration else plan.max_trials
+        facts = {
+            "level": self._level,
+            "trial": len(windows) + 1,
+            "trials": trials,
+            "fixed": plan.duration is not None,
+            "share": min((now - self._begin) / 1e9 / max(whole, 1e-3), 1.0),
+            "outstanding": self._target.outstanding(),
+            "errors": sum(window.failed for window in windows),
+        }
+        since = max(self._begin, now - _LATELY)
+        good = without_errors(self._log.rows(since))
+        found = Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE])
+        facts["inferences_per_s"] = float(good[:, BATCH].sum()) / max((now - since) / 1e9, 1e-3)
+        return facts | {f"{name}_us": getattr(found, name, None) for name in ("p50", "p95", "p99")}
 
 
 def run_load_test(

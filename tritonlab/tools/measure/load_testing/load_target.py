@@ -129,7 +129,7 @@ class LocalTarget:
             try:
                 infer(request)
             except TritonError as error:
-                self._refused(call, request, error)
+                self._refuse(call, request, error)
                 continue
             for response in iterator:
                 call.answered(request, response)
@@ -157,10 +157,10 @@ class LocalTarget:
         try:
             self._core.infer(request)
         except TritonError as error:
-            self._refused(call, request, error)
+            self._refuse(call, request, error)
 
     @staticmethod
-    def _refused(call: _Call, request: InferenceRequest, error: TritonError) -> None:
+    def _refuse(call: _Call, request: InferenceRequest, error: TritonError) -> None:
         call.error = call.log.error_number(error.message)
         call.end(request, monotonic_ns())
 

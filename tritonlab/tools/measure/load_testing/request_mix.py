@@ -63,7 +63,7 @@ class ModelInputs:
         first = next(iter(tensors.values()), None)
         return int(first.shape[0]) if self.batches and first is not None and first.shape else 1
 
-    def repeated(self, tensors: Tensors, batch: int) -> Tensors:
+    def repeat_rows(self, tensors: Tensors, batch: int) -> Tensors:
         """Return the inputs with `batch` rows: the given ones, over and over."""
         if not self.batches:
             raise InvalidArgumentError(f"model '{self.name}' does not batch, so that batch={batch} cannot be sent")
@@ -136,7 +136,7 @@ class RequestMix:
         #: the inputs that are sent again and again
         self.fixed: list[Tensors] = []
         if self._make is None:
-            self.fixed = self._prepared(inputs, shapes or {}, np.random.default_rng(seed))
+            self.fixed = self._prepare(inputs, shapes or {}, np.random.default_rng(seed))
         elif weights is not None:
             raise InvalidArgumentError("weights need a list of inputs, not a function")
         self._rows = {id(tensors): model.rows(tensors) for tensors in self.fixed}
@@ -145,7 +145,7 @@ class RequestMix:
         # start at random, so that they are not those of a sequence that another client has under way
         self._sequence_ids = itertools.count(int.from_bytes(os.urandom(5), "big"))
 
-    def _prepared(self, inputs: Any, shapes: Mapping[str, Sequence[int]], random: np.random.Generator) -> list[Tensors]:
+    def _prepare(self, inputs: Any, shapes: Mapping[str, Sequence[int]], random: np.random.Generator) -> list[Tensors]:
         if inputs is None:
             return [self.model.random(self._batch or 1, shapes, random)]
         many = [inputs] if isinstance(inputs, (Mapping, InferenceRequest)) else list(inputs)
@@ -156,7 +156,7 @@ class RequestMix:
     def _read(self, values: Any) -> Tensors:
         tensors = values.inputs if isinstance(values, InferenceRequest) else self.model.tensors(values)
         if self._batch is not None and self._batch != self.model.rows(tensors):
-            return self.model.repeated(tensors, self._batch)
+            return self.model.repeat_rows(tensors, self._batch)
         return tensors
 
     def request(self, lane: Lane) -> InferenceRequest:

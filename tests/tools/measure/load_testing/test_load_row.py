@@ -1,4 +1,4 @@
-"""Windows of a load test: what they measure, when they agree, and the server's counters between two looks."""
+"""Windows of a load test: their measurements, when they agree, and the server's counters between two looks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.tools.measure.load_testing.load_windows import LoadWindow, is_stable, measure, server_times
+from tritonlab.tools.measure.load_testing.load_row import LoadWindow, is_stable, measure, server_times
 
 from .fakes import MS, ended, rows
 
