@@ -15,7 +15,7 @@ _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 class GrpcCalls:
-    """The maker of callers over one gRPC channel. Answers to unary calls are not decoded, as only their times are kept.
+    """The calls of all threads over one gRPC channel. Answers to unary calls are not decoded: only times are kept.
     """
 
     def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
@@ -23,9 +23,6 @@ class GrpcCalls:
         self._channel = grpc.insecure_channel(link.address, options=UNLIMITED)
         self._streams = GrpcLink(link.address, dict(link.headers), link.timeout) if decoupled else None
         self._infer = self._channel.unary_unary(_MODEL_INFER, None, None)
-
-    def caller(self) -> GrpcCalls:
-        return self
 
     def close(self) -> None:
         self._channel.close()
@@ -37,9 +34,7 @@ class GrpcCalls:
 
     def _call_unary(self, request: InferenceRequest) -> CallTimes:
         began = monotonic_ns()
-        message = self._bodies.get(request)
-        if message is None:
-            message = self._bodies.keep(request, infer_message(request).SerializeToString())
+        message = self._bodies.encode(request, lambda request: infer_message(request).SerializeToString())
         sent = monotonic_ns()
         try:
             self._infer(message, metadata=self._link.headers, timeout=self._link.timeout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -25,7 +25,6 @@ from ..http_document import request_body
 from .http_link import HttpLink, error_text, model_path
 
 if TYPE_CHECKING:
-    from .grpc_calls import GrpcCalls
     from .grpc_link import GrpcLink
 
 _RECEIVE = 1 << 18
@@ -33,7 +32,9 @@ _RECEIVE = 1 << 18
 #: The most threads that send the requests of an open loop: so many can be under way at once, later ones wait.
 _MOST_THREADS = 256
 
+#: A request, and when it is due; 0 for at once.
 _Job = tuple[InferenceRequest, int]
+_Open = dict[int, InferenceRequest]
 
 
 class RemoteTarget:
@@ -54,8 +55,8 @@ class RemoteTarget:
             raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
         self._log = CallLog()
         self._bodies = EncodedBodies(())
-        self._calls: HttpCalls | GrpcCalls | None = None
-        self._open: dict[int, InferenceRequest] = {}
+        self._callers: list[Caller] = []
+        self._open: _Open = {}
         #: the jobs of an open loop: by lane in sequences, whose requests go one after the other
         self._queues: dict[int, SimpleQueue[_Job | None]] = {}
         self._threads = 0
@@ -68,20 +69,23 @@ class RemoteTarget:
 
     def open(self, log: CallLog, mix: RequestMix) -> None:
         self._log, self._open, self._queues, self._threads = log, {}, {}, 0
-        bodies = EncodedBodies(mix.fixed)
-        if isinstance(self._link, HttpLink):
-            self._calls = HttpCalls(self._link, bodies)
-        else:
+        self._bodies, self._callers = EncodedBodies(mix.fixed), []
+        if not isinstance(self._link, HttpLink):
             from .grpc_calls import GrpcCalls
 
-            self._calls = GrpcCalls(self._link, bodies, self.inputs.decoupled)
+            self._callers = [GrpcCalls(self._link, self._bodies, self.inputs.decoupled)]
+
+    def _caller(self) -> Caller:
+        """Return the caller of one more thread: over HTTP each has a connection, over gRPC all have one channel."""
+        if isinstance(self._link, HttpLink):
+            self._callers.append(HttpCaller(self._link, self._bodies))
+        return self._callers[-1]
 
     def keep(self, lanes: Sequence[Lane], mix: RequestMix, halt: threading.Event) -> None:
-        assert self._calls is not None
         problems: list[BaseException] = []
         threads = [
             threading.Thread(
-                target=self._client, args=(lane, mix, halt, self._calls.caller(), problems), name="client", daemon=True
+                target=self._client, args=(lane, mix, halt, self._caller(), problems), name="client", daemon=True
             )
             for lane in lanes
         ]
@@ -95,14 +99,8 @@ class RemoteTarget:
     def _client(
         self, lane: Lane, mix: RequestMix, halt: threading.Event, caller: Caller, problems: list[BaseException]
     ) -> None:
-        log, under_way = self._log, self._open
         try:
-            while not halt.is_set():
-                request = mix.request(lane)
-                under_way[id(request)] = request
-                _call(caller, request, due=0, log=log, under_way=under_way)
-            if (last := mix.last(lane)) is not None:
-                _call(caller, request=last, due=0, log=log, under_way=under_way)
+            _work(_until_halted(lane, mix, halt, self._open), caller, self._log, self._open)
         except BaseException as problem:  # a function that makes inputs raised
             problems.append(problem)
             halt.set()
@@ -119,9 +117,8 @@ class RemoteTarget:
         jobs.put((request, due))
 
     def _worker(self, jobs: SimpleQueue[_Job | None]) -> None:
-        assert self._calls is not None
         self._threads += 1
-        arguments = (jobs, self._calls.caller(), self._log, self._open)
+        arguments = (iter(jobs.get, None), self._caller(), self._log, self._open)
         threading.Thread(target=_work, args=arguments, name="load test client", daemon=True).start()
 
     def outstanding(self) -> int:
@@ -132,29 +129,27 @@ class RemoteTarget:
         for jobs in self._queues.values():
             for _ in range(self._threads):
                 jobs.put(None)
-        if self._calls is not None:
-            self._calls.close()
+        for caller in self._callers:
+            caller.close()
         return left
 
 
-def _work(jobs: SimpleQueue[_Job | None], caller: Caller, log: CallLog, under_way: dict[int, InferenceRequest]) -> None:
-    while (job := jobs.get()) is not None:
-        _call(caller, *job, log, under_way)
+def _until_halted(lane: Lane, mix: RequestMix, halt: threading.Event, under_way: _Open) -> Iterator[_Job]:
+    while not halt.is_set():
+        request = mix.request(lane)
+        under_way[id(request)] = request
+        yield request, 0
+    if (last := mix.last(lane)) is not None:
+        yield last, 0
 
 
-def _call(
-    caller: Caller, request: InferenceRequest, due: int, log: CallLog, under_way: dict[int, InferenceRequest]
-) -> None:
-    found = caller.call(request)
-    error = log.error_number(found.error) if found.error else 0
-    under_way.pop(id(request), None)
-    log.add(
-        (
-            due or found.sent,
-            *(found.sent, found.first, found.done, found.send, found.receive, found.responses),
-            *(error, request.batch_size),
-        )
-    )
+def _work(jobs: Iterable[_Job], caller: Caller, log: CallLog, under_way: _Open) -> None:
+    """Send requests, one after the other, and log them."""
+    for request, due in jobs:
+        *times, text = caller.call(request)
+        error = log.error_number(text) if text else 0
+        under_way.pop(id(request), None)
+        log.add((due or times[0], *times, error, request.batch_size))
 
 
 class Caller(Protocol):
@@ -162,6 +157,9 @@ class Caller(Protocol):
 
     def call(self, request: InferenceRequest) -> CallTimes:
         """Send a request and wait for its answer. An error is in what it returns."""
+
+    def close(self) -> None:
+        """End the calls under way, from another thread."""
 
 
 class CallTimes(NamedTuple):
@@ -183,33 +181,16 @@ class EncodedBodies:
 
     def __init__(self, fixed: Sequence[object]) -> None:
         self._fixed = {id(inputs) for inputs in fixed}
-        self._known: dict[int, Any] = {}
+        self._known: dict[int, bytes] = {}
 
-    def get(self, request: InferenceRequest) -> Any:
-        return self._known.get(id(request.inputs)) if not request.correlation_id else None
-
-    def keep(self, request: InferenceRequest, body: Any) -> Any:
-        if id(request.inputs) in self._fixed and not request.correlation_id:
-            self._known[id(request.inputs)] = body
-        return body
-
-
-class HttpCalls:
-    """The maker of callers over HTTP, with a connection each."""
-
-    def __init__(self, link: HttpLink, bodies: EncodedBodies) -> None:
-        self.link = link
-        self.bodies = bodies
-        self._callers: list[HttpCaller] = []
-
-    def caller(self) -> HttpCaller:
-        found = HttpCaller(self.link, self.bodies)
-        self._callers.append(found)
-        return found
-
-    def close(self) -> None:
-        for caller in self._callers:
-            caller.close()
+    def encode(self, request: InferenceRequest, encode: Callable[[InferenceRequest], bytes]) -> bytes:
+        """Return the bytes that `encode` makes of a request, or has made of its inputs before."""
+        if request.correlation_id or id(request.inputs) not in self._fixed:
+            return encode(request)
+        known = self._known.get(id(request.inputs))
+        if known is None:
+            known = self._known[id(request.inputs)] = encode(request)
+        return known
 
 
 class HttpCaller:
@@ -223,7 +204,7 @@ class HttpCaller:
         self._closed = False
 
     def call(self, request: InferenceRequest) -> CallTimes:
-        message = self._bodies.get(request) or self._bodies.keep(request, self._message(request))
+        message = self._bodies.encode(request, self._message)
         sent = monotonic_ns()
         try:
             connection = self._socket or self._connect()
@@ -271,7 +252,6 @@ class HttpCaller:
             connection.close()
 
     def close(self) -> None:
-        """End the call under way, from another thread."""
         self._closed = True
         connection = self._socket
         if connection is not None:
