@@ -16,36 +16,10 @@ from ...server.api.model import Model
 
 #: Modules that talk over a network, by their first name.
 _NETWORK = {
-    "socket",
-    "http",
-    "urllib",
-    "urllib3",
-    "requests",
-    "httpx",
-    "aiohttp",
-    "websocket",
-    "websockets",
-    "grpc",
-    "tritonclient",
-    "redis",
-    "boto3",
-    "botocore",
-    "google.cloud",
-    "azure",
-    "psycopg",
-    "psycopg2",
-    "pymongo",
-    "sqlalchemy",
-    "mysql",
-    "kafka",
-    "confluent_kafka",
-    "pika",
-    "paramiko",
-    "smtplib",
-    "ftplib",
-    "openai",
-    "elasticsearch",
-    "zmq",
+    *("socket", "http", "urllib", "urllib3", "requests", "httpx", "aiohttp", "websocket", "websockets", "grpc"),
+    *("tritonclient", "redis", "boto3", "botocore", "google.cloud", "azure", "psycopg", "psycopg2", "pymongo"),
+    *("sqlalchemy", "mysql", "kafka", "confluent_kafka", "pika", "paramiko", "smtplib", "ftplib", "openai"),
+    *("elasticsearch", "zmq"),
 }
 #: Submodules of these that only read texts.
 _HARMLESS = {"urllib.parse", "http.HTTPStatus", "urllib.error"}
@@ -57,6 +31,8 @@ _CLOCKS = {
     *("gmtime", "strftime", "now", "utcnow", "today"),
 }
 _CALLS = {"exec", "async_exec"}
+#: What sends something to another address, as a server on a socket of its own does not.
+_CONNECTS = {"connect", "connect_ex", "create_connection", "sendto"}
 _CLASS = "TritonPythonModel"
 _IMPORTS = {"import_module", "__import__", "run_path", "run_module", "spec_from_file_location", "iter_modules"}
 
@@ -81,10 +57,12 @@ class Contacts:
         with suppress(TritonError):
             models = dict.fromkeys(model.called())
         network: dict[str, None] = {}
-        for tree in _trees(directory):
-            if _calls_models(tree) and not models:
-                models = dict.fromkeys([*_names_in(tree, _known(model))] or [""])
-            network |= dict.fromkeys(each for each in _network_modules(tree) if each != "socket" or _connects(tree))
+        for source in _read_sources(directory):
+            if source.calls_models and not models:
+                known = {one.identifier for one in model.server.core.models.known()} - {model.name}
+                models = dict.fromkeys([text for text in source.texts if text in known] or [""])
+            connects = bool(source.attributes & _CONNECTS)
+            network |= dict.fromkeys(each for each in source.network_modules() if each != "socket" or connects)
         for instance in model.instances():
             network |= dict.fromkeys(_sockets(instance["pid"]))
         return Contacts(tuple(models), tuple(network))
@@ -92,12 +70,7 @@ class Contacts:
     @staticmethod
     def named_in(directory: Path) -> list[str]:
         """Return the texts in the sources of a model, among which are the names of models that it calls."""
-        return [
-            node.value
-            for tree in _trees(directory)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ]
+        return [text for source in _read_sources(directory) for text in source.texts]
 
     def words(self) -> str:
         """Say whom it talks to."""
@@ -107,89 +80,71 @@ class Contacts:
         return " and ".join(parts)
 
 
-def _known(model: Model) -> set[str]:
-    return {one.identifier for one in model.server.core.models.known()} - {model.name}
+class _Source:
+    """The words of a source: attributes, names, texts, and what it imports, in the order in which they stand."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        nodes = [*ast.walk(tree)]
+        self.attributes = {one.attr for one in nodes if isinstance(one, ast.Attribute)}
+        self.names = {one.id for one in nodes if isinstance(one, ast.Name)}
+        self.texts = [one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        self.imports = [one for one in nodes if isinstance(one, (ast.Import, ast.ImportFrom))]
+        self.members = {alias.name for one in self.imports if isinstance(one, ast.ImportFrom) for alias in one.names}
+        self.makes_sets = any(isinstance(one, (ast.Set, ast.SetComp)) for one in nodes)
+        #: whether it imports or runs what only a running program knows
+        self.imports_any = any(isinstance(one, ast.Call) and _imports_any(one) for one in nodes)
+        #: the words of imports, of texts as `helper.py` or `pack/helper`, and the classes
+        self.words = {part for word in self.imported for part in word.split(".")}
+        self.words.update(*(re.split(r"[^\w]", text) for text in self.texts if len(text) < 1000))
+        self.words.update(one.name for one in nodes if isinstance(one, ast.ClassDef))
+        targets = [each for one in nodes if isinstance(one, ast.Assign) for each in one.targets]
+        self.words.update(one.id for one in targets if isinstance(one, ast.Name) and one.id == _CLASS)
+
+    @property
+    def imported(self) -> set[str]:
+        """The words of imports: `a.b` and `c` for `from a.b import c`."""
+        modules = {getattr(one, "module", None) or "" for one in self.imports}
+        return modules | {alias.name for one in self.imports for alias in one.names}
+
+    @property
+    def calls_models(self) -> bool:
+        """Whether it makes requests and executes them."""
+        return "InferenceRequest" in self.attributes | self.names and bool(self.attributes & _CALLS)
+
+    def network_modules(self) -> Iterator[str]:
+        for one in self.imports:
+            names = [alias.name for alias in one.names]
+            if isinstance(one, ast.ImportFrom):
+                names = [one.module, *(f"{one.module}.{name}" for name in names)] if one.module else []
+                if one.level or any(name in _HARMLESS for name in names):
+                    continue
+            for name in names:
+                if name not in _HARMLESS and (name.partition(".")[0] in _NETWORK or name in _NETWORK):
+                    yield name.partition(".")[0]
 
 
-def _trees(directory: Path) -> list[ast.Module]:
+def _read_sources(directory: Path) -> list[_Source]:
     """Return the sources of a model: the files with its class, and those in its directory that they name as a module
     or in a text, and so on. What lies there and is never named, as a client, is not the model's.
     """
-    found: dict[Path, ast.Module] = {}
+    found: dict[Path, _Source] = {}
     for file in sorted(directory.rglob("*.py")):
         with suppress(OSError, *UNPARSABLE):
             if file.stat().st_size < 1 << 20:
-                found[file] = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
-    reached = [tree for tree in found.values() if _CLASS in _names(tree)] or list(found.values())
-    for tree in reached:  # it grows meanwhile
-        if any(_imports_any(node) for node in ast.walk(tree)):
+                found[file] = _Source(ast.parse(file.read_text(encoding="utf-8", errors="replace")))
+    reached = [source for source in found.values() if _CLASS in source.words] or list(found.values())
+    for source in reached:  # it grows meanwhile
+        if source.imports_any:
             return list(found.values())
-        named = _names(tree)
         for file, other in found.items():
-            if other not in reached and (file.parent.name if file.stem == "__init__" else file.stem) in named:
+            if other not in reached and (file.parent.name if file.stem == "__init__" else file.stem) in source.words:
                 reached.append(other)
     return reached
 
 
-def _names(tree: ast.Module) -> set[str]:
-    """Return the words of imports, of texts as `helper.py` or `pack/helper`, and the classes of a source."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            words = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
-            names.update(part for word in words for part in word.split("."))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 1000:
-            names.update(re.split(r"[^\w]", node.value))
-        elif isinstance(node, ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names.update(target.id for target in node.targets if isinstance(target, ast.Name) and target.id == _CLASS)
-    return names
-
-
-def _imports_any(node: ast.AST) -> bool:
-    """Return whether it is a call that imports or runs what only a running program knows."""
-    if not isinstance(node, ast.Call) or not node.args:
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in _IMPORTS and not all(isinstance(one, ast.Constant) for one in node.args[:1])
-
-
-def _calls_models(tree: ast.Module) -> bool:
-    """Return whether a source makes requests and executes them."""
-    makes = any(
-        isinstance(node, (ast.Attribute, ast.Name))
-        and (node.attr if isinstance(node, ast.Attribute) else node.id) == "InferenceRequest"
-        for node in ast.walk(tree)
-    )
-    calls = any(isinstance(node, ast.Attribute) and node.attr in _CALLS for node in ast.walk(tree))
-    return makes and calls
-
-
-def _names_in(tree: ast.Module, known: set[str]) -> list[str]:
-    return [
-        n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value in known
-    ]
-
-
-def _network_modules(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            if any(name in _HARMLESS for name in names):
-                continue
-        for name in names:
-            if name not in _HARMLESS and (name.partition(".")[0] in _NETWORK or name in _NETWORK):
-                yield name.partition(".")[0]
-
-
-def _connects(tree: ast.Module) -> bool:
-    """Return whether a source sends something to another address, as a server on a socket of its own does not."""
-    names = {"connect", "connect_ex", "create_connection", "sendto"}
-    return any(isinstance(node, ast.Attribute) and node.attr in names for node in ast.walk(tree))
+def _imports_any(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in _IMPORTS and not all(isinstance(one, ast.Constant) for one in call.args[:1])
 
 
 def _sockets(pid: int | None) -> list[str]:
@@ -215,40 +170,17 @@ def _sockets(pid: int | None) -> list[str]:
 
 def uses_random(directory: Path) -> bool:
     """Return whether the sources of a model name something that makes values which nobody can foresee."""
-    for tree in _trees(directory):
-        for node in ast.walk(tree):
-            names: list[str] = []
-            if isinstance(node, ast.Attribute):
-                names = [node.attr]
-            elif isinstance(node, ast.Name):
-                names = [node.id]
-            elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module or "", *(alias.name for alias in node.names)]
-            if any(part in name for name in names for part in _RANDOM):
-                return True
-    return False
+    words = (source.attributes | source.names | source.imported for source in _read_sources(directory))
+    return any(part in word for each in words for word in each for part in _RANDOM)
 
 
 def uses_clock(directory: Path) -> bool:
     """Return whether the sources of a model read a clock, so that what they answer may depend on the time."""
-    for tree in _trees(directory):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr in _CLOCKS:
-                return True
-            if isinstance(node, ast.ImportFrom) and any(alias.name in _CLOCKS for alias in node.names):
-                return True
-    return False
+    return any((source.attributes | source.members) & _CLOCKS for source in _read_sources(directory))
 
 
 def uses_hashes(directory: Path) -> bool:
-    """Return whether the sources of a model make sets or call hash(), which differ from process to process for texts.
-    """
-    for tree in _trees(directory):
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Set, ast.SetComp)):
-                return True
-            if isinstance(node, ast.Name) and node.id in ("set", "frozenset", "hash"):
-                return True
-    return False
+    """Return whether the sources of a model make sets or call hash(), which differ from one process to the next for
+    texts."""
+    names = {"set", "frozenset", "hash"}
+    return any(source.makes_sets or source.names & names for source in _read_sources(directory))
