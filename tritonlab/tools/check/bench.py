@@ -5,10 +5,11 @@ noise, and the time that is left.
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,16 +20,17 @@ from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from .generated import (
     FILLS,
     LONG_SIZES,
+    Fill,
     Generator,
     RequestShape,
-    filled,
+    fill_tensor,
     is_extreme,
     new_values,
     value_edges,
     with_rows,
 )
 from .noise import AnswerNoise
-from .problems import answer_problems, breaks_a_rule
+from .problems import answer_problems, rule_broken
 from .sample import ModelAnswer, Sample
 from .scratch_model import ScratchModel
 
@@ -64,79 +66,66 @@ class Known(NamedTuple):
     words: str = ""
 
 
+@dataclass(eq=False)
 class Bench:
     """The bench of one check.
 
     `pool` are requests that the model answers, `refused` those that it answers with an error, `edges` those of edge
-    values, whatever became of them. `contract` are requests whose answers break a rule of Triton's.
+    values, whatever became of them, `long` those of many elements. `contract` are requests whose answers break a rule
+    of Triton's; the answers of the `endless` had not ended when the time for it was over, while the model went on with
+    them. `found`: the relations and kinds of findings.
     """
 
-    def __init__(
-        self,
-        scratch: ScratchModel,
-        generator: Generator,
-        examples: Sequence[Sample],
-        random: np.random.Generator,
-        *,
-        is_random: bool = False,
-        is_clocked: bool = False,
-        is_hashed: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.scratch = scratch
-        self.generator = generator
-        self.shape: RequestShape = generator.shape
-        self.random = random
-        self.noise = AnswerNoise()
-        self.pool: list[Known] = []
-        self.refused: list[Known] = []
-        self.edges: list[Known] = []
-        self.contract: list[Known] = []
-        #: requests whose answers had not ended when the time for it was over, while the model went on with them
-        self.endless: list[Known] = []
-        self.notes: list[str] = []
-        self.found: set[tuple[str, str]] = set()
-        #: requests of many elements, and their answers
-        self.long: list[Known] = []
-        #: whether two instances of it were seen not to start
-        self.has_one_instance = False
-        self.deadline = float("inf")
-        #: when all of the check has to be over
-        self.end = float("inf")
-        self.say: Callable[[str], None] = lambda text: None
-        #: called before each request; raises Stopped
-        self.poll: Callable[[], None] = lambda: None
-        self.sent = 0
-        self.examples = examples
-        #: whether its sources make sets or call hash()
-        self.is_hashed = is_hashed
-        self._is_random = is_random
-        self._is_clocked = is_clocked
-        self._clock = clock
-        self._sleep = sleep
-        #: the first answers of new processes, by the requests
-        self._first_answers: dict[tuple[Any, ...], ModelAnswer] = {}
-        self._ids = itertools.count(1)
-        self._fill = FILLS[0]
+    scratch: ScratchModel
+    generator: Generator
+    examples: Sequence[Sample]
+    random: np.random.Generator
+    is_random: bool = False
+    is_clocked: bool = False
+    #: whether its sources make sets or call hash()
+    is_hashed: bool = False
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    noise: AnswerNoise = field(default_factory=AnswerNoise)
+    pool: list[Known] = field(default_factory=list)
+    refused: list[Known] = field(default_factory=list)
+    edges: list[Known] = field(default_factory=list)
+    long: list[Known] = field(default_factory=list)
+    contract: list[Known] = field(default_factory=list)
+    endless: list[Known] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    found: set[tuple[str, str]] = field(default_factory=set)
+    #: whether two instances of it were seen not to start
+    has_one_instance: bool = False
+    deadline: float = math.inf
+    #: when all of the check has to be over
+    end: float = math.inf
+    say: Callable[[str], None] = lambda text: None
+    #: called before each request; raises Stopped
+    poll: Callable[[], None] = lambda: None
+    sent: int = 0
+    #: the first answers of new processes, by the requests
+    _first_answers: dict[tuple[Any, ...], ModelAnswer] = field(default_factory=dict)
+    _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _fill: Fill = FILLS[0]
 
     # -- time
 
     @property
     def left(self) -> float:
         """The seconds that are left for what is done now."""
-        return self.deadline - self._clock()
+        return self.deadline - self.clock()
 
     def over(self) -> bool:
         return self.left <= 0
 
     def limit(self, seconds: float) -> None:
         """Let what is done now have so many seconds, as far as the check has them."""
-        self.deadline = min(self._clock() + seconds, self.end)
+        self.deadline = min(self.clock() + seconds, self.end)
 
     def need(self, seconds: float) -> None:
         """Let what is done now have so many seconds more, at least, as far as the check has them."""
-        self.deadline = max(self.deadline, min(self._clock() + seconds, self.end))
+        self.deadline = max(self.deadline, min(self.clock() + seconds, self.end))
 
     def _check_time(self) -> None:
         self.poll()
@@ -144,6 +133,10 @@ class Bench:
             raise OutOfTime
 
     # -- requests
+
+    @property
+    def shape(self) -> RequestShape:
+        return self.generator.shape
 
     @property
     def config(self) -> ModelConfig:
@@ -160,14 +153,24 @@ class Bench:
         is_text = any(control.kind == 3 and control.data_type == DataType.BYTES for control in controls)
         return f"sequence-{number}" if is_text else number
 
+    def whole_sequence(self) -> dict[str, Any]:
+        """Return the fields of a request that is a sequence of its own; none if the model has no sequences."""
+        flags = SEQUENCE_START | SEQUENCE_END
+        return {"correlation_id": self.sequence_id(), "flags": flags} if self.sequences else {}
+
     def alone(self, sample: Sample) -> ModelAnswer:
         """Send one request, as a sequence of its own where the model has sequences, and wait for its end."""
         self._check_time()
         self.sent += 1
-        if self.sequences:
-            flags = SEQUENCE_START | SEQUENCE_END
-            return self.scratch.alone(sample, correlation_id=self.sequence_id(), flags=flags)
-        return self.scratch.alone(sample)
+        return self.scratch.alone(sample, **self.whole_sequence())
+
+    def retry(self, sample: Sample, unanswered: ModelAnswer) -> ModelAnswer:
+        """Send a request again and wait twice as long: a slow start is not a missing answer."""
+        self.recover(unanswered)
+        before, self.scratch.timeout = self.scratch.timeout, 2 * self.scratch.timeout
+        answer = self.alone(sample)
+        self.scratch.timeout = before
+        return answer
 
     def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
         self._check_time()
@@ -193,14 +196,14 @@ class Bench:
     def renew_after_time(self) -> None:
         """Start new processes for what comes next, after something was cut short."""
         self.scratch.stop(0.2)
-        self.scratch.start(**self.scratch.override)
+        self.scratch.fresh()
 
     def fresh_answer(self, sample: Sample, after: float = 0.0) -> ModelAnswer:
         """Return the first answer of new processes, `after` so many seconds. What they answered before and do not
         answer now depends on the time, or on nothing, and is noise."""
         self.renew()
         if after:
-            self._sleep(after)
+            self.sleep(after)
         answer = self.alone(sample)
         earlier = self._first_answers.setdefault(sample.key, answer)
         if earlier.good and answer.good and self.noise.differ(earlier, answer) is not None:
@@ -209,7 +212,7 @@ class Bench:
 
     def depends_on_time(self, sample: Sample) -> bool:
         """Return whether new processes of a model that reads a clock answer otherwise somewhat later."""
-        if not self._is_clocked:
+        if not self.is_clocked:
             return False
         before = deepcopy(self.noise)
         self.fresh_answer(sample)
@@ -219,8 +222,7 @@ class Bench:
     def recover(self, answer: ModelAnswer) -> None:
         """Start new processes if the last answer says that the old ones are dead or hang."""
         if answer.died or not answer.ended:
-            self.scratch.stop(0.2)
-            self.scratch.fresh()
+            self.renew_after_time()
 
     # -- what is wrong with an answer by itself
 
@@ -244,8 +246,7 @@ class Bench:
         self._fill_pool()
         if not self.pool:
             return
-        slowest = max(known.answer.seconds for known in self.pool)
-        self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
+        self._set_timeout(known.answer.seconds for known in self.pool)
         self._measure_noise()
         self._sweep_edges()
         self._sweep_sizes()
@@ -254,10 +255,13 @@ class Bench:
         """Take these requests for all that is known, to do one case again."""
         for sample, answer in zip(samples, answers, strict=True):
             (self.pool if answer.good else self.refused).append(Known(sample, answer))
-        slowest = max((answer.seconds for answer in answers if answer.ended), default=0.0)
-        self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * slowest + self.scratch.load_seconds)
+        self._set_timeout(answer.seconds for answer in answers if answer.ended)
         if self.pool:
             self._learn_of(self.pool[0].sample, 2)
+
+    def _set_timeout(self, seconds: Iterable[float]) -> None:
+        """Set how long answers are waited for, by how long these took."""
+        self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * max(seconds, default=0.0) + self.scratch.load_seconds)
 
     def _fill_pool(self) -> None:
         for sample in self.examples:
@@ -280,14 +284,15 @@ class Bench:
 
     def _mix(self) -> None:
         """Try requests that differ in one input from another: a model may tell them apart by the others only."""
-        first = self.pool[0] if self.pool else None
-        other = next((one for one in self.pool[1:] if first and _has_same_shapes(first.sample, one.sample)), None)
-        if first is None or other is None or len(first.sample.inputs) < 2:
+        if not self.pool:
+            return
+        first, *others = self.pool
+        other = next((one for one in others if one.sample.shapes == first.sample.shapes), None)
+        if other is None or len(first.sample.inputs) < 2:
             return
         for name in list(first.sample.inputs)[:_MIXED]:
             if not self.over():
-                changed = {**first.sample.inputs, name: other.sample.inputs[name]}
-                self._try(first.sample.with_inputs(changed))
+                self._try(first.sample.with_input(name, other.sample.inputs[name]))
 
     def _is_slow(self) -> bool:
         """Return whether enough requests are known for a model that takes long for each."""
@@ -297,7 +302,7 @@ class Bench:
     def _try(self, sample: Sample) -> None:
         answer = self.alone(sample)
         known = Known(sample, answer)
-        if breaks_a_rule(answer):
+        if rule_broken(answer):
             self.contract.append(known)
         elif answer.good:
             self.pool.append(known)
@@ -318,7 +323,7 @@ class Bench:
             if self.noise.differ(before.answer, after.answer) is None:
                 continue
             ones = [self.fresh_answer(before.sample) for _ in range(2)]
-            if self._is_random:
+            if self.is_random:
                 ones += [before.answer, after.answer]
             self.noise.learn(ones)
             self.pool[place] = Known(before.sample, ones[0])
@@ -328,9 +333,9 @@ class Bench:
         though the same came before depends on the time, or on nothing."""
         answers = [(self.fresh_answer(sample), self.alone(sample)) for _ in range(times)]
         firsts, seconds = zip(*answers, strict=True)
-        if self._is_random:  # processes forked from one have the state of its random numbers
+        if self.is_random:  # processes forked from one have the state of its random numbers
             firsts = (*firsts, *seconds[-1:], *(self.alone(sample) for _ in range(3)))
-        if self._is_clocked and (later := self.fresh_answer(sample, _TICK)).good:
+        if self.is_clocked and (later := self.fresh_answer(sample, _TICK)).good:
             firsts = (*firsts, later)
         self.noise.learn(firsts)
         self.noise.learn(seconds)
@@ -343,7 +348,7 @@ class Bench:
             answer = self.alone(sample)
             known = Known(sample, answer, words)
             self.edges.append(known)
-            if not answer.good and answer.ended and not answer.died:
+            if answer.is_refusal:
                 self.refused.append(known)
             self.recover(answer)
 
@@ -361,9 +366,9 @@ class Bench:
             known = Known(sample, answer, f"dimensions of any size are {size}")
             if answer.good:
                 self.long.append(known)
-            elif answer.ended and not answer.died:
+            elif answer.is_refusal:
                 self.refused.append(known)
-            if not answer.good and (answer.died or not answer.ended or not is_picky):
+            if not answer.good and not (answer.is_refusal and is_picky):
                 self.edges.append(known)
             self.recover(answer)
 
@@ -384,9 +389,9 @@ class Bench:
             for words, value in value_edges(tensor.datatype):
                 if name in amounts and words.startswith(("the largest", "the smallest", "infinity", "1000")):
                     continue
-                yield f"{name} is {words}", base.with_inputs({**base.inputs, name: filled(tensor, value)})
+                yield f"{name} is {words}", base.with_input(name, fill_tensor(tensor, value))
         if self.shape.is_variable and not self.generator.given_names:
-            yield "no elements", Sample(self.shape.made(self.random, self._fill, 1, 0))
+            yield "no elements", Sample(self.shape.make_inputs(self.random, self._fill, 1, 0))
         if self.shape.batches:
             yield "no rows", with_rows(base, [])
         yield "timeout is 1 microsecond", replace(base, fields={**base.fields, "timeout": 1})
@@ -398,19 +403,13 @@ class Bench:
         for name, tensor in base.sample.inputs.items():
             if tensor.datatype.numpy.kind not in "iuf" or name in self.generator.given_names:
                 continue
-            few = self.alone(base.sample.with_inputs({**base.sample.inputs, name: filled(tensor, 1)}))
-            many = self.alone(base.sample.with_inputs({**base.sample.inputs, name: filled(tensor, 40)}))
+            few = self.alone(base.sample.with_input(name, fill_tensor(tensor, 1)))
+            many = self.alone(base.sample.with_input(name, fill_tensor(tensor, 40)))
             self.recover(many)
             is_same = few.good and many.good and _shapes(few) == _shapes(many)
             if not is_same or many.seconds > 3 * few.seconds + 0.03:
                 found.add(name)
         return found
-
-
-def _has_same_shapes(one: Sample, other: Sample) -> bool:
-    """Return whether two requests have inputs of the same names and shapes."""
-    shapes = [{name: tensor.shape for name, tensor in each.inputs.items()} for each in (one, other)]
-    return shapes[0] == shapes[1]
 
 
 def _shapes(answer: ModelAnswer) -> list[tuple[str, tuple[int, ...]]]:

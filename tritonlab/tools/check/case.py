@@ -1,10 +1,12 @@
-"""`Case`, an experiment of a check that can be repeated: at most two requests and what is done with them."""
+"""`Case`, an experiment of a check that can be repeated: at most two requests and what is done with them; `Judgement`,
+what it shows; and the functions with which all relations search and judge.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .noise import AnswerDifference
 from .sample import ModelAnswer, Sample
@@ -46,6 +48,8 @@ class Judgement:
     series: Mapping[str, Any] | None = None
 
 
+_One = TypeVar("_One")
+
 #: Judges a case: None if the relation holds. The flag says whether it has to be done in new processes.
 Judge = Callable[["Bench", Case, bool], "Judgement | None"]
 
@@ -66,3 +70,48 @@ class Relation:
     weight: float = 1.0
     careful: frozenset[str] = frozenset()
     shrinks: bool = True
+
+
+def judge_answers(
+    bench: Bench, expected: ModelAnswer, got: ModelAnswer, where: str, alone: str, why: str = ""
+) -> Judgement | None:
+    """Judge whether two answers to a request differ by more than noise. `where` and `alone`: how it was sent when it
+    got them, in words; `why`: a sentence after that.
+    """
+    difference = bench.noise.differ(expected, got)
+    if difference is None:
+        return None
+    text = sentence_of(difference, where, alone)
+    return Judgement(f"{text} {why}" if why else text, difference, expected, got, got.place)
+
+
+def sentence_of(difference: AnswerDifference, where: str, alone: str) -> str:
+    """Say in what two answers differ."""
+    if difference.kind == "error":
+        return f"A request that is answered {alone} fails {where}: {difference.got.removeprefix('error: ')}."
+    if difference.kind == "count":
+        return f"A request gets {difference.got} {where}, and {difference.expected} {alone}."
+    what = f"The {difference.kind} of '{difference.output}'"
+    what = {"value": difference.place, "outputs": f"Output '{difference.output}'"}.get(difference.kind, what)
+    return f"{what} is {difference.got} {where}, and {difference.expected} {alone}."
+
+
+def show_first(bench: Bench, judge: Judge, cases: Iterable[Case], careful: bool = False) -> Iterator[Case]:
+    """Yield the first of the cases that shows something."""
+    for case in cases:
+        if judge(bench, case, careful) is not None:
+            yield case
+            return
+
+
+def in_time(bench: Bench, ones: Iterable[_One]) -> Iterator[_One]:
+    """Yield these until the time is over."""
+    for one in ones:
+        if bench.over():
+            return
+        yield one
+
+
+def fit(bench: Bench, samples: Sequence[Sample]) -> bool:
+    """Return whether requests have room in one batch."""
+    return sum(map(bench.shape.rows, samples)) <= bench.shape.most_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ELEMENTS, _LETTERS = 32, 60
 #: Inline, because a page may keep no style sheet; legible on light and dark pages.
 _MARKED = "font-weight:bold;color:#d9342b"
-_LOOK = "text-align:left;white-space:normal"
+_LEFT, _LOOK = "text-align:left", "text-align:left;white-space:normal"
 #: Of a figure, without its axis.
 _HEIGHT = 150
 
@@ -47,35 +47,24 @@ class Tried:
     cut: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class CheckResult:
     """The result of `Model.check`. `checked`: whether the model answered any request, and the time was enough to try
     anything. `ok`: it was checked, and nothing was found. `tried`: the relations, each with its explanation. `notes`:
     sentences on how to read it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        findings: tuple[CheckFinding, ...],
-        tried: tuple[Tried, ...],
-        notes: tuple[str, ...],
-        *,
-        seconds: float,
-        requests: int,
-        seed: int,
-        checked: bool = True,
-        stopped: str = "",
-    ) -> None:
-        self.name = name
-        self.findings = findings
-        self.tried = tried
-        self.notes = notes
-        self.seconds = seconds
-        self.requests = requests
-        self.seed = seed
-        self.checked = checked
-        self.stopped = stopped
-        self._when = time.time()
+    name: str
+    findings: tuple[CheckFinding, ...]
+    tried: tuple[Tried, ...]
+    notes: tuple[str, ...]
+    _: KW_ONLY
+    seconds: float
+    requests: int
+    seed: int
+    checked: bool = True
+    stopped: str = ""
+    _when: float = field(default_factory=time.time, init=False)
 
     @property
     def ok(self) -> bool:
@@ -104,12 +93,14 @@ class CheckResult:
         if self.findings:
             lines.append("")
         for one in self.tried:
-            mark = "not tried: " + one.left_out if one.left_out else self._mark(one)
-            lines.append(f"  {one.relation:<11}{mark}" + (f" — {one.explanation}" if not one.left_out else ""))
+            explanation = f" — {one.explanation}" if not one.left_out else ""
+            lines.append(f"  {one.relation:<11}{self._mark(one)}{explanation}")
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
 
     def _mark(self, one: Tried) -> str:
+        if one.left_out:
+            return f"not tried: {one.left_out}"
         if self.of(one.relation):
             return "does not hold"
         return "holds as far as the time went" if one.cut else "holds"
@@ -178,14 +169,10 @@ class CheckResult:
     def _relations_html(self) -> str:
         rows = []
         for one in self.tried:
-            mark = f"not tried: {one.left_out}" if one.left_out else self._mark(one)
-            look = "font-weight:bold" if mark == "does not hold" else ""
-            rows.append(
-                f"<tr>{cell(one.relation, look='text-align:left')}{cell(mark, look=f'text-align:left;{look}')}"
-                f"{cell(one.explanation, look='text-align:left;white-space:normal')}</tr>"
-            )
-        body = "".join(rows)
-        return f"<div style='overflow-x:auto'><table class='tl-tensors'><tbody>{body}</tbody></table></div>"
+            mark = self._mark(one)
+            look = f"{_LEFT};{'font-weight:bold' if mark == 'does not hold' else ''}"
+            rows.append([cell(one.relation, look=_LEFT), cell(mark, look=look), cell(one.explanation, look=_LOOK)])
+        return _table_of(rows)
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -207,15 +194,12 @@ def _side_by_side(finding: CheckFinding) -> str:
     if judgement.series is not None:
         return ""
     heads = ["", "the request", "the other"][: 1 + len(case.samples)]
-    rows = []
+    rows = [[cell(text, kind="th", look=_LEFT) for text in heads]]
     for name in dict.fromkeys(name for sample in case.samples for name in sample.inputs):
-        tensors = [sample.inputs.get(name) for sample in case.samples]
-        rows.append([name, *map(_tensor_cell, tensors)])
+        tensors = (sample.inputs.get(name) for sample in case.samples)
+        rows.append([cell(name, kind="th", look=_LEFT), *map(_tensor_cell, tensors)])
     difference = judgement.difference
-    table = [f"<tr>{''.join(cell(text, kind='th', look='text-align:left') for text in heads)}</tr>"]
-    table += [f"<tr>{cell(row[0], kind='th', look='text-align:left')}{''.join(row[1:])}</tr>" for row in rows]
-    answers = [("alone", judgement.expected), ("got", judgement.got)]
-    for words, answer in answers:
+    for words, answer in (("alone", judgement.expected), ("got", judgement.got)):
         if answer is None:
             continue
         if difference is not None and difference.kind == "value" and answer.good:
@@ -223,10 +207,15 @@ def _side_by_side(finding: CheckFinding) -> str:
             html = _tensor_cell(tensor, difference.index)
             label = f"{difference.output} {words}"
         else:
-            html, label = cell(answer.text(), look="text-align:left;white-space:normal"), words
+            html, label = cell(answer.text(), look=_LOOK), words
         span = html.replace("<td", f"<td colspan='{len(case.samples)}'", 1)
-        table.append(f"<tr>{cell(label, kind='th', look='text-align:left')}{span}</tr>")
-    return f"<div style='overflow-x:auto'><table class='tl-tensors'><tbody>{''.join(table)}</tbody></table></div>"
+        rows.append([cell(label, kind="th", look=_LEFT), span])
+    return _table_of(rows)
+
+
+def _table_of(rows: Sequence[Sequence[str]]) -> str:
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f"<div style='overflow-x:auto'><table class='tl-tensors'><tbody>{body}</tbody></table></div>"
 
 
 def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:

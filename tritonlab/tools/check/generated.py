@@ -42,17 +42,22 @@ def _plain_values(datatype: DataType, shape: tuple[int, ...], random: Random) ->
     return random.integers(1, 10, shape).astype(datatype.numpy)
 
 
-def _numbers_as_text(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
-    if datatype is DataType.BYTES:
-        return _texts([str(number) for number in random.integers(0, 100, 8)], shape, random)
-    return _plain_values(datatype, shape, random)
+def _texts_of(make: Callable[[Random], Sequence[str]]) -> Fill:
+    """Return a kind of values with these texts."""
+
+    def fill(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+        if datatype is DataType.BYTES:
+            return _texts(make(random), shape, random)
+        return _plain_values(datatype, shape, random)
+
+    return fill
 
 
-def _json_texts(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
-    if datatype is DataType.BYTES:
-        made = [json.dumps({"text": word, "id": int(random.integers(0, 100))}) for word in _WORDS[:4]]
-        return _texts(made, shape, random)
-    return _plain_values(datatype, shape, random)
+def _make_json(random: Random) -> list[str]:
+    return [json.dumps({"text": word, "id": int(random.integers(0, 100))}) for word in _WORDS[:4]]
+
+
+_numbers_as_text = _texts_of(lambda random: [str(number) for number in random.integers(0, 100, 8)])
 
 
 def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
@@ -66,23 +71,24 @@ def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random
 def new_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
     """Values that no request had before: random texts, and numbers of many digits."""
     if datatype is DataType.BYTES:
-        array = np.empty(shape, np.object_)
-        for index in np.ndindex(shape):
-            array[index] = f"text {int(random.integers(1 << 60)):x}".encode()
-        return array
+        return _objects(shape, lambda: f"text {int(random.integers(1 << 60)):x}".encode())
     if datatype.numpy.kind == "f":
         return np.asarray(random.normal(size=shape) * 8, datatype.numpy)
     return _plain_values(datatype, shape, random)
 
 
 #: Kinds of values, those that most models take first.
-FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _json_texts)
+FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _texts_of(_make_json))
 
 
 def _texts(choices: Sequence[str], shape: tuple[int, ...], random: Random) -> NDArray[Any]:
+    return _objects(shape, lambda: choices[int(random.integers(len(choices)))].encode())
+
+
+def _objects(shape: tuple[int, ...], make: Callable[[], object]) -> NDArray[Any]:
     array = np.empty(shape, np.object_)
     for index in np.ndindex(shape):
-        array[index] = choices[int(random.integers(len(choices)))].encode()
+        array[index] = make()
     return array
 
 
@@ -91,6 +97,11 @@ def tensor_of(datatype: DataType, array: NDArray[Any]) -> Tensor:
     if datatype is DataType.BYTES:
         return Tensor.from_numpy(array)
     return Tensor(datatype, array.shape, np.ascontiguousarray(array).reshape(array.shape))
+
+
+def array_of(tensor: Tensor) -> NDArray[Any]:
+    """Return the array of a tensor in the datatype's own form."""
+    return tensor.numpy() if tensor.datatype is not DataType.BF16 else tensor.data.reshape(tensor.shape)
 
 
 class RequestShape:
@@ -116,7 +127,7 @@ class RequestShape:
         dims = tuple(size if each < 0 else each for each in self.dims[name])
         return (rows, *dims) if self.batches else dims
 
-    def made(self, random: Random, fill: Fill, rows: int, size: int) -> dict[str, Tensor]:
+    def make_inputs(self, random: Random, fill: Fill, rows: int, size: int) -> dict[str, Tensor]:
         """Return inputs of so many rows. `size`: of dimensions of any size."""
         return {
             name: tensor_of(datatype, fill(datatype, self.shape(name, rows, size), random))
@@ -169,16 +180,16 @@ class Generator:
             yield made
 
     def one(self, fill: Fill, rows: int, size: int) -> Sample:
-        inputs = self.shape.made(self._random, fill, rows, size)
+        inputs = self.shape.make_inputs(self._random, fill, rows, size)
         for name in self._given:
-            inputs[name] = self._drawn(name, rows)
+            inputs[name] = self._draw_tensor(name, rows)
         return Sample(inputs)
 
-    def _drawn(self, name: str, rows: int) -> Tensor:
+    def _draw_tensor(self, name: str, rows: int) -> Tensor:
         datatype = self.shape.types[name]
         values = [self._given[name]() for _ in range(rows if self.shape.batches else 1)]
         try:
-            tensors = [Tensor.from_any(_shaped(one, self.shape.dims[name]), datatype) for one in values]
+            tensors = [Tensor.from_any(_shape_value(one, self.shape.dims[name]), datatype) for one in values]
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"strategies['{name}']: {error.message}") from error
         if not self.shape.batches:
@@ -190,7 +201,7 @@ class Generator:
         return tensor_of(datatype, np.stack([one.data.reshape(one.shape) for one in tensors]))
 
 
-def _shaped(value: Any, dims: Sequence[int]) -> Any:
+def _shape_value(value: Any, dims: Sequence[int]) -> Any:
     """Return a scalar as an array of the dims, where these are ones only."""
     if isinstance(value, (str, bytes, int, float, bool)) and dims and all(size in (1, -1) for size in dims):
         array: Any = value
@@ -230,13 +241,12 @@ def value_edges(datatype: DataType) -> Iterator[tuple[str, Any]]:
     elif datatype.numpy.kind == "f":
         yield from FLOAT_EDGES.items()
         kind: Any = datatype.numpy
-        most = np.finfo(kind).max
-        yield "the largest number", float(most)
-        yield "the smallest number", -float(most)
+        most = float(np.finfo(kind).max)
+        yield "the largest number", most
+        yield "the smallest number", -most
     else:
         yield "zero", 0
-        whole: Any = datatype.numpy
-        limits = np.iinfo(whole)
+        limits: Any = np.iinfo(datatype.numpy)
         if limits.min < 0:
             yield "-1", -1
             yield "the smallest number", int(limits.min)
@@ -272,19 +282,12 @@ def near_collisions(sample: Sample) -> Iterator[Sample]:
             if tensor.datatype.numpy.kind == "f":
                 made += _change_last_digits(flat)
             if tensor.datatype is DataType.BYTES:
-                long = [bytes(one)[:1] * 64 for one in flat]
-                for tail in (b"", b"b", b"c"):
-                    text = np.empty(flat.shape, np.object_)
-                    text[:] = [each + tail for each in long]
-                    made.append(text)
-                blank = flat.copy()
-                blank[-1] = bytes(last) + b" "
-                made.append(blank)
-                upper = np.empty(flat.shape, np.object_)
-                upper[:] = [bytes(one).swapcase() for one in flat]
-                made.append(upper)
+                texts = [bytes(one) for one in flat]
+                changes = [[one[:1] * 64 + tail for one in texts] for tail in (b"", b"b", b"c")]
+                changes += [[*texts[:-1], texts[-1] + b" "], [one.swapcase() for one in texts]]
+                made += [_objects(flat.shape, iter(change).__next__) for change in changes]
         for each in made:
-            yield sample.with_inputs({**sample.inputs, name: tensor_of(tensor.datatype, each.reshape(array.shape))})
+            yield sample.with_input(name, tensor_of(tensor.datatype, each.reshape(array.shape)))
     for one, other in pairwise(sample.inputs):  # two inputs in each other's place
         first, second = sample.inputs[one], sample.inputs[other]
         if first.datatype is second.datatype and first.shape == second.shape:
@@ -302,34 +305,26 @@ def _change_last_digits(flat: NDArray[Any]) -> list[NDArray[Any]]:
     return [one for one in made if (one != flat).any()]
 
 
-def filled(tensor: Tensor, value: Any) -> Tensor:
+def fill_tensor(tensor: Tensor, value: Any) -> Tensor:
     """Return a tensor of the same shape with that value everywhere."""
     if tensor.datatype is DataType.BYTES:
-        array = np.empty(tensor.shape, np.object_)
-        for index in np.ndindex(tensor.shape):
-            array[index] = value
-        return Tensor.from_numpy(array)
+        return Tensor.from_numpy(_objects(tensor.shape, lambda: value))
     return tensor_of(tensor.datatype, np.full(tensor.shape, value, tensor.datatype.numpy))
 
 
 def with_rows(sample: Sample, rows: Sequence[int]) -> Sample:
     """Return the request with these of its rows."""
-    inputs = {}
-    for name, tensor in sample.inputs.items():
-        array = tensor.numpy() if tensor.datatype is not DataType.BF16 else tensor.data.reshape(tensor.shape)
-        inputs[name] = tensor_of(tensor.datatype, np.take(array, list(rows), axis=0))
+    inputs = {
+        name: tensor_of(tensor.datatype, np.take(array_of(tensor), list(rows), axis=0))
+        for name, tensor in sample.inputs.items()
+    }
     return sample.with_inputs(inputs)
 
 
-def joined(samples: Sequence[Sample]) -> Sample:
+def join_rows(samples: Sequence[Sample]) -> Sample:
     """Return one request with the rows of all; their shapes must be equal but for the rows."""
-    inputs = {}
-    for name, first in samples[0].inputs.items():
-        arrays = [
-            one.inputs[name].numpy()
-            if first.datatype is not DataType.BF16
-            else one.inputs[name].data.reshape(one.inputs[name].shape)
-            for one in samples
-        ]
-        inputs[name] = tensor_of(first.datatype, np.concatenate(arrays))
+    inputs = {
+        name: tensor_of(first.datatype, np.concatenate([array_of(one.inputs[name]) for one in samples]))
+        for name, first in samples[0].inputs.items()
+    }
     return samples[0].with_inputs(inputs)

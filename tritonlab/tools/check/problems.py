@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...core.config.model_config import ModelConfig
 from ...core.inference.data_type import DataType
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
 from ...server.observe.first_looks import VersionCheck
+from ...server.observe.output_check import VersionCheck
 from .sample import ModelAnswer, Sample
 
 #: How errors begin that the server makes when the model's code breaks a rule.
@@ -32,13 +34,9 @@ _RULES = {
 }
 
 
-def breaks_a_rule(answer: ModelAnswer) -> bool:
-    """Return whether the answer is an error of the server's, because the model's code has broken a rule, or none."""
-    return rule_broken(answer) != ""
-
-
 def rule_broken(answer: ModelAnswer) -> str:
-    """Return which rule the model's code has broken, in words; "" if none."""
+    """Return which rule the model's code has broken, in words, so that the answer is an error of the server's or none;
+    "" if none."""
     if not answer.ended and not answer.died:
         if answer.busy:
             return ""  # slow is not wrong
@@ -77,42 +75,31 @@ def answer_problems(config: ModelConfig, sample: Sample, answer: ModelAnswer, ro
 
 def text_outputs(answers: list[tuple[Sample, ModelAnswer]]) -> set[str]:
     """Return the outputs that seem to be text: BYTES that were valid UTF-8 in all answers to requests of ASCII."""
-    seen: dict[str, int] = {}
-    binary: set[str] = set()
+    seen: dict[str, list[bytes]] = {}
     for sample, answer in answers:
-        if not is_ascii(sample):
-            continue
-        for outputs in answer.responses:
-            for name, tensor in outputs.items():
-                if tensor.datatype is not DataType.BYTES:
-                    continue
-                elements = [bytes(one) for one in tensor.numpy().flat]
-                seen[name] = seen.get(name, 0) + sum(bool(one) for one in elements)
-                if not all(_is_utf8(one) for one in elements):
-                    binary.add(name)
-    return {name for name, count in seen.items() if count >= 3 and name not in binary}
-
-
-def is_ascii(sample: Sample) -> bool:
-    texts = [one for one in sample.inputs.values() if one.datatype is DataType.BYTES]
-    return all(bytes(element).isascii() for one in texts for element in one.numpy().flat)
+        if all(text.isascii() for _, text in _texts(sample.inputs)):
+            for outputs in answer.responses:
+                for name, text in _texts(outputs):
+                    seen.setdefault(name, []).append(text)
+    return {name for name, texts in seen.items() if sum(map(bool, texts)) >= 3 and all(map(_is_utf8, texts))}
 
 
 def is_utf8(sample: Sample) -> bool:
     """Return whether all texts of a request are UTF-8."""
-    texts = [one for one in sample.inputs.values() if one.datatype is DataType.BYTES]
-    return all(_is_utf8(bytes(element)) for one in texts for element in one.numpy().flat)
+    return all(_is_utf8(text) for _, text in _texts(sample.inputs))
 
 
 def broken_text(answer: ModelAnswer, names: set[str]) -> tuple[str, bytes] | None:
     """Return an output of text, and its element, that is not valid UTF-8."""
-    for outputs in answer.responses:
-        for name, tensor in outputs.items():
-            if name in names:
-                for element in tensor.numpy().flat:
-                    if not _is_utf8(bytes(element)):
-                        return name, bytes(element)
-    return None
+    texts = (one for outputs in answer.responses for one in _texts(outputs))
+    return next(((name, text) for name, text in texts if name in names and not _is_utf8(text)), None)
+
+
+def _texts(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, bytes]]:
+    """Yield the elements of BYTES tensors, each with the tensor's name."""
+    for name, tensor in tensors.items():
+        if tensor.datatype is DataType.BYTES:
+            yield from ((name, bytes(element)) for element in tensor.numpy().flat)
 
 
 def _is_utf8(text: bytes) -> bool:

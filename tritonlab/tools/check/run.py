@@ -127,8 +127,8 @@ def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = 
             "check(side_effects=True) does it nevertheless"
         )
     run = _Run(model, options, cite)
-    examples = [*_examples(model, options.example), *_goldens(model, golden), *_last(model), *_failed(model)]
-    return run.check(relations, examples, contacts)
+    given = [*_read_examples(model, options.example), *_goldens(model, golden)]
+    return run.check(relations, [*given, *_last(model), *_find_failed(model)], contacts)
 
 
 class _Run:
@@ -213,7 +213,7 @@ class _Run:
             self._notes.append(nothing.replace("Nothing", "Nothing else", 1) if self._findings else nothing)
             self._tried += [Tried(one.name, one.explanation, "no request was answered") for one in relations]
             return
-        left = [one for one in relations]
+        left = list(relations)
         end = bench.end - _CONFIRMED * self._options.seconds
         for relation in relations:
             left.remove(relation)
@@ -263,7 +263,7 @@ class _Run:
         for case in relation.search(bench):
             if case.kind in found:
                 continue
-            finding = self._confirmed(bench, relation, case, share)
+            finding = self._confirm(bench, relation, case, share)
             if finding is not None:
                 found.add(case.kind)
                 bench.found.add((relation.name, case.kind))
@@ -272,7 +272,7 @@ class _Run:
             if len(found) >= _FINDINGS or bench.over():
                 return
 
-    def _confirmed(self, bench: Bench, relation: Relation, case: Case, share: float) -> CheckFinding | None:
+    def _confirm(self, bench: Bench, relation: Relation, case: Case, share: float) -> CheckFinding | None:
         """Do a case again, as it must be seen twice, and make it small."""
         left, seconds = bench.left, min(_SHRINK, max(share / 2, 1.0))
         bench.need(_CONFIRM)
@@ -310,17 +310,10 @@ class _Run:
     def _say(self, text: str) -> None:
         """Report what is done now. Raises Stopped if that is answered with False."""
         self._text, self._reported_at = text, time.monotonic()
-        if (progress := self._options.progress) is not None:
-            since = self._reported_at - self._began
-            if (
-                progress(
-                    Doing(
-                        self._relation, text, seconds=since, budget=self._options.seconds, findings=len(self._findings)
-                    )
-                )
-                is False
-            ):
-                raise Stopped
+        since, options = self._reported_at - self._began, self._options
+        doing = Doing(self._relation, text, since, options.seconds, len(self._findings))
+        if options.progress is not None and options.progress(doing) is False:
+            raise Stopped
 
     def _poll(self) -> None:
         if time.monotonic() - self._reported_at > _EVERY:
@@ -366,7 +359,7 @@ def open_scratch(model: Model, examples: Sequence[Sample] = ()) -> ScratchModel:
     core = model.server.core
     version = core.find(model.name, model.version)
     others = []
-    for name in _needed(model, examples):
+    for name in _find_needed(model, examples):
         with suppress(TritonError):
             others.append((name, core.find(name).files.directory))
     is_python = not is_ensemble(version.config) and version.config.backend == "python"
@@ -380,7 +373,7 @@ def open_scratch(model: Model, examples: Sequence[Sample] = ()) -> ScratchModel:
     )
 
 
-def _needed(model: Model, examples: Sequence[Sample]) -> list[str]:
+def _find_needed(model: Model, examples: Sequence[Sample]) -> list[str]:
     """Return the models that it consists of or has called, or that its source or a request names, and what these
     need."""
     core = model.server.core
@@ -402,7 +395,7 @@ def _needed(model: Model, examples: Sequence[Sample]) -> list[str]:
     return found
 
 
-def _examples(model: Model, example: Any) -> list[Sample]:
+def _read_examples(model: Model, example: Any) -> list[Sample]:
     """Return the requests that the author gives: inputs by name, a request, or several of them."""
     if example is None:
         return []
@@ -440,7 +433,7 @@ def _last(model: Model) -> list[Sample]:
     return list({one.key: one for one in samples}.values())
 
 
-def _failed(model: Model) -> list[Sample]:
+def _find_failed(model: Model) -> list[Sample]:
     """Return the requests that have failed last, as far as they were kept."""
     found: list[Sample] = []
     for failure in model.failures:

@@ -41,6 +41,13 @@ class Sample:
     def with_inputs(self, inputs: Mapping[str, Tensor]) -> Sample:
         return replace(self, inputs=dict(inputs))
 
+    def with_input(self, name: str, tensor: Tensor) -> Sample:
+        return replace(self, inputs={**self.inputs, name: tensor})
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tensor.shape for name, tensor in self.inputs.items()}
+
     @property
     def key(self) -> tuple[Any, ...]:
         """A value that is equal for requests of equal content."""
@@ -112,6 +119,11 @@ class ModelAnswer:
     def good(self) -> bool:
         """Return whether the model has answered, and not with an error."""
         return self.ended and not self.error
+
+    @property
+    def is_refusal(self) -> bool:
+        """Return whether the model has answered with an error, and goes on."""
+        return not self.good and self.ended and not self.died
 
     def text(self) -> str:
         """Return the answer in one line."""

@@ -79,7 +79,7 @@ class _SentRequest:
         if response.error is not None:
             self.error = response.error
         elif response.outputs:
-            self.responses.append({name: _copied(one) for name, one in response.outputs.items()})
+            self.responses.append({name: _copy_to_host(one) for name, one in response.outputs.items()})
         elif not (response.final and response.empty):
             self.empty += 1
         if len(self.responses) == self.cancel_at:
@@ -92,7 +92,7 @@ class _SentRequest:
             self.done.set()
 
 
-def _copied(tensor: Tensor) -> Tensor:
+def _copy_to_host(tensor: Tensor) -> Tensor:
     tensor = tensor.to_host()
     return Tensor(tensor.datatype, tensor.shape, tensor.data.copy())
 
@@ -361,9 +361,9 @@ class ScratchModel:
         """Send one request and wait for its end."""
         return self.ask([sample.request(self.name, **more)])[0]
 
-    def together(self, samples: Sequence[Sample], instance: int = 0, **more: Any) -> list[ModelAnswer]:
+    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
         """Send requests so that they are one batch, in that order, on that instance."""
-        return self.ask([one.request(self.name, **more) for one in samples], instance=instance, gather=True)
+        return self.ask([one.request(self.name) for one in samples], instance=instance, gather=True)
 
     def ask(
         self,
@@ -390,16 +390,14 @@ class ScratchModel:
             self._send(one, version)
             if one.cancel_at == 0:
                 request.cancel()
+        scheduler: Any = version.scheduler
         if held:
-            scheduler: Any = version.scheduler
-            first = held[instance % len(held)]
-            scheduler.instance_idle(first)
-            self._cancel_executing(sent)
-            for other in held:
-                if other is not first:
-                    scheduler.instance_idle(other)
-        else:
-            self._cancel_executing(sent)
+            scheduler.instance_idle(held.pop(instance % len(held)))
+        for one in sent:
+            if one.cancel_at == -1:
+                one.request.cancel()
+        for other in held:
+            scheduler.instance_idle(other)
         _wait(sent, timeout if timeout is not None else self.timeout)
         died = len(self.watch.deaths) > before
         return [self._answer(one, died) for one in sent]
@@ -425,12 +423,6 @@ class ScratchModel:
                     raise UnavailableError(f"an instance of '{self.name}' is still busy")
                 time.sleep(0.0005)
         return instances
-
-    @staticmethod
-    def _cancel_executing(sent: Sequence[_SentRequest]) -> None:
-        for one in sent:
-            if one.cancel_at == -1:
-                one.request.cancel()
 
     def _answer(self, one: _SentRequest, died: bool) -> ModelAnswer:
         ended = one.ended_at > 0

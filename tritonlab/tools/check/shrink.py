@@ -13,7 +13,7 @@ from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
 from .bench import Bench, OutOfTime
 from .case import Case, Judgement, Relation
-from .generated import filled, tensor_of, with_rows
+from .generated import array_of, fill_tensor, tensor_of, with_rows
 from .sample import Sample
 
 #: The most elements of a tensor that are tried one by one.
@@ -117,7 +117,7 @@ def _cut(bench: Bench, sample: Sample, size: int) -> Sample:
     for name, tensor in sample.inputs.items():
         dims = bench.shape.dims.get(name, [])
         lead = len(tensor.shape) - len(dims)
-        array = tensor.numpy() if tensor.datatype is not DataType.BF16 else tensor.data.reshape(tensor.shape)
+        array = array_of(tensor)
         for axis, dim in enumerate(dims):
             if dim < 0:
                 array = np.take(array, range(min(size, array.shape[lead + axis])), axis=lead + axis)
@@ -129,8 +129,7 @@ def _plainer(bench: Bench, sample: Sample) -> Iterator[Sample]:
     for name, tensor in sample.inputs.items():
         if name in bench.generator.given_names:
             continue
-        for smaller in _plainer_tensors(tensor):
-            yield sample.with_inputs({**sample.inputs, name: smaller})
+        yield from (sample.with_input(name, smaller) for smaller in _plainer_tensors(tensor))
 
 
 def _plainer_tensors(tensor: Tensor) -> Iterator[Tensor]:
@@ -139,12 +138,12 @@ def _plainer_tensors(tensor: Tensor) -> Iterator[Tensor]:
         return
     plain = [b"", b"a", b"b"] if tensor.datatype is DataType.BYTES else [0, 1, 2]
     for value in plain:
-        yield filled(tensor, value)
+        yield fill_tensor(tensor, value)
     array = tensor.numpy()
     if array.size == 1 and tensor.datatype is DataType.BYTES:
         text = bytes(array.reshape(-1)[0])
         for cut in (text[: len(text) // 2], text[:-1]):
-            yield filled(tensor, cut)
+            yield fill_tensor(tensor, cut)
     if 1 < array.size <= _SINGLE:
         for index in np.ndindex(array.shape):
             for value in plain[:2]:

@@ -127,18 +127,18 @@ def drawing(given: Mapping[str, Any] | None, seed: int) -> dict[str, Callable[[]
 
 def _draw(name: str, given: Any, seed: int) -> Callable[[], Any]:
     if hasattr(given, "example") and hasattr(given, "map"):
-        return _cycled(_examples(given, seed))
+        return _cycle(_examples(given, seed))
     if callable(given):
         random = np.random.default_rng(seed)
         return lambda: given(random)
     if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
-        return _cycled(list(given))
+        return _cycle(list(given))
     kind = type(given).__name__
     wanted = "a strategy of hypothesis, a list of values, or a function of a numpy Generator"
     raise InvalidArgumentError(f"strategies['{name}'] is of type {kind}; give {wanted}")
 
 
-def _cycled(values: Sequence[Any]) -> Callable[[], Any]:
+def _cycle(values: Sequence[Any]) -> Callable[[], Any]:
     if not values:
         raise InvalidArgumentError("a strategy has no values")
     endless = itertools.cycle(values)

@@ -21,11 +21,11 @@ from tritonlab.tools.check.relations.resources import (
     Measured,
     RepeatedLoad,
     _bytes,
-    _failing,
-    _grown,
+    _find_growth,
     _judge,
+    _judge_broken,
+    _keep_growth,
     _line,
-    _still_grown,
     judge,
     search,
 )
@@ -51,7 +51,7 @@ def test_a_model_that_refuses_for_a_while_is_no_finding(monkeypatch: pytest.Monk
         shape=SimpleNamespace(rows=lambda one: 1, most_rows=8),
     )
     load: Any = SimpleNamespace(sent=200, is_varied=lambda one: False)
-    found = _failing(bench, Case("resources", "answered", (sample,)), load, Broken(sample, refused))
+    found = _judge_broken(bench, Case("resources", "answered", (sample,)), load, Broken(sample, refused))
     assert (found is None) == answers_again
     assert bench.notes == (
         ["After 200 requests the model refuses more for a while: too many requests."] * answers_again
@@ -78,7 +78,7 @@ def measured(points: int, per_request: float) -> Measured:
 def bench_of(monkeypatch: pytest.MonkeyPatch, *measurements: Measured) -> Any:
     """Return a bench whose measurements have these results, one after the other, and then have no more time."""
     left = iter(measurements)
-    monkeypatch.setattr(resources, "_measured", lambda *arguments, **options: next(left, measured(3, 0)))
+    monkeypatch.setattr(resources, "_measure_growth", lambda *arguments, **options: next(left, measured(3, 0)))
     scratch = SimpleNamespace(
         config=SimpleNamespace(HasField=lambda name: True), is_ensemble=False, start=lambda **options: None, probe=None
     )
@@ -133,7 +133,7 @@ def test_a_cache_is_full_or_leaves_something_for_new_values_only(
         held = [dict.fromkeys(KINDS, 0.0) | {"memory": each * 500 * grows} for each in requests]
         return Measured(list(requests), held)
 
-    monkeypatch.setattr(resources, "_measured", measured)
+    monkeypatch.setattr(resources, "_measure_growth", measured)
     sample = Sample({"X": Tensor.from_numpy(np.float32([1]))})
     bench: Any = SimpleNamespace(
         pool=[Known(sample, ModelAnswer())],
@@ -154,14 +154,14 @@ def test_a_cache_is_full_or_leaves_something_for_new_values_only(
 @pytest.mark.parametrize(("kind", "slopes", "is_kept"), [("objects", (0.5, 0.24), False), ("memory", (500, 240), True)])
 def test_objects_that_become_fewer_are_no_leak(kind: str, slopes: tuple[float, float], is_kept: bool) -> None:
     first, again = (GrownUse(Slope(one, one, one), [], []) for one in slopes)
-    assert (kind in _still_grown({kind: first}, {kind: again})) == is_kept
+    assert (kind in _keep_growth({kind: first}, {kind: again})) == is_kept
 
 
 @pytest.mark.parametrize(("count", "is_found"), [(855, False), (3000, True)])
 def test_a_few_objects_may_be_a_small_cache(count: int, is_found: bool) -> None:
     requests = list(np.linspace(0, count, 16))
     held = [dict.fromkeys(KINDS, 0.0) | {"objects": 0.68 * each} for each in requests]
-    assert ("objects" in _grown(Measured(requests, held), tuple(KINDS))) == is_found
+    assert ("objects" in _find_growth(Measured(requests, held), tuple(KINDS))) == is_found
 
 
 def test_the_line_is_waited_for_while_traces_are_compared() -> None:

@@ -6,13 +6,13 @@ import re
 import time
 from collections.abc import Iterator
 
+from ....core.inference.tensor import Tensor
 from ....ipc.processes.stub_log import UNCHECKED
-from ..bench import Bench
-from ..case import Case, Judgement, Relation
-from ..generated import filled
+from ..bench import Bench, Known
+from ..case import Case, Judgement, Relation, fit, sentence_of, show_first
+from ..generated import fill_tensor
 from ..problems import broken_text, is_utf8, rule_broken, text_outputs
 from ..sample import ModelAnswer, Sample
-from .company import sentence_of
 
 NAME = "answers"
 #: Requests that are tried for what the log has said, lines of a traceback, and the seconds in which a line must come.
@@ -24,18 +24,9 @@ _FOREIGN = ("Grüße aus Köln", "日本語のテキスト", "naïve café ☃",
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield requests whose answers break a rule, alone, in a batch, and of text that is not ASCII."""
-    for known in bench.contract[:1]:
-        yield Case(NAME, "alone", (known.sample,))
+    if (wrong := next(_find_wrong(bench), None)) is not None:
+        yield Case(NAME, "alone", (wrong.sample,))
         return
-    for known in bench.pool:
-        if next(bench.problems(known.sample, known.answer), None) is not None:
-            yield Case(NAME, "alone", (known.sample,))
-            return
-    for known in bench.edges:
-        # one that is not answered in time may be much work
-        if known.answer.ended and rule_broken(known.answer):
-            yield Case(NAME, "alone", (known.sample,))
-            return
     bench.say("which inputs it changes")
     yield from _find_changed(bench)
     bench.say("what the stub has logged")
@@ -43,11 +34,17 @@ def search(bench: Bench) -> Iterator[Case]:
     if bench.scratch.batches and not bench.sequences and len(bench.pool) > 1:
         bench.say("answers of a batch")
         small = sorted(bench.pool, key=lambda one: bench.shape.rows(one.sample))[:2]
-        case = Case(NAME, "batch", tuple(one.sample for one in small), (0, 1))
-        if judge_batch(bench, case, False) is not None:
-            yield case
+        yield from show_first(bench, judge_batch, [Case(NAME, "batch", tuple(one.sample for one in small), (0, 1))])
     bench.say("which texts are UTF-8")
     yield from _find_broken_text(bench)
+
+
+def _find_wrong(bench: Bench) -> Iterator[Known]:
+    """Yield requests that are known to have an answer which breaks a rule."""
+    yield from bench.contract
+    yield from (one for one in bench.pool if next(bench.problems(one.sample, one.answer), None) is not None)
+    # one that is not answered in time may be much work
+    yield from (one for one in bench.edges if one.answer.ended and rule_broken(one.answer))
 
 
 def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -55,16 +52,13 @@ def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     sample, since = case.samples[0], len(bench.scratch.server.logs(bench.scratch.name))
     answer = bench.alone(sample)
     if not answer.ended:
-        bench.recover(answer)
-        before, bench.scratch.timeout = bench.scratch.timeout, 2 * bench.scratch.timeout
-        answer = bench.alone(sample)  # a slow start is not a missing answer
-        bench.scratch.timeout = before
+        answer = bench.retry(sample, answer)
         bench.recover(answer)
     found = next(bench.problems(sample, answer), None)
     if found is None:
         return None
     place = answer.place or (_thread_place(bench, since) if rule_broken(answer) else None)
-    return Judgement(_message(found[1]), None, expected=None, got=answer, place=place)
+    return Judgement(_message(found[1]), got=answer, place=place)
 
 
 def _thread_place(bench: Bench, since: int) -> tuple[str, int] | None:
@@ -83,7 +77,7 @@ def _message(words: str) -> str:
 
 def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge two requests of one batch, each of which is answered alone."""
-    if sum(bench.shape.rows(one) for one in case.sent()) > bench.shape.most_rows:
+    if not fit(bench, case.sent()):
         return None
     bench.renew(careful)
     if any(rule_broken(bench.alone(one)) for one in case.samples):
@@ -94,19 +88,19 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if found is not None:
             bench.recover(got)
             words = f"In a batch of {len(case.order)}, {found[1].rstrip('.')}; a request alone is answered."
-            return Judgement(words, None, expected=None, got=got, place=got.place)
+            return Judgement(words, got=got, place=got.place)
     return None
 
 
 def _find_changed(bench: Bench) -> Iterator[Case]:
     if bench.scratch.probe is None:
         return
-    for name in bench.pool[0].sample.inputs:
-        for known in bench.pool[:_CHANGED]:
-            case = Case(NAME, "input", (known.sample,), facts={"input": name})
-            if judge_input(bench, case, False) is not None:
-                yield case
-                return
+    cases = (
+        Case(NAME, "input", (known.sample,), facts={"input": name})
+        for name in bench.pool[0].sample.inputs
+        for known in bench.pool[:_CHANGED]
+    )
+    yield from show_first(bench, judge_input, cases)
 
 
 def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -135,22 +129,16 @@ def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     finally:
         probe.give_copies("", ask)
     text = sentence_of(difference, f"because the model changes its input '{name}' and reads it again", "otherwise")
-    return Judgement(
-        f"{text} as_numpy() returns the same array each time.", difference, expected=expected, got=got, place=place
-    )
+    return Judgement(f"{text} as_numpy() returns the same array each time.", difference, expected, got, place)
 
 
 def _find_logged(bench: Bench) -> Iterator[Case]:
-    if _logged(bench, 0) is None:
-        return
-    for known in bench.pool[:_LOGGED]:
-        case = Case(NAME, "logged", (known.sample,))
-        if judge_logged(bench, case, True) is not None:
-            yield case
-            return
+    if _read_log(bench, 0) is not None:
+        cases = (Case(NAME, "logged", (known.sample,)) for known in bench.pool[:_LOGGED])
+        yield from show_first(bench, judge_logged, cases, True)
 
 
-def _logged(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | None:
+def _read_log(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | None:
     """Return what the server's log says, from that record on, of the model's answers that no client sees."""
     records = bench.scratch.server.logs(bench.scratch.name)[since:]
     for number, record in enumerate(records):
@@ -180,11 +168,11 @@ def judge_logged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     since = len(bench.scratch.server.logs(bench.scratch.name))
     answer = bench.alone(case.samples[0])
     until = time.monotonic() + _SETTLE
-    while (found := _logged(bench, since)) is None and time.monotonic() < until:
+    while (found := _read_log(bench, since)) is None and time.monotonic() < until:
         time.sleep(0.02)  # what a thread prints comes later
     if found is None:
         return None
-    return Judgement(_message(found[0]), None, expected=None, got=answer, place=found[1])
+    return Judgement(_message(found[0]), got=answer, place=found[1])
 
 
 def _find_broken_text(bench: Bench) -> Iterator[Case]:
@@ -192,16 +180,13 @@ def _find_broken_text(bench: Bench) -> Iterator[Case]:
     texts = [name for name, kind in bench.shape.types.items() if kind.name == "BYTES"]
     if not names or not texts:
         return
-    for text in _FOREIGN:
-        case = Case(NAME, "text", (_with_text(bench.pool[0].sample, texts, text),), facts={"outputs": sorted(names)})
-        if judge_text(bench, case, False) is not None:
-            yield case
-            return
+    plain, facts = bench.pool[0].sample, {"outputs": sorted(names)}
+    samples = (plain.with_inputs({**plain.inputs, **_fill(plain, texts, text)}) for text in _FOREIGN)
+    yield from show_first(bench, judge_text, (Case(NAME, "text", (sample,), facts=facts) for sample in samples))
 
 
-def _with_text(sample: Sample, names: list[str], text: str) -> Sample:
-    inputs = {name: filled(one, text.encode()) if name in names else one for name, one in sample.inputs.items()}
-    return sample.with_inputs(inputs)
+def _fill(sample: Sample, names: list[str], text: str) -> dict[str, Tensor]:
+    return {name: fill_tensor(sample.inputs[name], text.encode()) for name in names if name in sample.inputs}
 
 
 def judge_text(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -214,7 +199,7 @@ def judge_text(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     name, element = found
     text = f"'{name}' is not valid UTF-8 where the input is a text that is not ASCII: {element[:40]!r}."
-    return Judgement(f"{text} A character is cut in two, or encoded otherwise.", None, None, answer)
+    return Judgement(f"{text} A character is cut in two, or encoded otherwise.", got=answer)
 
 
 ANSWERS = Relation(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ....core.inference.data_type import DataType
 from ....core.status import TritonError
 from ....exchanges.literal import floats
 from ..bench import Bench, Known
-from ..case import Case, Judgement, Relation
+from ..case import Case, Judgement, Relation, fit, in_time, judge_answers, sentence_of, show_first
 from ..generated import near_collisions
 from ..noise import AnswerDifference, value_text
 from ..sample import ModelAnswer, Sample
@@ -54,7 +55,8 @@ def search(bench: Bench) -> Iterator[Case]:
         yield from _find_crowd(bench, is_stateful=state is not None)
     if not (bench.over() or bench.sequences or bench.scratch.is_ensemble):
         bench.say("two instances")
-        yield from _find_instances(bench)
+        instances = Case(NAME, "instances", (bench.pool[0].sample,))
+        yield from show_first(bench, judge_instances, [instances], True)
         if bench.has_one_instance:
             return
         if state is None and not bench.over() and not {(NAME, "crowd"), (NAME, "instances")} & bench.found:
@@ -74,7 +76,7 @@ def _find_state(bench: Bench) -> Case | None:
         answer = bench.alone(known.sample)
         if bench.noise.differ(known.answer, answer) is not None:
             for other in [*reversed(sent[-6:]), known.sample]:
-                case = Case(NAME, "state", (known.sample, other), (1, 0))
+                case = _state(known.sample, other)
                 if judge_state(bench, case, True) is not None:
                     return case
                 if bench.over():
@@ -100,12 +102,9 @@ def _find_mistaken(bench: Bench) -> Case | None:
             if not (one.good or two.good) or bench.noise.differ(one, two) is None:
                 continue
             others = [*reversed(samples[:place]), *samples[place + 1 :]]
-            for other in others:
-                case = Case(NAME, "state", (samples[place], other), (1, 0))
-                if bench.over():
-                    return None
-                if judge_state(bench, case, True) is not None:
-                    return case
+            cases = in_time(bench, (_state(samples[place], other) for other in others))
+            if (case := next(show_first(bench, judge_state, cases, True), None)) is not None:
+                return case
     return None
 
 
@@ -113,18 +112,18 @@ def _find_refused_after(bench: Bench) -> Case | None:
     """Return an edge value that was refused and that a new instance answers, and the request after which it is
     refused; one edge value of each error is tried."""
     by_error = {one.answer.summary: one for one in reversed(bench.edges) if one.answer.ended and not one.answer.good}
-    for known in [*by_error.values()][:_REFUSED]:
-        if bench.over():
-            return None
+    for known in in_time(bench, [*by_error.values()][:_REFUSED]):
         if known.answer.died or not bench.fresh_answer(known.sample).good:
             continue
-        for other in [*bench.pool, *(one for one in bench.edges if one is not known)]:
-            case = Case(NAME, "state", (known.sample, other.sample), (1, 0))
-            if bench.over():
-                return None
-            if judge_state(bench, case, True) is not None:
-                return case
+        others = [*bench.pool, *(one for one in bench.edges if one is not known)]
+        cases = in_time(bench, (_state(known.sample, other.sample) for other in others))
+        if (case := next(show_first(bench, judge_state, cases, True), None)) is not None:
+            return case
     return None
+
+
+def _state(victim: Sample, other: Sample) -> Case:
+    return Case(NAME, "state", (victim, other), (1, 0))
 
 
 def _each(bench: Bench, samples: Sequence[Sample]) -> list[ModelAnswer]:
@@ -143,24 +142,31 @@ def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     bench.renew()
     for sample in case.sent()[:-1]:
         bench.alone(sample)
-    got = bench.alone(victim)
-    difference = bench.noise.differ(expected, got)
-    if difference is None:
-        return None
     count = len(case.order) - 1
-    again = len(case.samples) == 1 or case.samples[0].key == case.samples[1].key
-    before = "another request" if count == 1 else f"{count} other requests"
-    if again:
+    if len(case.samples) == 1 or case.samples[0].key == case.samples[1].key:
         when = "when it is sent a second time" if count == 1 else f"after it was sent {count} times"
     else:
-        when = f"after {before}"
-    return Judgement(
-        sentence_of(difference, when, "to a new instance") + " The model keeps something between requests.",
-        difference,
-        expected=expected,
-        got=got,
-        place=got.place,
-    )
+        when = "after another request" if count == 1 else f"after {count} other requests"
+    why = "The model keeps something between requests."
+    return judge_answers(bench, expected, bench.alone(victim), when, "to a new instance", why)
+
+
+def judge_after(bench: Bench, case: Case, where: str, why: str = "", *, fails: bool = False) -> Judgement | None:
+    """Judge a request after the other one of a case, which is the cause only if the request alone, sent twice, gets one
+    answer. `fails`: whether the other one has to fail."""
+    victim, other = case.samples
+    expected = bench.fresh_answer(victim)
+    if not expected.good:
+        return None
+    bench.renew()
+    before = bench.alone(other)
+    if fails and not before.is_refusal:
+        return None
+    bench.recover(before)
+    judgement = judge_answers(bench, expected, bench.alone(victim), where, "to a new instance", why)
+    if judgement is None or is_stateful(bench, victim, expected):
+        return None
+    return replace(judgement, place=judgement.place or before.place) if fails else judgement
 
 
 def is_stateful(bench: Bench, sample: Sample, expected: ModelAnswer, times: int = 1) -> bool:
@@ -209,10 +215,10 @@ def _reasons(
     if batch and (case := _reduce(bench, batch, place)) is not None:
         yield case
     last = before[-1] if before else victim
-    pairs = [Case(NAME, "state", (victim.sample, other.sample), (1, 0)) for other in reversed(before)]
-    many = [Case(NAME, "state", (victim.sample, last.sample), (*[1] * count, 0))] if count <= _MANY else []
-    for case in (*pairs, *many):
-        if not bench.over() and judge_state(bench, case, True) is not None:
+    pairs = [_state(victim.sample, other.sample) for other in reversed(before)]
+    many = [_state(victim.sample, last.sample).changed(order=(*[1] * count, 0))] if count <= _MANY else []
+    for case in in_time(bench, (*pairs, *many)):
+        if judge_state(bench, case, True) is not None:
             yield case
 
 
@@ -223,21 +229,18 @@ def _random_batch(bench: Bench, pool: Sequence[Known]) -> list[Known]:
     while (
         len(chosen) < size
         and (one := pool[int(bench.random.integers(len(pool)))])
-        and sum(bench.shape.rows(each.sample) for each in chosen) + bench.shape.rows(one.sample) <= most
+        and fit(bench, [each.sample for each in (*chosen, one)])
     ):
         chosen.append(one)
     return chosen
 
 
 def _find_batch(bench: Bench, is_stateful: bool) -> Case | None:
-    for order in _batches(bench):
-        if bench.over():
-            return None
-        if is_stateful:
-            pair = Case(NAME, "batch", tuple(known.sample for known in order[:2]), (0, 1))
-            if judge_batch(bench, pair, True) is not None:
-                return pair
-            continue
+    batches = in_time(bench, _batches(bench))
+    if is_stateful:
+        pairs = (Case(NAME, "batch", tuple(known.sample for known in order[:2]), (0, 1)) for order in batches)
+        return next(show_first(bench, judge_batch, pairs, True), None)
+    for order in batches:
         answers = bench.together([known.sample for known in order])
         for place, (known, answer) in enumerate(zip(order, answers, strict=True)):
             if bench.noise.differ(known.answer, answer) is None:
@@ -256,14 +259,14 @@ def _batches(bench: Bench) -> Iterator[list[Known]]:
     first = pool[0]
     yield [first, first]
     for other in pool[1:5]:
-        if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
+        if fit(bench, (first.sample, other.sample)):
             yield [first, other]
             yield [other, first]
     if bench.shape.ragged:
         yield from _ragged_batches([*singles, *bench.long], most)
     yield [singles[number % len(singles)] for number in range(min(most, 64))]
     for other in bench.mixed_company():
-        if bench.shape.rows(first.sample) + bench.shape.rows(other.sample) <= most:
+        if fit(bench, (first.sample, other.sample)):
             yield [other, singles[-1]]
             yield [singles[-1], other]
     pool = [*pool, *bench.mixed_company()]
@@ -285,25 +288,18 @@ def _ragged_batches(singles: Sequence[Known], most: int) -> Iterator[list[Known]
 
 def _reduce(bench: Bench, order: Sequence[Known], place: int) -> Case | None:
     """Return the smallest case with the request at that place that still looks wrong."""
-    victim = order[place].sample
     others = [one.sample for number, one in enumerate(order) if number != place]
-    for other in others:
-        for numbers in ((0, 1), (1, 0)):
-            case = Case(NAME, "batch", (victim, other), numbers)
-            if judge_batch(bench, case, False) is not None:
-                return case
+    orders: list[tuple[Sample, tuple[int, ...]]] = [(other, each) for other in others for each in ((0, 1), (1, 0))]
     for other in others[:4]:
         for count in range(2, len(order)):
-            for before in (0, count, min(place, count)):
-                case = Case(NAME, "batch", (victim, other), (*[1] * before, 0, *[1] * (count - before)))
-                if judge_batch(bench, case, False) is not None:
-                    return case
-    return None
+            orders += [(other, (*[1] * before, 0, *[1] * (count - before))) for before in (0, count, min(place, count))]
+    cases = (Case(NAME, "batch", (order[place].sample, other), numbers) for other, numbers in orders)
+    return next(show_first(bench, judge_batch, cases), None)
 
 
 def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     sent = case.sent()
-    if sum(bench.shape.rows(one) for one in sent) > bench.shape.most_rows:
+    if not fit(bench, sent):
         return None
     bench.renew(careful)
     expected = [bench.alone(one) for one in sent]
@@ -317,13 +313,8 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             first = bench.fresh_answer(case.samples[0]) if careful else expected[place]
             if bench.noise.differ(first, got[place]) is None:
                 return None  # alone in a new instance it gets that as well: what is before it counts, not the batch
-            return Judgement(
-                _batch_sentence(bench, difference, case=case, place=place, expected=expected),
-                difference,
-                expected=expected[place],
-                got=got[place],
-                place=got[place].place,
-            )
+            text = _batch_sentence(bench, difference, case=case, place=place, expected=expected)
+            return Judgement(text, difference, expected[place], got[place], got[place].place)
     return None
 
 
@@ -336,11 +327,7 @@ def _batch_sentence(
     same = all(one.key == case.samples[0].key for one in case.samples)
     if difference.kind == "value" and not same:
         for other, number in enumerate(case.order):
-            if (
-                number != 0
-                and _value(expected[other], difference) == difference.got
-                and _are_mixed_up(bench)
-            ):
+            if number != 0 and _value(expected[other], difference) == difference.got and _are_mixed_up(bench):
                 return f"{text} {difference.got} is what the other request gets: the answers are mixed up."
         return f"{text} What is in the other request gets into it."
     if difference.kind == "error":
@@ -352,13 +339,10 @@ def _are_mixed_up(bench: Bench) -> bool:
     """Return whether requests of one batch, of which each gets another answer alone, get more than two values of each
     other."""
     by_answer: list[Known] = []
-    rows = 0
     for one in bench.pool:
-        count = bench.shape.rows(one.sample)
         is_other = all(bench.noise.differ(one.answer, each.answer) is not None for each in by_answer)
-        if is_other and rows + count <= bench.shape.most_rows and len(by_answer) < AT_ONCE:
+        if is_other and len(by_answer) < AT_ONCE and fit(bench, [each.sample for each in (*by_answer, one)]):
             by_answer.append(one)
-            rows += count
     if len(by_answer) < 2:
         return False
     values = 0
@@ -416,9 +400,7 @@ def judge_crowd(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 def cases_at_once(bench: Bench, relation: str, kind: str, known: Sequence[Known], rounds: int) -> Iterator[Case]:
     """Send `AT_ONCE` of the known requests in each round, and yield a case of the first that gets another answer than
     alone."""
-    for number in range(rounds):
-        if bench.over():
-            return
+    for number in in_time(bench, range(rounds)):
         chosen = [known[(number + each) % len(known)] for each in range(AT_ONCE)]
         answers = bench.scratch.ask([one.sample.request(bench.scratch.name) for one in chosen])
         for one, answer in zip(chosen, answers, strict=True):
@@ -437,13 +419,9 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
     for rounds in range(1, 5):
         answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
         for number, got in zip(case.order, answers, strict=True):
-            difference = bench.noise.differ(expected, got) if number == 0 else None
-            if difference is not None:
-                if _differ_in_turn(bench, case, rounds):
-                    return None
-                return Judgement(
-                    sentence_of(difference, where, "alone"), difference, expected=expected, got=got, place=got.place
-                )
+            judgement = judge_answers(bench, expected, got, where, "alone") if number == 0 else None
+            if judgement is not None:
+                return None if _differ_in_turn(bench, case, rounds) else judgement
     return None
 
 
@@ -461,32 +439,29 @@ def _differ_in_turn(bench: Bench, case: Case, rounds: int) -> bool:
 # -- two instances
 
 
-def _find_instances(bench: Bench) -> Iterator[Case]:
-    case = Case(NAME, "instances", (bench.pool[0].sample,), (0,))
-    if judge_instances(bench, case, True) is not None:
-        yield case
-
-
 def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     sample = case.samples[0]
     expected = bench.fresh_answer(sample)
     if not expected.good:
         return None
-    group = bench.scratch.written()["instance_group"][0]
     try:
-        bench.scratch.start(instance_group=[{**group, "count": 2}])
+        bench.scratch.start(**instances_of(bench, 2))
         answers = [bench.together([sample], instance) for instance in (0, 1)]
     except TritonError:
         bench.has_one_instance = True
         return None  # that is for `life`
     finally:
         bench.scratch.start()
-    for number, (got,) in enumerate(answers):
-        difference = bench.noise.differ(expected, got)
-        if difference is not None:
-            text = sentence_of(difference, f"from instance {number + 1} of two", "from the only instance")
-            return Judgement(text, difference, expected=expected, got=got, place=got.place)
+    for number, (got,) in enumerate(answers, 1):
+        where = f"from instance {number} of two"
+        if (judgement := judge_answers(bench, expected, got, where, "from the only instance")) is not None:
+            return judgement
     return None
+
+
+def instances_of(bench: Bench, count: int) -> dict[str, Any]:
+    """Return what of the config differs for so many instances."""
+    return {"instance_group": [{**bench.scratch.written()["instance_group"][0], "count": count}]}
 
 
 def _find_busy(bench: Bench) -> Iterator[Case]:
@@ -494,8 +469,7 @@ def _find_busy(bench: Bench) -> Iterator[Case]:
     other = next((one for one in bench.pool if bench.noise.differ(first.answer, one.answer) is not None), None)
     if other is not None:
         case = Case(NAME, "busy", (first.sample, other.sample), (0, 1) * AT_ONCE)
-        if judge_busy(bench, case, True) is not None:
-            yield case
+        yield from show_first(bench, judge_busy, [case], True)
 
 
 def judge_busy(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -503,58 +477,31 @@ def judge_busy(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     expected = bench.fresh_answer(case.samples[0])
     if not expected.good:
         return None
-    group = bench.scratch.written()["instance_group"][0]
     try:
-        bench.scratch.start(instance_group=[{**group, "count": 2}], dynamic_batching=None)
-        found = _first_among(bench, case, expected, _ROUNDS)
+        bench.scratch.start(**instances_of(bench, 2), dynamic_batching=None)
+        found, rounds = _judge_among(bench, case, expected, _ROUNDS)
         if found is None:
             return None
         bench.scratch.start(dynamic_batching=None)
-        if _first_among(bench, case, expected, found.rounds + 1) is not None:
-            return None  # one instance does the same when it has as many requests
+        # one instance may do the same when it has as many requests
+        return found if _judge_among(bench, case, expected, rounds + 1)[0] is None else None
     except TritonError:
         return None  # that is for `life`
     finally:
         bench.scratch.start()
-    difference, got = found.difference, found.got
-    text = sentence_of(difference, "while another instance executes another request", "alone")
-    return Judgement(
-        f"{text} The two instances share something.", difference, expected=expected, got=got, place=got.place
-    )
 
 
-class _Among(NamedTuple):
-    """An answer that differs from that to the request alone, and in which round it came."""
-
-    difference: AnswerDifference
-    got: ModelAnswer
-    rounds: int
-
-
-def _first_among(bench: Bench, case: Case, expected: ModelAnswer, rounds: int) -> _Among | None:
-    """Send the requests of a case at once, so many times at most, and return the first judged answer that differs."""
-    for tried in range(1, rounds + 1):
-        answers = bench.at_once(case.sent())
-        for number, got in zip(case.order, answers, strict=True):
-            if number == 0 and (difference := bench.noise.differ(expected, got)) is not None:
-                return _Among(difference, got, tried)
+def _judge_among(bench: Bench, case: Case, expected: ModelAnswer, most: int) -> tuple[Judgement | None, int]:
+    """Send the requests of a case at once, so many times at most; return what the first judged answer that differs
+    shows, and in which round it came."""
+    where, why = "while another instance executes another request", "The two instances share something."
+    for rounds in range(1, most + 1):
+        for number, got in zip(case.order, bench.at_once(case.sent()), strict=True):
+            if number == 0 and (found := judge_answers(bench, expected, got, where, "alone", why)) is not None:
+                return found, rounds
         if bench.over():
             break
-    return None
-
-
-def sentence_of(difference: AnswerDifference, where: str, alone: str) -> str:
-    """Say in what two answers differ."""
-    if difference.kind == "error":
-        return f"A request that is answered {alone} fails {where}: {difference.got.removeprefix('error: ')}."
-    if difference.kind == "count":
-        return f"A request gets {difference.got} {where}, and {difference.expected} {alone}."
-    if difference.kind == "value":
-        return f"{difference.place} is {difference.got} {where}, and {difference.expected} {alone}."
-    if difference.kind == "outputs":
-        return f"Output '{difference.output}' is {difference.got} {where}, and {difference.expected} {alone}."
-    what = f"The {difference.kind} of '{difference.output}'"
-    return f"{what} is {difference.got} {where}, and {difference.expected} {alone}."
+    return None, most
 
 
 COMPANY = Relation(

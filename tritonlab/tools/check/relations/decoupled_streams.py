@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from ..bench import Bench
-from ..case import Case, Judgement, Relation
+from ..bench import Bench, Known
+from ..case import Case, Judgement, Relation, show_first
 from ..noise import is_reordered
 from .company import AT_ONCE, cases_at_once, judge_at_once
 
@@ -15,7 +15,6 @@ NAME = "streams"
 _MORE, _SECONDS = 5, 0.2
 #: Responses, and the seconds, after a cancellation, by which a stream that does not end is judged.
 _ENOUGH = 10, 1.0
-_NEVER = "and never calls is_cancelled()."
 
 
 def search(bench: Bench) -> Iterator[Case]:
@@ -25,15 +24,16 @@ def search(bench: Bench) -> Iterator[Case]:
     if bench.over() or not bench.pool:
         return
     bench.say("the order of a stream")
-    longest = max(bench.pool, key=lambda one: len(one.answer.responses))
-    if len(longest.answer.responses) > 1:
-        case = Case(NAME, "order", (longest.sample,))
-        if judge_order(bench, case, False) is not None:
-            yield case
+    longest = _sort_longest_first(bench.pool)
+    if len(longest[0].answer.responses) > 1:
+        yield from show_first(bench, judge_order, [Case(NAME, "order", (longest[0].sample,))])
     bench.say("many streams at once")
     if (NAME, "order") not in bench.found:
-        known_streams = sorted(bench.pool, key=lambda one: -len(one.answer.responses))[:6]
-        yield from islice(cases_at_once(bench, NAME, "many", known_streams, rounds=4), 1)
+        yield from islice(cases_at_once(bench, NAME, "many", longest[:6], rounds=4), 1)
+
+
+def _sort_longest_first(streams: Sequence[Known]) -> list[Known]:
+    return sorted(streams, key=lambda one: -len(one.answer.responses))
 
 
 def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -51,7 +51,7 @@ def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
                 name = next(iter(got.responses[0]), "")
                 text = f"The responses of a stream ('{name}') come in another order when the same is sent again"
                 more = ", among others" if size > 1 else ""
-                return Judgement(f"{text}{more}: a client cannot put them together.", None, first, got)
+                return Judgement(f"{text}{more}: a client cannot put them together.", expected=first, got=got)
     return None
 
 
@@ -60,42 +60,40 @@ def judge_many(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _find_deaf(bench: Bench) -> Iterator[Case]:
-    known_streams = sorted(bench.pool, key=lambda one: -len(one.answer.responses))[:3]
-    for known in [*known_streams, *bench.endless[:1]]:
-        if len(known.answer.responses) > _MORE and not bench.over():
-            for after in (1, 2):
-                case = Case(NAME, "cancelled", (known.sample,), facts={"after": after})
-                if judge_cancelled(bench, case, False) is not None:
-                    yield case
-                    return
-    if not bench.pool:
-        return
-    known = bench.pool[0]
-    case = Case(NAME, "unended", (known.sample,), facts={"after": 1})
-    if judge_unended(bench, case, False) is not None:
+    cases = (
+        Case(NAME, "cancelled", (known.sample,), facts={"after": after})
+        for known in [*_sort_longest_first(bench.pool)[:3], *bench.endless[:1]]
+        if len(known.answer.responses) > _MORE and not bench.over()
+        for after in (1, 2)
+    )
+    if (case := next(show_first(bench, judge_cancelled, cases), None)) is not None:
         yield case
+    elif bench.pool:
+        unended = Case(NAME, "unended", (bench.pool[0].sample,), facts={"after": 1})
+        yield from show_first(bench, judge_unended, [unended])
 
 
 def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge whether a stream ends soon after its cancellation."""
     bench.renew(careful)
     sample = case.samples[0]
-    (got,) = bench.scratch.ask(
-        [sample.request(bench.scratch.name)], cancel={0: int(case.facts["after"])}, enough=_ENOUGH
-    )
+    request = sample.request(bench.scratch.name)
+    (got,) = bench.scratch.ask([request], cancel={0: int(case.facts["after"])}, enough=_ENOUGH)
     bench.recover(got)
     if got.polled or got.after < _MORE or got.seconds < _SECONDS:
         return None
-    if not got.ended:
+    whole = None
+    if got.ended:
+        whole = bench.alone(sample)
+        if not whole.good or len(got.responses) < len(whole.responses):
+            return None
+        text = f"it sends all {len(got.responses)} responses, {got.after} of them after the cancellation"
+    else:
         if got.after < _ENOUGH[0]:
             return None  # it is slow, or hangs
         text = f"it sends {got.after} responses more within {_ENOUGH[1]:g} s or somewhat longer"
-        return Judgement(f"The model goes on after a stream is cancelled: {text}, {_NEVER}", None, None, got)
-    whole = bench.alone(sample)
-    if not whole.good or len(got.responses) < len(whole.responses):
-        return None
-    text = f"it sends all {len(got.responses)} responses, {got.after} of them after the cancellation"
-    return Judgement(f"The model goes on after a stream is cancelled: {text}, {_NEVER}", None, whole, got)
+    text = f"The model goes on after a stream is cancelled: {text}, and never calls is_cancelled()."
+    return Judgement(text, expected=whole, got=got)
 
 
 def judge_unended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -109,10 +107,10 @@ def judge_unended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not got.ended:
             bench.recover(got)
             text = "A stream that is cancelled never ends: the final flag is not sent after a cancellation."
-            return Judgement(text, None, None, got)
+            return Judgement(text, got=got)
         if "without the final flag" in got.error:
             text = "A stream that is cancelled is dropped without the final flag, so that its client waits for ever."
-            return Judgement(text, None, expected=None, got=got, place=got.place)
+            return Judgement(text, got=got, place=got.place)
     return None
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from ....exchanges.literal import floats
 from ..bench import Bench, Known
-from ..case import Case, Judgement, Relation
-from ..generated import is_extreme, joined, with_rows
+from ..case import Case, Judgement, Relation, fit, in_time, judge_answers, sentence_of, show_first
+from ..generated import is_extreme, join_rows, with_rows
 from ..sample import ModelAnswer, Sample
-from .company import is_stateful, sentence_of
+from .company import judge_after
 
 NAME = "edges"
 #: Exceptions that nobody raises to refuse a value.
@@ -43,7 +43,7 @@ def search(bench: Bench) -> Iterator[Case]:
         kind = _harm(bench, known)
         if kind == "accident" and known.words.startswith("no "):
             where = f" in line {known.answer.place[1]}" if known.answer.place is not None else ""
-            bench.notes.append(f"A request with {known.words} ends in {known.answer.summary}{where}.")
+            bench.notes.append(f"A request {_with(known.words)} ends in {known.answer.summary}{where}.")
         elif kind:
             yield Case(NAME, kind, (known.sample,), facts={"words": known.words})
     bench.say("after edge values")
@@ -106,29 +106,27 @@ def judge_edge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     sample, words = case.samples[0], str(case.facts["words"])
     answer = bench.alone(sample)
     if not answer.ended and not answer.died:
-        bench.recover(answer)
-        before, bench.scratch.timeout = bench.scratch.timeout, 2 * bench.scratch.timeout
-        answer = bench.alone(sample)
-        bench.scratch.timeout = before
+        answer = bench.retry(sample, answer)
     kind = _harm(bench, Known(sample, answer, words))
     reason = bench.scratch.watch.deaths[-1] if answer.died and bench.scratch.watch.deaths else ""
     problem = next(bench.problems(sample, answer), ("", ""))
     bench.recover(answer)
     if kind != case.kind:
         return None
+    request = f"request {_with(words)}"
     text = {
-        "died": f"A request whose {words} kills the model's process{f' ({reason})' if reason else ''}.",
-        "hangs": f"A request whose {words} is never answered.",
-        "accident": f"A request whose {words} ends in {answer.summary}: the model does not expect such a value.",
-        "nan": f"'{_nan_in(answer)}' is NaN for a request whose {words}, which is an ordinary number.",
-        "answer": f"In the answer to a request whose {words}, {problem[1].rstrip('.')}.",
+        "died": f"A {request} kills the model's process{f' ({reason})' if reason else ''}.",
+        "hangs": f"A {request} is never answered.",
+        "accident": f"A {request} ends in {answer.summary}: the model does not expect such a value.",
+        "nan": f"'{_nan_in(answer)}' is NaN for a {request}, which is an ordinary number.",
+        "answer": f"In the answer to a {request}, {problem[1].rstrip('.')}.",
     }[kind]
-    return Judgement(_readable(text, words), None, expected=None, got=answer, place=answer.place)
+    return Judgement(text, got=answer, place=answer.place)
 
 
-def _readable(text: str, words: str) -> str:
-    """Say `with no rows` for `whose no rows`."""
-    return text.replace(f"whose {words}", f"with {words}") if words.startswith("no ") else text
+def _with(words: str) -> str:
+    """Return an edge as it follows "request": `with no rows`, `whose X is NaN`."""
+    return f"{'with' if words.startswith('no ') else 'whose'} {words}"
 
 
 def _find_poison(bench: Bench) -> Iterator[Case]:
@@ -137,46 +135,30 @@ def _find_poison(bench: Bench) -> Iterator[Case]:
         return
     victim = next((one for one in bench.pool if bench.shape.rows(one.sample) == 1), bench.pool[0])
     can_batch = bench.scratch.batches and not bench.sequences and ("company", "batch") not in bench.found
-    for known in bench.edges:
-        if bench.over():
-            return
+    for known in in_time(bench, bench.edges):
+        facts = {"words": known.words}
         if known.answer.died or not known.answer.ended:
             continue
         answer = bench.alone(known.sample)
         bench.recover(answer)
         if bench.noise.differ(victim.answer, bench.alone(victim.sample)) is not None:
             bench.renew()
-            yield Case(
-                NAME, "poison", samples=(victim.sample, known.sample), order=(1, 0), facts={"words": known.words}
-            )
+            yield Case(NAME, "poison", (victim.sample, known.sample), (1, 0), facts)
             return
         if can_batch and known.answer.good:
-            for order in ((0, 1), (1, 0)):
-                case = Case(
-                    NAME, "beside", samples=(victim.sample, known.sample), order=order, facts={"words": known.words}
-                )
-                if judge_beside(bench, case, False) is not None:
-                    yield case
-                    return
+            pair = victim.sample, known.sample
+            cases = [Case(NAME, "beside", pair, order, facts) for order in ((0, 1), (1, 0))]
+            if (case := next(show_first(bench, judge_beside, cases), None)) is not None:
+                yield case
+                return
 
 
 def judge_poison(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    expected = bench.fresh_answer(case.samples[0])
-    if not expected.good:
-        return None
-    bench.renew()
-    bench.recover(bench.alone(case.samples[1]))
-    got = bench.alone(case.samples[0])
-    difference = bench.noise.differ(expected, got)
-    if difference is None or is_stateful(bench, case.samples[0], expected):
-        return None
-    words = _readable(f"whose {case.facts['words']}", str(case.facts["words"]))
-    text = sentence_of(difference, f"after a request {words}", "to a new instance")
-    return Judgement(text, difference, expected=expected, got=got, place=got.place)
+    return judge_after(bench, case, f"after a request {_with(str(case.facts['words']))}")
 
 
 def judge_beside(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    if sum(bench.shape.rows(one) for one in case.sent()) > bench.shape.most_rows:
+    if not fit(bench, case.sent()):
         return None
     bench.renew(careful)
     expected = bench.alone(case.samples[0])
@@ -184,17 +166,9 @@ def judge_beside(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     control = bench.alone(case.samples[0])
     got = bench.together(case.sent())[case.order.index(0)]
-    difference = bench.noise.differ(expected, got)
-    if difference is None or bench.noise.differ(expected, control) is not None:
+    if bench.noise.differ(expected, control) is not None:
         return None
-    words = _readable(f"whose {case.facts['words']}", str(case.facts["words"]))
-    return Judgement(
-        sentence_of(difference, f"in a batch with a request {words}", "alone"),
-        difference,
-        expected=expected,
-        got=got,
-        place=got.place,
-    )
+    return judge_answers(bench, expected, got, f"in a batch with a request {_with(str(case.facts['words']))}", "alone")
 
 
 def _find_rows(bench: Bench) -> Iterator[Case]:
@@ -203,15 +177,11 @@ def _find_rows(bench: Bench) -> Iterator[Case]:
     for known in bench.pool:
         for row in range(bench.shape.rows(known.sample)):
             one = with_rows(known.sample, [row])
-            shapes.setdefault(tuple((name, each.shape) for name, each in one.inputs.items()), []).append(one)
+            shapes.setdefault(tuple(one.shapes.items()), []).append(one)
     rows = max(shapes.values(), key=len)
     counts = sorted({2, 3, min(bench.shape.most_rows, _ROWS)} & set(range(2, bench.shape.most_rows + 1)))
-    for count in counts:
-        chosen = [rows[number % len(rows)] for number in range(count)]
-        case = Case(NAME, "rows", (joined(chosen),))
-        if judge_rows(bench, case, False) is not None:
-            yield case
-            return
+    many = (join_rows([rows[number % len(rows)] for number in range(count)]) for count in counts)
+    yield from show_first(bench, judge_rows, (Case(NAME, "rows", (sample,)) for sample in many))
 
 
 def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -232,7 +202,7 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         text = (
             f"A request of {count} rows fails, though each of them is answered in a request of its own: {got.summary}."
         )
-        return Judgement(text, None, expected=single[0], got=got, place=got.place)
+        return Judgement(text, expected=single[0], got=got, place=got.place)
     if len(got.responses) != 1:
         return None
     for row, expected in enumerate(single):
@@ -241,7 +211,7 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             if not tensor.shape or tensor.shape[0] != count:
                 return None
             outputs[name] = with_rows(Sample({name: tensor}), [row]).inputs[name]
-        one = type(got)(responses=(outputs,))
+        one = ModelAnswer(responses=(outputs,))
         difference = bench.noise.differ(expected, one)
         if difference is not None and difference.kind == "value":
             bench.renew(careful)
@@ -287,11 +257,7 @@ EDGES = Relation(
     "Values at the edges of what the config allows are answered or refused, and do no harm; rows are independent.",
     search,
     {
-        "died": judge_edge,
-        "hangs": judge_edge,
-        "accident": judge_edge,
-        "answer": judge_edge,
-        "nan": judge_edge,
+        **dict.fromkeys(("died", "hangs", "accident", "answer", "nan"), judge_edge),
         "poison": judge_poison,
         "beside": judge_beside,
         "rows": judge_rows,

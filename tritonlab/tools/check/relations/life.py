@@ -11,9 +11,9 @@ from contextlib import suppress
 
 from ....core.status import TritonError
 from ..bench import Bench, OutOfTime, Stopped
-from ..case import Case, Judgement, Relation
+from ..case import Case, Judgement, Relation, judge_answers
 from ..sample import ModelAnswer, Sample
-from .company import is_stateful, sentence_of
+from .company import instances_of, is_stateful
 
 NAME = "life"
 #: Seconds within which `finalize` has to end.
@@ -71,9 +71,8 @@ def judge_starts(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge whether several instances can start at the same time, and answer."""
     bench.renew()
     expected = bench.alone(case.samples[0])
-    group = bench.scratch.written()["instance_group"][0]
     try:
-        bench.scratch.start(instance_group=[{**group, "count": 3}])
+        bench.scratch.start(**instances_of(bench, 3))
         if bench.sequences:
             return None
         answers = [bench.together(list(case.samples), instance)[0] for instance in range(3)]
@@ -83,16 +82,16 @@ def judge_starts(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         place = (frames[-1].file, frames[-1].line) if frames else None
         why = str(exception or error.message).partition("\n")[0][:200]
         text = f"One instance starts, but three at the same time do not: {why}."
-        return Judgement(
-            text, None, expected=expected, got=ModelAnswer(error=error.message, exception=exception), place=place
-        )
+        got = ModelAnswer(error=error.message, exception=exception)
+        return Judgement(text, expected=expected, got=got, place=place)
     finally:
         bench.scratch.start()
-    for number, got in enumerate(answers):
-        difference = bench.noise.differ(expected, got)
-        if difference is not None and ("company", "instances") not in bench.found:
-            text = sentence_of(difference, f"from instance {number + 1} of three", "from the only instance")
-            return Judgement(text, difference, expected=expected, got=got, place=got.place)
+    if ("company", "instances") in bench.found:
+        return None
+    for number, got in enumerate(answers, 1):
+        where = f"from instance {number} of three"
+        if (judgement := judge_answers(bench, expected, got, where, "from the only instance")) is not None:
+            return judgement
     return None
 
 
@@ -114,12 +113,8 @@ def judge_killed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         bench.scratch.fresh()
         return Judgement(f"The model does not come back when its process is killed: {reason.rstrip('.')}.")
     got = bench.alone(case.samples[0])
-    difference = bench.noise.differ(expected, got)
     bench.recover(got)
-    if difference is None:
-        return None
-    text = sentence_of(difference, "after the process was killed", "before")
-    return Judgement(text, difference, expected=expected, got=got, place=got.place)
+    return judge_answers(bench, expected, got, "after the process was killed", "before")
 
 
 def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -150,12 +145,11 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         thread.join(bench.scratch.timeout + 1)
         bench.scratch.fresh()
     for got in answers:
-        difference = bench.noise.differ(expected, got)
-        if difference is not None:
+        judgement = judge_answers(bench, expected, got, "while the model is loaded again", "else")
+        if judgement is not None:
             if got.good and is_stateful(bench, case.samples[0], expected, min(len(answers), _CONTROLS)):
                 return None
-            text = sentence_of(difference, "while the model is loaded again", "else")
-            return Judgement(text, difference, expected=expected, got=got, place=got.place)
+            return judgement
     return None
 
 
@@ -187,13 +181,11 @@ def judge_hashes(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     seeds = (_SEEDS[0], int(case.facts["seed"]), _SEEDS[0])
     expected, got, control = (one for (one,) in _ask_by_seed(bench, seeds, case.samples))
-    difference = bench.noise.differ(expected, got)
-    if difference is None or bench.noise.differ(expected, control) is not None:
+    if bench.noise.differ(expected, control) is not None:
         return None
     where, other = (f"in a process with PYTHONHASHSEED={seed}" for seed in (seeds[1], seeds[0]))
-    text = sentence_of(difference, where, other)
     why = "The order of a set, or hash(), is part of the answer; for texts both differ from process to process."
-    return Judgement(f"{text} {why}", difference, expected=expected, got=got, place=got.place)
+    return judge_answers(bench, expected, got, where, other, why)
 
 
 JUDGES = {"end": judge_end, "starts": judge_starts, "killed": judge_killed, "reload": judge_reload}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..bench import Bench
-from ..case import Case, Judgement, Relation
+from ..case import Case, Judgement, Relation, fit, in_time, judge_answers, show_first
 from ..problems import is_utf8
 from ..sample import ModelAnswer, Sample
-from .company import is_stateful, sentence_of
+from .company import judge_after
 
 NAME = "neighbours"
 #: The most refused requests that are tried beside others.
@@ -22,21 +23,12 @@ def search(bench: Bench) -> Iterator[Case]:
     bad = _different(bench)
     if together:
         bench.say("beside a request that fails")
-        for other in bad:
-            if not is_utf8(other):
-                continue  # models that are right otherwise decode texts without a thought of other bytes
-            for order in ((0, 1), (1, 0)):
-                case = Case(NAME, "failed", (victim, other), order)
-                if not bench.over() and judge_failed(bench, case, False) is not None:
-                    yield case
-                    break
-            else:
-                continue
-            break
+        # models that are right otherwise decode texts without a thought of other bytes
+        pairs = ((victim, other) for other in bad if is_utf8(other))
+        cases = (Case(NAME, "failed", pair, order) for pair in pairs for order in ((0, 1), (1, 0)))
+        yield from show_first(bench, judge_failed, in_time(bench, cases))
     bench.say("after a request that has failed")
-    for other in bad:
-        if bench.over():
-            break
+    for other in in_time(bench, bad):
         answer = bench.alone(other)
         bench.recover(answer)
         if bench.noise.differ(bench.pool[0].answer, bench.alone(bench.pool[0].sample)) is not None:
@@ -64,11 +56,11 @@ def _different(bench: Bench) -> list[Sample]:
 
 def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     """Judge a request in a batch with one that fails alone."""
-    bench.renew(careful)
-    if sum(bench.shape.rows(one) for one in case.sent()) > bench.shape.most_rows:
+    if not fit(bench, case.sent()):
         return None
+    bench.renew(careful)
     bad = bench.alone(case.samples[1])
-    if bad.good or bad.died or not bad.ended:
+    if not bad.is_refusal:
         return None
     bench.renew(careful)
     expected = bench.alone(case.samples[0])
@@ -76,41 +68,25 @@ def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         return None
     control = bench.alone(case.samples[0])
     got = bench.together(case.sent())[case.order.index(0)]
-    difference = bench.noise.differ(expected, got)
-    if difference is None or (difference.kind != "error" and ("company", "batch") in bench.found):
+    judgement = judge_answers(bench, expected, got, "beside a request that fails", "alone")
+    if judgement is None or judgement.difference is None:
         return None
-    if bench.noise.differ(expected, control) is not None and (difference.kind != "error" or not control.good):
+    is_error = judgement.difference.kind == "error"
+    if not is_error and ("company", "batch") in bench.found:
+        return None
+    if bench.noise.differ(expected, control) is not None and not (is_error and control.good):
         return None  # it is answered otherwise when it is sent again, without the neighbour
-    if difference.kind == "error":
+    if is_error:
         how = "fails with" if got.ended else "gets no answer beside"
         text = f"A good request {how} a bad one in its batch: {(got.summary or 'no answer').rstrip('.')}. "
         text += "Only the bad one should get an error: give it an InferenceResponse with an error of its own."
-    else:
-        text = sentence_of(difference, "beside a request that fails", "alone")
-    return Judgement(text, difference, expected=expected, got=got, place=got.place or bad.place)
+        judgement = replace(judgement, sentence=text)
+    return replace(judgement, place=got.place or bad.place)
 
 
-def judge_after(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a request after one that fails."""
-    expected = bench.fresh_answer(case.samples[0])
-    if not expected.good:
-        return None
-    bench.renew()
-    bad = bench.alone(case.samples[1])
-    if bad.good or bad.died or not bad.ended:
-        return None
-    got = bench.alone(case.samples[0])
-    difference = bench.noise.differ(expected, got)
-    if difference is None or is_stateful(bench, case.samples[0], expected):
-        return None
-    text = sentence_of(difference, "after a request that has failed", "to a new instance")
-    return Judgement(
-        f"{text} The failure leaves something behind.",
-        difference,
-        expected=expected,
-        got=got,
-        place=got.place or bad.place,
-    )
+def judge_after_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    where, why = "after a request that has failed", "The failure leaves something behind."
+    return judge_after(bench, case, where, why, fails=True)
 
 
 def _find_cancelled(bench: Bench, together: bool) -> Iterator[Case]:
@@ -118,13 +94,9 @@ def _find_cancelled(bench: Bench, together: bool) -> Iterator[Case]:
     others = [one for one in bench.pool if one.sample.key != victim.key]
     # a stream that is short has ended before its cancellation comes
     other = max(others, key=lambda one: len(one.answer.responses)).sample if others else victim
-    for order in ((0, 1), (1, 0)) if together else ((1, 0),):
-        case = Case(NAME, "cancelled", samples=(victim, other), order=order, facts={"together": together})
-        if judge_cancelled(bench, case, False) is not None:
-            yield case
-            return
-        if bench.over():
-            return
+    orders, facts = ((0, 1), (1, 0)) if together else ((1, 0),), {"together": together}
+    cases = (Case(NAME, "cancelled", (victim, other), order, facts) for order in orders)
+    yield from show_first(bench, judge_cancelled, in_time(bench, cases))
 
 
 def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -140,15 +112,14 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
     for _ in range(3):
         for when in (-1, 0, 1) if bench.scratch.decoupled else (-1,):
             got = _with_cancelled(bench, case, together, (when,))[place]
-            difference = bench.noise.differ(expected, got)
-            if difference is None:
+            where = f"{'beside' if together else 'after'} a request that is cancelled"
+            judgement = judge_answers(bench, expected, got, where, "alone")
+            if judgement is None or judgement.difference is None:
                 continue
             bench.renew()  # what the cancellation has left behind is not there without it
             again = _with_cancelled(bench, case, together, ())[place]
-            if bench.noise.differ(expected, again) is None or (difference.kind == "error" and again.good):
-                beside = "beside" if together else "after"
-                text = sentence_of(difference, f"{beside} a request that is cancelled", "alone")
-                return Judgement(text, difference, expected=expected, got=got, place=got.place)
+            if bench.noise.differ(expected, again) is None or (judgement.difference.kind == "error" and again.good):
+                return judgement
     return None
 
 
@@ -167,6 +138,6 @@ NEIGHBOURS = Relation(
     NAME,
     "A request that fails or is cancelled does not touch those beside it and after it.",
     search,
-    {"failed": judge_failed, "after": judge_after, "cancelled": judge_cancelled},
+    {"failed": judge_failed, "after": judge_after_failed, "cancelled": judge_cancelled},
     careful=frozenset({"after", "cancelled"}),
 )

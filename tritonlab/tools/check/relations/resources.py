@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ..bench import Bench, OutOfTime
-from ..case import Case, Judgement, Relation
+from ..case import Case, Judgement, Relation, fit
 from ..growth import KINDS, Slope, is_steady, measure, shared_blocks, slope, steady_share
 from ..probe import TracedLine
 from ..sample import ModelAnswer, Sample
@@ -50,26 +49,24 @@ _IDLE = 0.3
 def search(bench: Bench) -> Iterator[Case]:
     """Yield what grows with requests, with errors, and with cancellations. Raises OutOfTime if that was not measured
     for want of time."""
-    plans = [("answered", bench.pool[0].sample)]
-    if bench.refused:
-        plans.append(("refused", bench.refused[0].sample))
-    plans.append(("cancelled", max(bench.pool, key=lambda one: len(one.answer.responses)).sample))
+    longest = max(bench.pool, key=lambda one: len(one.answer.responses))
+    plans = [("answered", 0.5, "thousands of requests", bench.pool[0])]
+    plans += [("refused", 0.25, "errors", one) for one in bench.refused[:1]]
+    plans += [("cancelled", 0.25, "cancellations", longest)]
     until, total = bench.deadline, max(bench.left, 0.0)
-    shares = {"answered": 0.5, "refused": 0.25, "cancelled": 0.25}
-    grown = cut = False
-    for kind, sample in plans:
-        if grown:
-            break
-        bench.say({"answered": "thousands of requests", "refused": "errors", "cancelled": "cancellations"}[kind])
-        bench.limit(total * shares[kind])  # whatever those before it took
-        case = Case(NAME, kind, (sample,), facts={"seconds": min(max(total * shares[kind] * _ONCE, 1.0), 12.0)})
+    cut = False
+    for kind, share, words, known in plans:
+        bench.say(words)
+        bench.limit(total * share)  # whatever those before it took
+        case = Case(NAME, kind, (known.sample,), facts={"seconds": min(max(total * share * _ONCE, 1.0), 12.0)})
         try:
             grown = judge(bench, case, False) is not None
         except OutOfTime:
-            cut = True
+            cut, grown = True, False
         if grown:
             bench.deadline = until
             yield case
+            break
     bench.deadline = until
     if cut:
         raise OutOfTime
@@ -92,12 +89,12 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     seconds = float(case.facts["seconds"])
     load = RepeatedLoad(bench, case.kind, case.samples[0])
     try:
-        early = _measured(load, seconds, until=_WARM)
+        early = _measure_growth(load, seconds, until=_WARM)
         # what has a small limit is full before a cache would be
-        first = _grown(early, _SCARCE)
+        first = _find_growth(early, _SCARCE)
         if not first:
-            whole = _measured(load, seconds)
-            first = _grown(whole, tuple(KINDS))
+            whole = _measure_growth(load, seconds)
+            first = _find_growth(whole, tuple(KINDS))
             if not first and _is_short(whole):
                 raise OutOfTime
         if not first:
@@ -106,13 +103,13 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             return Judgement("Something grows.")  # how much is measured when it is judged
         bench.need(3 * seconds + _TRACING)
         longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds)
-        last = _measured(load, longer)
-        again = _still_grown(first, _grown(last, tuple(first), _AGAIN))
+        last = _measure_growth(load, longer)
+        again = _keep_growth(first, _find_growth(last, tuple(first), _AGAIN))
         again = again or {kind: grown for kind, grown in first.items() if kind in _SCARCE}
         if _is_short(last):  # that refutes nothing, and the search has seen it as well
             again = first
     except Broken as broken:
-        return _failing(bench, case, load, broken)
+        return _judge_broken(bench, case, load, broken)
     except OutOfTime:
         if not careful:
             raise
@@ -121,15 +118,15 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if kind is None:
         return None
     found = again[kind]
-    new = _measured_of_cache(bench, load, kind=kind, seconds=seconds) if kind in ("memory", "objects") else None
+    new = _measure_cache(bench, load, kind=kind, seconds=seconds) if kind in ("memory", "objects") else None
     if new is not None:
-        if kind not in (grown := _grown(new, (kind,), _AGAIN)):
+        if kind not in (grown := _find_growth(new, (kind,), _AGAIN)):
             return None  # it is full
         found = grown[kind]
-    return _judgement(bench, case, kind=kind, found=found, load=load)
+    return _describe_growth(bench, case, kind=kind, found=found, load=load)
 
 
-def _measured_of_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: float) -> Measured | None:
+def _measure_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: float) -> Measured | None:
     """Return a measurement with new values only, which the load has from then on, if the same requests sent again
     leave nothing: then it is a cache that grows. None if they do, or if there is no time to see it."""
     bench.need(3 * seconds + _TRACING)
@@ -137,17 +134,17 @@ def _measured_of_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: flo
         return None
     with suppress(Broken):
         load.values = "known"
-        known = _measured(load, seconds)
-        if len(known.requests) >= _LEAST_POINTS and not _grown(known, (kind,), _AGAIN):
+        known = _measure_growth(load, seconds)
+        if len(known.requests) >= _LEAST_POINTS and not _find_growth(known, (kind,), _AGAIN):
             load.values = "new"
-            new = _measured(load, min(2 * seconds, bench.left - _LINE_SECONDS), until=_NEW)
+            new = _measure_growth(load, min(2 * seconds, bench.left - _LINE_SECONDS), until=_NEW)
             if len(new.requests) >= _LEAST_POINTS and load.varies:
                 return new
     load.values = "both"
     return None
 
 
-def _failing(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
+def _judge_broken(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
     """Judge a model that has answered many requests and then answers no more."""
     answer = broken.answer
     if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
@@ -156,23 +153,21 @@ def _failing(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Ju
         bench.need(_PAUSE + _TRACING)
         time.sleep(_PAUSE)
         if bench.alone(broken.sample).good:
-            if (failing := _failing_together(bench, broken)) is not None:
+            if (failing := _judge_broken_batch(bench, broken)) is not None:
                 return failing
             refused = f"After {load.sent:,} requests the model refuses more for a while: {answer.summary.rstrip('.')}."
             bench.notes.append(refused)
             return None
     text = f"After {load.sent:,} requests the model begins to fail: {answer.summary or answer.text()}."
-    return Judgement(text, None, expected=None, got=answer, place=answer.place)
+    return Judgement(text, got=answer, place=answer.place)
 
 
-def _failing_together(bench: Bench, broken: Broken) -> Judgement | None:
+def _judge_broken_batch(bench: Bench, broken: Broken) -> Judgement | None:
     """Judge a request that is answered alone, and fails again in a batch with the same other requests."""
-    mates = [one for one in broken.mates if one is not broken.sample]
-    batch, rows = [broken.sample], bench.shape.rows(broken.sample)
-    for one in mates:
-        if rows + bench.shape.rows(one) <= bench.shape.most_rows:
+    batch = [broken.sample]
+    for one in broken.mates:
+        if one is not broken.sample and fit(bench, [one, *batch]):
             batch.insert(0, one)
-            rows += bench.shape.rows(one)
     if len(batch) < 2 or not bench.scratch.batches or bench.sequences:
         return None
     for _ in range(2):
@@ -184,10 +179,10 @@ def _failing_together(bench: Bench, broken: Broken) -> Judgement | None:
             return None
     why = got.summary.rstrip(".")
     text = f"A request that is answered alone fails as the last one of a batch of {len(batch)}: {why}."
-    return Judgement(text, None, expected=None, got=got, place=got.place)
+    return Judgement(text, got=got, place=got.place)
 
 
-def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
+def _describe_growth(bench: Bench, case: Case, kind: str, found: GrownUse, load: RepeatedLoad) -> Judgement:
     line = _line(bench, load) if kind in ("memory", "objects") else None
     what = {"answered": "request", "refused": "request that fails", "cancelled": "request that is cancelled"}[case.kind]
     what += " of new values" * (load.values == "new")
@@ -207,7 +202,7 @@ def _judgement(bench: Bench, case: Case, kind: str, found: GrownUse, load: Repea
     if load.values == "new":
         least = f"more than {found.requests[-1]:,.0f}"
         by = f" The same requests sent again leave nothing, as in a cache without a bound, or of {least} entries.{by}"
-    return Judgement(f"{each} ({sure}).{by}", None, expected=None, got=None, place=place, series=series)
+    return Judgement(f"{each} ({sure}).{by}", place=place, series=series)
 
 
 def _amount(kind: str, found: Slope, what: str) -> str:
@@ -281,12 +276,10 @@ class RepeatedLoad:
         bench, scratch = self.bench, self.bench.scratch
         for start in range(0, count, TOGETHER):
             samples = [self._next() for _ in range(min(TOGETHER, count - start))]
-            requests = []
-            for number, sample in enumerate(samples):
-                more: dict[str, Any] = {"request_id": f"check-{self.sent + number}"}
-                if bench.sequences:
-                    more |= {"correlation_id": bench.sequence_id(), "flags": SEQUENCE_START | SEQUENCE_END}
-                requests.append(sample.request(scratch.name, **more))
+            requests = [
+                sample.request(scratch.name, request_id=f"check-{self.sent + number}", **bench.whole_sequence())
+                for number, sample in enumerate(samples)
+            ]
             cancel = {n: 0 if n % 2 else -1 for n in range(len(samples))} if self.kind == "cancelled" else None
             bench.poll()
             answers = scratch.ask(requests, cancel=cancel)
@@ -317,10 +310,10 @@ class GrownUse(NamedTuple):
     values: list[float]
 
 
-def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
+def _measure_growth(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
     """Send requests and measure now and then, for that time or until so many are sent. When the time of the relation is
     over, what was measured until then has to do. Raises Broken, OutOfTime."""
-    found = Measured([0.0], [_held(load)])
+    found = Measured([0.0], [_measure_use(load)])
     began = time.monotonic()
     step = TOGETHER
     load.send(step)
@@ -336,11 +329,11 @@ def _measured(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
             break
         sent += step
         found.requests.append(float(sent))
-        found.held.append(_held(load))
+        found.held.append(_measure_use(load))
     return found
 
 
-def _held(load: RepeatedLoad) -> dict[str, float]:
+def _measure_use(load: RepeatedLoad) -> dict[str, float]:
     bench = load.bench
     held = measure(bench.scratch.pids)
     held["blocks"] = float(len(load.blocks()))
@@ -350,7 +343,7 @@ def _held(load: RepeatedLoad) -> dict[str, float]:
     return held
 
 
-def _grown(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict[str, GrownUse]:
+def _find_growth(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict[str, GrownUse]:
     """Return what has grown in both halves alike, by the slope of the second. `share`: of what it must at least."""
     if _is_short(measured):
         return {}
@@ -371,7 +364,7 @@ def _is_short(measured: Measured) -> bool:
     return len(measured.requests) < _LEAST_POINTS
 
 
-def _still_grown(first: Mapping[str, GrownUse], again: Mapping[str, GrownUse]) -> dict[str, GrownUse]:
+def _keep_growth(first: Mapping[str, GrownUse], again: Mapping[str, GrownUse]) -> dict[str, GrownUse]:
     """Return what has grown again, and not much less than at first."""
     return {
         kind: found
@@ -414,7 +407,7 @@ RESOURCES = Relation(
     NAME,
     "What the model's processes hold (memory, descriptors, threads, shared memory, files) does not grow with requests.",
     search,
-    {"answered": judge, "refused": judge, "cancelled": judge},
+    dict.fromkeys(("answered", "refused", "cancelled"), judge),
     weight=3.0,
     careful=frozenset({"answered", "refused", "cancelled"}),
     shrinks=False,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..bench import Bench
-from ..case import Case, Judgement, Relation
-from ..noise import AnswerDifference
+from ..case import Case, Judgement, Relation, in_time, judge_answers, show_first
 from ..sample import ModelAnswer, Sample
-from .company import sentence_of
 
 NAME = "sequences"
 #: Requests of each sequence.
@@ -21,33 +20,26 @@ _MOST = 32
 _IDLE = 200_000
 #: The distance of two ids that are the same modulo any number up to 16, any power of two up to 1024, and 100.
 _FAR = 230_630_400
-_NOT_RESET = "A START leaves what the sequence had before."
 
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield pairs of sequences that disturb each other."""
     pool = bench.pool
     pairs = [(pool[0], pool[place]) for place in range(1, min(len(pool), 4))] or [(pool[0], pool[0])]
-    for kind in ("ended", "interleaved", "crowded", "restarted", "expired"):
+    for kind, words in (
+        ("ended", "one sequence after another"),
+        ("interleaved", "interleaved sequences"),
+        ("crowded", "as many sequences as there is room for"),
+        ("restarted", "a sequence that starts again"),
+        ("expired", "sequences that expire"),
+    ):
         if kind == "crowded" and (_places(bench) < 3 or (NAME, "interleaved") in bench.found):
             continue  # two at once have been tried
-        bench.say(
-            {
-                "ended": "one sequence after another",
-                "interleaved": "interleaved sequences",
-                "crowded": "as many sequences as there is room for",
-                "restarted": "a sequence that starts again",
-                "expired": "sequences that expire",
-            }[kind]
-        )
-        for victim, other in pairs[:2] if kind in ("ended", "interleaved") else pairs[:1]:
-            if bench.over():
-                return
-            facts = {"count": _places(bench)} if kind == "crowded" else {}
-            case = Case(NAME, kind, samples=(victim.sample, other.sample), order=(1, 0), facts=facts)
-            if JUDGES[kind](bench, case, True) is not None:
-                yield case
-                break
+        bench.say(words)
+        facts = {"count": _places(bench)} if kind == "crowded" else {}
+        tried = in_time(bench, pairs[:2] if kind in ("ended", "interleaved") else pairs[:1])
+        cases = (Case(NAME, kind, (victim.sample, other.sample), (1, 0), facts) for victim, other in tried)
+        yield from show_first(bench, judge, cases, True)
 
 
 class _Steps:
@@ -55,63 +47,54 @@ class _Steps:
 
     def __init__(self, bench: Bench, sample: Sample, steps: int = _STEPS) -> None:
         self.ident = bench.sequence_id()
+        self._bench = bench
         self._sample = sample
         self._steps = steps
         self._done = 0
 
-    def request(self, bench: Bench, end: bool = True, start: bool | None = None):  # type: ignore[no-untyped-def]
-        first = self._done == 0 if start is None else start
-        self._done = 1 if first else self._done + 1
-        last = end and self._done == self._steps
-        flags = SEQUENCE_START * first | SEQUENCE_END * last
-        return self._sample.request(bench.scratch.name, correlation_id=self.ident, flags=flags)
+    def request(self) -> InferenceRequest:
+        self._done += 1
+        flags = SEQUENCE_START * (self._done == 1) | SEQUENCE_END * (self._done == self._steps)
+        return self._sample.request(self._bench.scratch.name, correlation_id=self.ident, flags=flags)
+
+    def send(self, count: int = _STEPS) -> list[ModelAnswer]:
+        """Send so many requests, one after the other."""
+        return [self._bench.scratch.ask([self.request()])[0] for _ in range(count)]
 
 
-def _alone(bench: Bench, sample: Sample, steps: int = _STEPS) -> list[ModelAnswer]:
-    sequence = _Steps(bench, sample, steps)
-    return [bench.scratch.ask([sequence.request(bench)])[0] for _ in range(steps)]
+class _Scene(NamedTuple):
+    """The answers of the judged sequence, and where and why they may differ from those alone, in words."""
+
+    got: list[ModelAnswer]
+    where: str
+    why: str
 
 
-def _first_apart(
-    bench: Bench, expected: Sequence[ModelAnswer], got: Sequence[ModelAnswer]
-) -> tuple[int, AnswerDifference] | None:
-    for step, (one, two) in enumerate(zip(expected, got, strict=True)):
-        if (difference := bench.noise.differ(one, two)) is not None:
-            return step, difference
+def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
+    """Judge a sequence in the scenes of a case, each in new processes, by its answers alone."""
+    victim, other = case.samples[0], case.samples[-1]
+    bench.renew()
+    expected = _Steps(bench, victim).send()
+    for scene in SCENES[case.kind](bench, victim, other, **case.facts):
+        if not all(one.good for one in expected):
+            return None
+        for step, (one, got) in enumerate(zip(expected, scene.got, strict=True), 1):
+            where = f"for request {step} of a sequence {scene.where}"
+            if (judgement := judge_answers(bench, one, got, where, "in a sequence alone", scene.why)) is not None:
+                return judgement
     return None
 
 
-def _judged(
-    bench: Bench, expected: Sequence[ModelAnswer], got: Sequence[ModelAnswer], where: str, why: str
-) -> Judgement | None:
-    if not all(one.good for one in expected):
-        return None
-    found = _first_apart(bench, expected, got)
-    if found is None:
-        return None
-    step, difference = found
-    text = sentence_of(difference, f"for request {step + 1} of a sequence {where}", "in a sequence alone")
-    return Judgement(f"{text} {why}", difference, expected=expected[step], got=got[step], place=got[step].place)
-
-
-def judge_ended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a sequence that comes after another has ended, in its slot."""
-    victim, other = case.samples[0], case.samples[-1]
+def _play_ended(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
+    """Send a sequence after another has ended, in its slot."""
     bench.renew()
-    expected = _alone(bench, victim)
-    bench.renew()
-    _alone(bench, other)
-    got = _alone(bench, victim)
-    return _judged(
-        bench, expected, got=got, where="after another has ended", why="What the other has left is not forgotten."
-    )
+    _Steps(bench, other).send()
+    got = _Steps(bench, victim).send()
+    yield _Scene(got, "after another has ended", "What the other has left is not forgotten.")
 
 
-def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a sequence whose requests come in turn with those of another."""
-    victim, other = case.samples[0], case.samples[-1]
-    bench.renew()
-    expected = _alone(bench, victim)
+def _play_interleaved(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
+    """Send the requests of a sequence in turn with those of another."""
     for order, at_once in (((0, 1), False), ((0, 1), True), ((1, 0), True)):
         bench.renew()
         pair = _Steps(bench, victim), _Steps(bench, other)
@@ -119,15 +102,10 @@ def judge_interleaved(bench: Bench, case: Case, careful: bool) -> Judgement | No
             pair[1].ident = pair[0].ident + _FAR  # a table of fixed size has one place for both
         got: list[ModelAnswer] = []
         for _ in range(_STEPS):
-            requests = [pair[number].request(bench) for number in order]
+            requests = [pair[number].request() for number in order]
             answers = bench.scratch.ask(requests) if at_once else [bench.scratch.ask([one])[0] for one in requests]
             got.append(answers[order.index(0)])
-        judged = _judged(
-            bench, expected, got=got, where="beside another one", why="The two sequences share what each should have."
-        )
-        if judged is not None:
-            return judged
-    return None
+        yield _Scene(got, "beside another one", "The two sequences share what each should have.")
 
 
 def _places(bench: Bench) -> int:
@@ -137,74 +115,54 @@ def _places(bench: Bench) -> int:
     return min(oldest or max(int(bench.config.max_batch_size), 1), _MOST)
 
 
-def judge_crowded(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a sequence beside as many others as the scheduler lets in."""
-    victim, other = case.samples[0], case.samples[-1]
+def _play_crowded(bench: Bench, victim: Sample, other: Sample, count: int) -> Iterator[_Scene]:
+    """Send a sequence beside as many others as the scheduler lets in."""
     bench.renew()
-    expected = _alone(bench, victim)
-    bench.renew()
-    count = int(case.facts["count"])
     every = [_Steps(bench, victim), *(_Steps(bench, other) for _ in range(count - 1))]
-    rounds = [[bench.scratch.ask([one.request(bench)])[0] for one in every] for _ in range(_STEPS)]
+    rounds = [[one.send(1)[0] for one in every] for _ in range(_STEPS)]
     got = [answers[0] for answers in rounds]
     why = f"The scheduler lets {count} sequences in at once, and the model does not keep all of them."
-    return _judged(bench, expected, got=got, where=f"beside {count - 1} others", why=why)
+    yield _Scene(got, f"beside {count - 1} others", why)
 
 
-def judge_restarted(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a sequence whose id has a START again, without an END before."""
-    victim, other = case.samples[0], case.samples[-1]
-    bench.renew()
-    expected = _alone(bench, victim)
+def _play_restarted(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
+    """Send a sequence under the id of another, which has had no END."""
     bench.renew()
     before = _Steps(bench, other, 9)
-    for _ in range(2):
-        bench.scratch.ask([before.request(bench)])
+    before.send(2)
     again = _Steps(bench, victim)
     again.ident = before.ident
-    got = [bench.scratch.ask([again.request(bench)])[0] for _ in range(_STEPS)]
-    return _judged(bench, expected, got=got, where="that starts again under its id", why=_NOT_RESET)
+    yield _Scene(again.send(), "that starts again under its id", "A START leaves what the sequence had before.")
 
 
-def judge_expired(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a sequence that comes after another has been idle for too long, in its slot."""
-    victim, other = case.samples[0], case.samples[-1]
-    bench.renew()
-    expected = _alone(bench, victim)
+def _play_expired(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
+    """Send a sequence after another has been idle for too long, in its slot."""
     batching = dict(bench.scratch.written()["sequence_batching"])
     batching["max_sequence_idle_microseconds"] = _IDLE
     try:
         bench.scratch.start(sequence_batching=batching)
-        idle = _Steps(bench, other, 9)
-        for _ in range(2):
-            bench.scratch.ask([idle.request(bench)])
+        _Steps(bench, other, 9).send(2)
         time.sleep(_IDLE / 1e6 * 1.5)
-        got = _alone(bench, victim)
+        got = _Steps(bench, victim).send()
     finally:
         bench.scratch.start()
-    return _judged(
-        bench,
-        expected,
-        got=got,
-        where="after another has expired",
-        why="What the expired one has left is not forgotten.",
-    )
+    yield _Scene(got, "after another has expired", "What the expired one has left is not forgotten.")
 
 
-JUDGES = {
-    "ended": judge_ended,
-    "interleaved": judge_interleaved,
-    "crowded": judge_crowded,
-    "restarted": judge_restarted,
-    "expired": judge_expired,
+SCENES: dict[str, Callable[..., Iterator[_Scene]]] = {
+    "ended": _play_ended,
+    "interleaved": _play_interleaved,
+    "crowded": _play_crowded,
+    "restarted": _play_restarted,
+    "expired": _play_expired,
 }
 
 SEQUENCES = Relation(
     NAME,
     "A sequence gets the answers that it gets alone: beside others, after them, and when it starts again.",
     search,
-    JUDGES,
+    dict.fromkeys(SCENES, judge),
     why_not=lambda bench: "" if bench.sequences else "the model has no sequences",
     weight=2.0,
-    careful=frozenset(JUDGES),
+    careful=frozenset(SCENES),
 )
