@@ -135,7 +135,7 @@ class Recording(ProcessBound):
             about = json.loads(arrays["about"].tobytes())
             if about["format"] != FORMAT:
                 raise RecordingError(f"{path} has format {about['format']}, this version reads {FORMAT}")
-            return _restored(about, arrays)
+            return _restore(about, arrays)
         except (RecordingError, OSError):
             raise
         except Exception as error:
@@ -171,7 +171,7 @@ class Recording(ProcessBound):
         return f"<Recording [{counts or 'nothing yet'}]>"
 
 
-def _restored(about: dict[str, Any], arrays: Any) -> Recording:
+def _restore(about: dict[str, Any], arrays: Any) -> Recording:
     recording = Recording(int(about["events"]))
     recording.wall = int(about["wall"])
     for index, entry in enumerate(about["models"]):

@@ -48,10 +48,10 @@ def read_trace(*paths: str | Path) -> Recording:
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 faults.append(error)
         if not text or (faults and len(faults) == count):
-            why = f": {_described(faults[0])}" if faults else ", but empty"
+            why = f": {_describe(faults[0])}" if faults else ", but empty"
             raise RecordingError(f"{path} is not a trace file of Triton{why}")
         if faults:
-            text = f"{len(faults)} of {count} entries cannot be read and were left out ({_described(faults[0])})"
+            text = f"{len(faults)} of {count} entries cannot be read and were left out ({_describe(faults[0])})"
             warnings.warn(f"{path}: {text}", stacklevel=2)
     return _recording(traced for traced in found.values() if traced.model)
 
@@ -73,7 +73,7 @@ def _entries(text: str) -> tuple[list[Any], list[Exception]]:
         return entries, [error, *faults[1:]] if faults or not entries else []
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
@@ -126,7 +126,7 @@ def _record(record: ModelRecord, found: list[_Traced]) -> None:
     for (start, input_end, output_start, end), requests in sorted(batches.items()):
         lane = next((n for n, free in enumerate(lanes) if free <= start), len(lanes))
         lanes[lane : lane + 1] = [end]
-        requests.sort(key=_queued)
+        requests.sort(key=_queue_start)
         first, number = record.requests.total, record.batches.total
         for traced in requests:
             if traced.request_id:
@@ -135,7 +135,7 @@ def _record(record: ModelRecord, found: list[_Traced]) -> None:
                 record.extras.add((record.requests.total, 0, 0, traced.parent, -1, -1, -1, 0))
             shapes = record.words.number("shapes", tuple(traced.shapes.items()))
             arrived = traced.stamps.get("REQUEST_START", start)
-            record.requests.add((traced.ident, arrived, _queued(traced), number, 1, shapes))
+            record.requests.add((traced.ident, arrived, _queue_start(traced), number, 1, shapes))
         where = record.words.number("instance", f"{record.name} #{lane + 1}")
         reason = record.words.number("reason", "")
         took = input_end - start, output_start - input_end, end - output_start
@@ -143,5 +143,5 @@ def _record(record: ModelRecord, found: list[_Traced]) -> None:
         record.batches.add((start, end, where, 0, version, count, count, reason, *took, 0, first))
 
 
-def _queued(traced: _Traced) -> int:
+def _queue_start(traced: _Traced) -> int:
     return traced.stamps.get("QUEUE_START", traced.stamps["COMPUTE_START"])

@@ -10,7 +10,6 @@ from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...server.observe.first_looks import VersionCheck
-from ...server.observe.output_check import VersionCheck
 from .sample import ModelAnswer, Sample
 
 #: How errors begin that the server makes when the model's code breaks a rule.
