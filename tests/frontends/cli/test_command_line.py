@@ -11,15 +11,11 @@ from tritonlab.frontends.cli.flags import GROUPS
 OWN = (
     Group(
         "Ports",
-        (
-            Flag("http-port", INTEGER, "ports.http", 8000, "The port."),
-            Flag("http-address", TEXTS, "ports.addresses", None, "Where."),
-            Flag("http-store", TEXTS, "ports.addresses", None, "The same."),
-        ),
+        Flag("http-port", INTEGER, "ports.http", "The port.", default=8000),
+        Flag("http-address", TEXTS, "ports.addresses", "Where."),
+        Flag("http-store", TEXTS, "ports.addresses", "The same."),
     ),
-    Group(
-        "Rest", (Flag("fast", SWITCH, "rest.fast", None, "Fast."), Flag("pool", BOOLEAN, "", None, "there is no pool."))
-    ),
+    Group("Rest", Flag("fast", SWITCH, "rest.fast", "Fast."), Flag("pool", BOOLEAN, "", "there is no pool.")),
 )
 
 

@@ -25,17 +25,17 @@ class Flag:
     name: str
     kind: Kind
     place: str
-    default: Any
     about: str
+    default: Any = None
     ours: bool = False
 
 
-@dataclass(frozen=True)
 class Group:
     """Flags that belong together, as Triton's help groups them."""
 
-    title: str
-    flags: tuple[Flag, ...]
+    def __init__(self, title: str, *flags: Flag) -> None:
+        self.title = title
+        self.flags = flags
 
 
 class CommandLine:

@@ -1,11 +1,11 @@
-"""The values of flags: one reader per kind. A value that cannot be read gets Triton's text
-(measured)."""
+"""The values of flags: one reader per kind. The error for a value that cannot be read is Triton's (measured)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...core.status import InvalidArgumentError
@@ -24,16 +24,12 @@ class CommandLineError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """How a kind of flag is read. `shown` stands for the value in the help; `read(flag, text)` returns the value,
+    """How a kind of flag is read. `placeholder` stands for the value in the help; `read(flag, text)` returns the value,
     or raises CommandLineError. With `many`, repeated flags add up; without, the last one counts."""
 
     placeholder: str
     read: Callable[[str, str], Any]
     many: bool = False
-
-
-def _text(flag: str, text: str) -> str:
-    return text
 
 
 def _name(flag: str, text: str) -> str:
@@ -131,10 +127,6 @@ def _cache_setting(flag: str, text: str) -> tuple[str, str, str]:
     return _named_setting(flag, text, "cache name")
 
 
-def _policy_setting(flag: str, text: str) -> tuple[str, str, str]:
-    return _named_setting(flag, text, "policy name")
-
-
 def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
     """Return (mode, setting, value). The mode is "" for settings of all modes. The level is one word of rule
     5.14.1."""
@@ -226,9 +218,9 @@ def restricted(what: str, restrictions: list[tuple[tuple[str, ...], str, str]]) 
     return found
 
 
-TEXT = Kind("<string>", _text)
+TEXT = Kind("<string>", lambda flag, text: text)
 NAME = Kind("<name>", _name)
-TEXTS = Kind("<string>", _text, many=True)
+TEXTS = Kind("<string>", TEXT.read, many=True)
 BOOLEAN = Kind("<boolean>", _boolean)
 PATTERN = Kind("<regex>", _pattern)
 INTEGER = Kind("<integer>", _integer)
@@ -239,7 +231,7 @@ SWITCH = Kind("", lambda flag, text: True)
 SETTINGS = Kind("<setting>=<value>", _setting, many=True)
 BACKEND_SETTINGS = Kind("<backend>,<setting>=<value>", _backend_setting, many=True)
 CACHE_SETTINGS = Kind("<cache>,<setting>=<value>", _cache_setting, many=True)
-POLICY_SETTINGS = Kind("<policy>,<setting>=<value>", _policy_setting, many=True)
+POLICY_SETTINGS = Kind("<policy>,<setting>=<value>", partial(_named_setting, what="policy name"), many=True)
 TRACE_LEVELS = Kind("{OFF,TIMESTAMPS,TENSORS}", _trace_level, many=True)
 TRACE_SETTINGS = Kind("[<mode>,]<setting>=<value>", _trace_setting, many=True)
 PAIRS = Kind("<device>:<integer>", _pair, many=True)

@@ -26,7 +26,7 @@ from .flags import GROUPS, NOTEBOOK
 _ENDPOINT_PARTS = ("endpoints", "http", "grpc", "access")
 #: The flags about endpoints, not about the server behind them.
 ENDPOINT_GROUPS = tuple(
-    Group(group.title, flags)
+    Group(group.title, *flags)
     for group in GROUPS
     if (flags := tuple(flag for flag in group.flags if flag.place.partition(".")[0] in _ENDPOINT_PARTS))
 )
