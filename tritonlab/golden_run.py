@@ -91,19 +91,13 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
         text = str(error).partition("\n")[0] or type(error).__name__
         return Suite(str(path), f"it is not a notebook: {text}")
     notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL))
-    before = os.environ.get(NOTEBOOK_VARIABLE)
-    os.environ[NOTEBOOK_VARIABLE] = str(path.resolve())
+    resources = {"metadata": {"path": str(path.resolve().parent)}}
+    environment = {**os.environ, NOTEBOOK_VARIABLE: str(path.resolve())}
     try:
-        resources = {"metadata": {"path": str(path.resolve().parent)}}
-        nbclient.NotebookClient(notebook, timeout=int(timeout), resources=resources).execute()
+        nbclient.NotebookClient(notebook, timeout=int(timeout), resources=resources).execute(env=environment)
     except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError) as error:
         return Suite(str(path), _COLOUR.sub("", str(error)).strip())
     except nbclient.exceptions.DeadKernelError:
         return Suite(str(path), "the kernel died")
-    finally:
-        if before is None:
-            del os.environ[NOTEBOOK_VARIABLE]
-        else:
-            os.environ[NOTEBOOK_VARIABLE] = before
     printed = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
     return Suite(str(path), json.loads(printed.partition(_MARK)[2].splitlines()[0]))
