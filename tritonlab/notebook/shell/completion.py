@@ -117,12 +117,12 @@ def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Wor
     before = options.get(words[-2]) if len(words) > 1 else None
     last = next((options[word] for word in reversed(words[:-1]) if word in options), None)
     name, colon, datatype = words[-1].rpartition(":")
-    if before is not None and before.single and before.choices:
+    if before is not None and before.nargs is None and before.choices:
         yield from before.choices
     elif last is not None and last.dest in ("input", "output") and colon and "[" not in datatype:
         yield from (f"{name}:{known.name}[" for known in DataType if known is not DataType.INVALID)
     elif words[-1].startswith("-"):
-        yield from (flag for flag, option in options.items() if flag not in words[:-1] or option.repeats)
+        yield from (flag for flag in options if flag not in words[:-1] or flag in parser.repeated)
     elif parser.prog == "triton view" and len(words) == 2:
         yield from KINDS
     elif len(words) == 1:

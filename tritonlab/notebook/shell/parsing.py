@@ -6,8 +6,8 @@ import argparse
 import functools
 import re
 import shlex
-from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -20,27 +20,19 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (?P<word>--?[\w-]+)")
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
 
 
-class Option(NamedTuple):
-    """An option. `single`: whether it takes just one value; `repeats`: whether it may come again."""
-
-    dest: str
-    choices: Collection[str]
-    single: bool
-    repeats: bool
-
-
 class LineParser(MagicArgumentParser):
-    """The parser of the line of a magic, with its options by their flags."""
+    """The parser of the line of a magic, with its options by their flags, and the flags that may be repeated."""
 
     def __init__(self, *names: Any, **settings: Any) -> None:
-        self.options: dict[str, Option] = {}
+        self.options: dict[str, argparse.Action] = {}
+        self.repeated: set[str] = set()
         super().__init__(*names, **settings)  # type: ignore[no-untyped-call]
 
     def add_argument(self, *names: Any, **settings: Any) -> Any:
         action = super().add_argument(*names, **settings)
-        repeats = settings.get("action") == "extend"
-        option = Option(action.dest, tuple(action.choices or ()), action.nargs is None, repeats)
-        self.options |= dict.fromkeys(action.option_strings, option)
+        self.options |= dict.fromkeys(action.option_strings, action)
+        if settings.get("action") == "extend":
+            self.repeated |= {*action.option_strings}
         return action
 
 
