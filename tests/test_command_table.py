@@ -49,7 +49,7 @@ def greet(name: str, loud: bool = False) -> int:
 
 def test_a_tool_brings_a_subcommand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     loud = Argument("--loud", action="store_true", help="in capitals")
-    row = Command("greet", "tests.test_command_table", "greets a model", Argument("name", help="a model"), loud)
+    row = Command("greet", "tests.test_command_table", "greets a model").takes(Argument("name", help="a model"), loud)
     monkeypatch.setattr(command_table, "TOOLS", (*command_table.TOOLS, Tool("greetings", commands=[row])))
     assert main(["greet", "m", "--loud"]) == 3
     with pytest.raises(SystemExit):

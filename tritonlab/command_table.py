@@ -10,7 +10,7 @@ import argparse
 import math
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +23,28 @@ class Argument:
         self.settings = settings
 
 
+@dataclass(frozen=True)
 class Command:
     """A subcommand of `%triton` or of `tritonlab`."""
 
-    def __init__(
-        self,
-        name: str,
-        function: str,
-        about: str,
-        *arguments: Argument,
-        usage: str = "",
-        is_raw: bool = False,
-        note: str = "",
-    ) -> None:
-        """Write a row of the table.
+    name: str
+    #: `module:function`, or the module of a function of the same name. It gets the given arguments by name. For
+    #: `%triton` it gets a `Context` first, and returns what the cell shows; for `tritonlab` it returns the exit status,
+    #: or None for 0
+    function: str
+    #: what it is for, in lower case and without a full stop
+    about: str
+    arguments: tuple[Argument, ...] = ()
+    #: its usage after the name, where it is not argparse's
+    usage: str = ""
+    #: the function reads the line itself, and gets its text (`%triton`) or its words (`tritonlab`)
+    is_raw: bool = False
+    #: more sentences for its help (`tritonlab`)
+    note: str = ""
 
-        Args:
-            name: the word after `%triton` or `tritonlab`.
-            function: `module:function`, or the module of a function of the same name. It gets the arguments that are
-                given, by name. Of `%triton` it gets a `Context` first, and returns what the cell shows; of `tritonlab`
-                it returns the exit status, or None for 0.
-            about: what it is for, in lower case and without a full stop.
-            arguments: what it takes, in the order of its help.
-            usage: its usage after the name, where it is not argparse's.
-            is_raw: the function reads the line itself, and gets its text (`%triton`) or its words (`tritonlab`).
-            note: more sentences for its help (`tritonlab`).
-        """
-        self.name = name
-        self.about = about
-        self.arguments = arguments
-        self.usage = usage
-        self.is_raw = is_raw
-        self.note = note
-        self.function = function
+    def takes(self, *arguments: Argument) -> Command:
+        """Return the same subcommand with arguments, in the order of its help."""
+        return replace(self, arguments=arguments)
 
     @property
     def description(self) -> str:
@@ -122,11 +111,8 @@ _REPOSITORY = {"metavar": "DIR", "type": Path, "required": True}
 _ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
 
 _MAGICS = (
-    Command("status", _MODELS, "show all models, or the card of one", _ANY_NAME),
-    Command(
-        "load",
-        _MODELS,
-        "load a model again, or one from a model directory or a model.py",
+    Command("status", _MODELS, "show all models, or the card of one").takes(_ANY_NAME),
+    Command("load", _MODELS, "load a model again, or one from a model directory or a model.py").takes(
         _NAME,
         Argument("path", nargs="?", help="a model directory or a model.py"),
         Argument("--config", help="a config.pbtxt file, or its text"),
@@ -135,14 +121,12 @@ _MAGICS = (
         "open",
         "tritonlab.notebook.shell.model_commands:open_repository",
         "serve the models of a repository, and load again what changes",
+    ).takes(
         Argument("directory", help="the model repository"),
         Argument("models", nargs="*", help="the only ones to serve; all if none is named"),
         Argument("--into", metavar="DIR", help="copy models without version directories to this repository first"),
     ),
-    Command(
-        "unload",
-        _MODELS,
-        "take a model out of service, and the ensembles that contain it",
+    Command("unload", _MODELS, "take a model out of service, and the ensembles that contain it").takes(
         _NAME,
         Argument("--dependents", action="store_true", help="of an ensemble, also the models loaded for it alone"),
         Argument("--timeout", type=seconds, help="seconds for requests and finalize, then it is killed"),
@@ -152,19 +136,16 @@ _MAGICS = (
         _MODELS,
         "end now what hangs: what is left of a model that was loaded again or unloaded, else the processes that hold "
         "requests, and others take over",
-        _NAME,
+    ).takes(_NAME),
+    Command("index", _MODELS, "show the repository index: models, versions, states and reasons").takes(
+        Argument("--ready", action="store_true", help="READY versions only")
     ),
-    Command(
-        "index",
-        _MODELS,
-        "show the repository index: models, versions, states and reasons",
-        Argument("--ready", action="store_true", help="READY versions only"),
-    ),
-    Command("playground", _REQUESTS, "open a form for sending requests", _NAME),
+    Command("playground", _REQUESTS, "open a form for sending requests").takes(_NAME),
     Command(
         "view",
         _SERVER,
         "show what a model does, live: its batches and why each closed, its streams, metrics, memory or calls",
+    ).takes(
         _ANY_NAME,
         Argument("kind", nargs="?", help="timeline, streams, metrics, graph, memory; the first if none is named"),
     ),
@@ -173,6 +154,7 @@ _MAGICS = (
         _REQUESTS,
         "measure throughput and latency: of one client, with a form for more, or with --concurrency 1,2,8 or "
         "--request-rate 100,500",
+    ).takes(
         _NAME,
         Argument("--concurrency", "-c", metavar="N,N", help="so many clients at once: 1,2,8"),
         Argument("--request-rate", "-r", metavar="R,R", help="so many requests per second: 100,500"),
@@ -185,6 +167,7 @@ _MAGICS = (
         "check",
         _REQUESTS,
         "look for what goes wrong in company: batches, state, failures that spread, streams, sequences, leaks",
+    ).takes(
         _NAME,
         Argument("--seconds", "-s", type=seconds, help="about how long it may take (60)"),
         _SEED,
@@ -193,10 +176,7 @@ _MAGICS = (
         ),
         Argument("--side-effects", action="store_true", help="also a model that talks to other models or services"),
     ),
-    Command(
-        "profile",
-        _REQUESTS,
-        "show which lines of a model take the time, by batch size, or keep memory",
+    Command("profile", _REQUESTS, "show which lines of a model take the time, by batch size, or keep memory").takes(
         _NAME,
         Argument("--seconds", "-s", type=seconds, help="how long (3)"),
         Argument("--concurrency", "-c", type=int, help="so many clients at once (1)"),
@@ -212,34 +192,23 @@ _MAGICS = (
         usage="add [--error] NAME INPUT0=expression | check [NAME] | update [NAME]",
         is_raw=True,
     ),
-    Command(
-        "logs",
-        _SERVER,
-        "show what a model printed and logged",
+    Command("logs", _SERVER, "show what a model printed and logged").takes(
         _ANY_NAME,
         Argument("-n", "--lines", type=int, help="how many lines, the last ones"),
         Argument("--request", metavar="ID", help="only those of the request of this id or number"),
     ),
-    Command("why", _SERVER, "show what waits for what, and why", _ANY_NAME),
-    Command(
-        "debug",
-        _REQUESTS,
-        "type to a model that is paused at breakpoint()",
+    Command("why", _SERVER, "show what waits for what, and why").takes(_ANY_NAME),
+    Command("debug", _REQUESTS, "type to a model that is paused at breakpoint()").takes(
         _ANY_NAME,
         Argument("--vscode", action="store_true", help="let VS Code attach, and print what it needs for that"),
     ),
-    Command("postmortem", _REQUESTS, "look at a model's last exception, where its frames still live", _ANY_NAME),
-    Command(
-        "config",
-        _MODELS,
-        "show the complete config that a model runs with",
-        _NAME,
-        Argument("--clear", action="store_true", help="forget the config text that was given"),
+    Command("postmortem", _REQUESTS, "look at a model's last exception, where its frames still live").takes(_ANY_NAME),
+    Command("config", _MODELS, "show the complete config that a model runs with").takes(
+        _NAME, Argument("--clear", action="store_true", help="forget the config text that was given")
     ),
     Command(
-        "export",
-        "tritonlab.notebook.shell.export_command:export_named",
-        "write a model repository for a real server",
+        "export", "tritonlab.notebook.shell.export_command:export_named", "write a model repository for a real server"
+    ).takes(
         _NAME,
         Argument(
             "place", nargs="*", metavar="[NAME ...] DIR", help="more models, and last the repository (model_repository)"
@@ -276,12 +245,8 @@ _MAGICS = (
         usage="NAME weights.pt=expression",
         is_raw=True,
     ),
-    Command(
-        "preflight",
-        _MODELS,
-        "show what of a model will not work on a release of Triton, and what to do",
-        _NAME,
-        _TARGET,
+    Command("preflight", _MODELS, "show what of a model will not work on a release of Triton, and what to do").takes(
+        _NAME, _TARGET
     ),
     Command(
         "serve",
@@ -292,21 +257,17 @@ _MAGICS = (
         is_raw=True,
     ),
     Command("stop", _SERVER, "close the ports; models stay loaded"),
-    Command("statistics", _SERVER, "show how often models ran, and how long", _ANY_NAME),
-    Command("metrics", _SERVER, "show the text of /metrics, or one model's lines of it", _ANY_NAME),
+    Command("statistics", _SERVER, "show how often models ran, and how long").takes(_ANY_NAME),
+    Command("metrics", _SERVER, "show the text of /metrics, or one model's lines of it").takes(_ANY_NAME),
     Command(
-        "trace",
-        _SERVER,
-        "write what the server does from now on to FILE, for ui.perfetto.dev; without FILE: end it",
-        Argument("file", nargs="?", help="a JSON file, written when the trace ends"),
-    ),
-    Command("edit", _MODELS, "put a model's source into the next cell, also of an opened repository", _NAME),
+        "trace", _SERVER, "write what the server does from now on to FILE, for ui.perfetto.dev; without FILE: end it"
+    ).takes(Argument("file", nargs="?", help="a JSON file, written when the trace ends")),
+    Command("edit", _MODELS, "put a model's source into the next cell, also of an opened repository").takes(_NAME),
     Command(
         "help",
         "tritonlab.notebook.shell.commands:show_help",
         "show this list, one command's arguments, or the page about an error",
-        Argument("command", nargs="?", help="a subcommand, or the topic that an error's hint names"),
-    ),
+    ).takes(Argument("command", nargs="?", help="a subcommand, or the topic that an error's hint names")),
 )
 
 _COMMANDS = (
@@ -314,31 +275,32 @@ _COMMANDS = (
         "serve",
         "tritonlab.frontends.cli.serve:run",
         "serves a model repository over HTTP and gRPC, as tritonserver does",
-        is_raw=True,  # the syntax of its flags is tritonserver's, not argparse's
+        is_raw=True,
     ),
     Command(
         "lab",
         "tritonlab.quickstart:run",
         "opens JupyterLab on a copy of the quickstart",
+        usage="[-h] [DIR] [-- OPTION ...]",
+    ).takes(
         Argument(
             "words",
             metavar="DIR, OPTION",
             nargs="*",
             help="where the copy goes (the working directory), and options of jupyter lab: "
             "tritonlab lab -- --ip=0.0.0.0",
-        ),
-        usage="[-h] [DIR] [-- OPTION ...]",
+        )
     ),
     Command(
         "doctor",
         "tritonlab.doctor:run",
         "says what of this machine and environment is missing or does not fit, and the mend",
-        Argument("--json", dest="as_json", action="store_true", help="print it as JSON"),
-    ),
+    ).takes(Argument("--json", dest="as_json", action="store_true", help="print it as JSON")),
     Command(
         "stub",
         "tritonlab.ipc.processes.own_stub:run",
         "makes a model run with another Python: writes its own triton_python_backend_stub",
+    ).takes(
         Argument("directory", metavar="MODEL_DIRECTORY", type=Path, help="<model repository>/<model>"),
         Argument("--python", required=True, help="a Python from 3.8 on, with numpy: a path, or a name on PATH"),
         Argument(
@@ -348,9 +310,8 @@ _COMMANDS = (
         ),
     ),
     Command(
-        "test",
-        "tritonlab.golden_run:run",
-        "sends the requests of golden sets again, and compares the responses",
+        "test", "tritonlab.golden_run:run", "sends the requests of golden sets again, and compares the responses"
+    ).takes(
         Argument(
             "paths",
             metavar="NOTEBOOK_OR_DIR",
@@ -365,6 +326,7 @@ _COMMANDS = (
         "releases",
         "tritonlab.tools.deploy.releases:print_table",
         "prints which releases of Triton there are, what they bring and what they lack",
+    ).takes(
         Argument("--sources", action="store_true", help="also where each cell of the table is from"),
         Argument("--json", dest="as_json", action="store_true", help="print the table as JSON, with the sources"),
     ),
@@ -372,6 +334,7 @@ _COMMANDS = (
         "preflight",
         "tritonlab.preflight_run:run",
         "loads models, and prints what of them will not work on a release of Triton, and what to do",
+    ).takes(
         Argument(
             "folder",
             metavar="DIR_OR_NAME",
@@ -384,6 +347,7 @@ _COMMANDS = (
         "check",
         "tritonlab.check_run:run",
         "looks for what goes wrong with models in company: batches, state, failures that spread, leaks",
+    ).takes(
         Argument("--model-repository", dest="repository", help="the models to check", **_REPOSITORY),
         _ONLY,
         Argument("--seconds", type=float, help="about how long each model may take (60)"),
@@ -398,6 +362,7 @@ _COMMANDS = (
         "verify",
         "tritonlab.tools.deploy.verify.verification:run",
         "proves an exported repository on real Triton servers, with this machine's Python and files hidden",
+    ).takes(
         Argument("directory", metavar="DIR", type=Path, help="a model repository, or a directory with models/"),
         Argument(
             "--triton",
@@ -416,6 +381,8 @@ _COMMANDS = (
         "worker",
         "tritonlab.dynamo.worker:run",
         "serves a model repository as a worker of an NVIDIA Dynamo fleet, whose frontends clients call",
+        note="It needs ai-dynamo, in this environment; DYN_* variables go to its runtime.",
+    ).takes(
         Argument("--dynamo", action="store_true", required=True, help="the kind of fleet; there is one"),
         Argument("--model-repository", help="the models to serve", **_REPOSITORY),
         _ONLY,
@@ -428,9 +395,8 @@ _COMMANDS = (
         Argument(
             "--host", help="where frontends reach it ($DYN_TCP_RPC_HOST, or 127.0.0.1: only those of this machine)"
         ),
-        note="It needs ai-dynamo, in this environment; DYN_* variables go to its runtime.",
     ),
 )
 
-#: All that there is of either kind; where two tools have a subcommand of one name, the later one's is run.
+#: The tools, in order; a later subcommand takes the place of an earlier one of the same name.
 TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS),)

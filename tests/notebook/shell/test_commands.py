@@ -18,7 +18,7 @@ def greet(context: Context, name: str, loud: bool = False) -> Text:
 
 def test_a_tool_brings_a_subcommand(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = Argument("name", help="a model"), Argument("--loud", action="store_true", help="in capitals")
-    row = Command("greet", "tests.notebook.shell.test_commands", "greet a model", *arguments)
+    row = Command("greet", "tests.notebook.shell.test_commands", "greet a model").takes(*arguments)
     monkeypatch.setattr(command_table, "TOOLS", (*command_table.TOOLS, Tool("greetings", magics=[row])))
     assert notebook.run("%triton greet m --loud").result.text == "M"
     assert notebook.run("%triton greet m --json").result == {"name": "m"}
