@@ -32,7 +32,7 @@ def run(folder: str, target: str = DEFAULT_TARGET, *, as_json: bool = False) -> 
     except (UnknownTarget, FileNotFoundError) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
-    found = say_once(_judged(repository, names, target))
+    found = say_once(_judge_models(repository, names, target))
     if as_json:
         print(json.dumps([each.to_dict() for each in found], indent=1))
     else:
@@ -55,7 +55,7 @@ def _models(folder: Path) -> tuple[Path, list[str]]:
     return folder, names
 
 
-def _judged(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:
+def _judge_models(repository: Path, names: list[str], target: str) -> Iterator[Preflight]:
     failed = {}
     with Server(repository, model_control_mode="explicit", warm=0) as server:
         for name in names:

@@ -130,7 +130,12 @@ def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
         options.endpoints.check_free()
         with _creating_server():
             failed = core.load_startup_models()
-            _show_tables(log, core, options)
+            for table in (
+                backend_table(core, options.server),
+                model_table(core),
+                option_table(core, options.server, options.exit_timeout),
+            ):
+                log.write_table(table + "\n")
             if failed and options.exit_on_error:
                 raise InternalError("failed to load all models")
         if failed:
@@ -157,16 +162,6 @@ def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: f
         log.write("ERROR", "failed to stop server: Internal - Exit timeout expired. Exiting immediately.")
     log.close()
     return int(late)
-
-
-def _show_tables(log: LogWriter, core: InferenceServer, options: ServerOptions) -> None:
-    tables = (
-        backend_table(core, options.server),
-        model_table(core),
-        option_table(core, options.server, options.exit_timeout),
-    )
-    for table in tables:
-        log.write_table(table + "\n")
 
 
 @contextlib.contextmanager
