@@ -25,6 +25,7 @@ LEVELS: list[list[str]] = [
     ["kernel_modules", "command_table"],
     ["backends"],
     ["core"],
+    ["figures"],
     ["repository"],
     ["ipc"],
     ["engine"],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from tritonlab.core.svg_picture import BLUE, FONT, INK, LINE, ORANGE, PURPLE, WIDTH, SvgPicture, text_width
+from tritonlab.figures.svg_picture import BLUE, FONT, INK, LINE, ORANGE, PURPLE, WIDTH, SvgPicture, text_width
 
 _PAD, _GAP, _BETWEEN = 9, 16, 30
 

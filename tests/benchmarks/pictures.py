@@ -16,7 +16,7 @@ from random import Random
 from tests.record.events import RecorderHooks, make_request
 from tests.tools.measure.load_testing.fakes import row
 from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
-from tritonlab.core.stored_picture import stored_picture
+from tritonlab.figures.stored_picture import stored_picture
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.record.recording import Recording

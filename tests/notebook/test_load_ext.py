@@ -24,7 +24,7 @@ HEAVY = {
 #: What `%load_ext tritonlab` brings in of ours beside the magics; of `tools.measure` only what gives models the method.
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
-    *("core", "core.config", "core.inference", "core.metrics", "core.observe", "core.source"),
+    *("core", "core.config", "core.inference", "core.metrics", "core.observe", "core.source", "figures"),
     *("exchanges", "exchanges.remote"),
     *("tools.deploy", "tools.deploy.environment", "tools.deploy.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),

@@ -15,8 +15,8 @@ from tests.tools.measure.load_testing.fakes import row
 from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
 from tests.tools.measure.tuning.test_tune import trial
 from tritonlab.core.status import ModelError
-from tritonlab.core.svg_picture import text_width
 from tritonlab.engine.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
+from tritonlab.figures.svg_picture import text_width
 from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.streams import Streams

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.axes import axes_of, name_lanes
-from ..core.html_table import cell
 from ..core.short_number import duration_text, short_number
 from ..core.status import UnavailableError
-from ..core.stored_picture import date_line
-from ..core.svg_picture import BLUE, ORANGE, PURPLE, RED
-from ..core.text_table import text_table
+from ..figures.axes import axes_of, name_lanes
+from ..figures.stored_picture import date_line
+from ..figures.svg_picture import BLUE, ORANGE, PURPLE, RED
+from ..figures.tables import cell, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,8 +18,8 @@ from ...core.config.model_config import ConfigError, read_config
 from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
 from ...core.status import ModelLoadError, NotFoundError, TritonError
-from ...core.text_table import text_table
 from ...engine.schedulers.timer import Timer
+from ...figures.tables import text_table
 from ...repository.layout import CONFIG_FILE, fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager

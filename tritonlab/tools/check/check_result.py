@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.axes import axes_of
-from ...core.html_table import cell
 from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
 from ...core.plain_facts import few_lines
 from ...core.quoting import xml_document
 from ...core.status import UnavailableError
-from ...core.stored_picture import date_line, stored_picture
-from ...core.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
 from ...exchanges.literal import floats
+from ...figures.axes import axes_of
+from ...figures.stored_picture import date_line, stored_picture
+from ...figures.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
+from ...figures.tables import cell
 from .case import Case
 from .check_finding import CheckFinding
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.explained import Explained
 from ...core.status import Code
-from ...core.text_table import text_table
+from ...figures.tables import text_table
 
 _TABLE = Path(__file__).with_name("releases.json")
 _COLUMNS = ("triton", "container", "wheel", "stubs", "python", "glibc", "libstdcxx", "numpy")

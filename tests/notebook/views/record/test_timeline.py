@@ -17,8 +17,8 @@ from tests.record.events import RecorderHooks, make_request
 from tests.serving import Lab, eventually
 from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
-from tritonlab.core.stored_picture import date_text
 from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
+from tritonlab.figures.stored_picture import date_text
 from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.notebook.views.record.timeline import BatchLines, Timeline
 from tritonlab.record.line_profile import LineProfile, ProfiledLine

@@ -8,9 +8,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ....core.html_table import cell
 from ....core.quoting import magic_line
 from ....core.status import ModelLoadError, TritonError
+from ....figures.tables import cell
 from ...authoring.model_cells import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
 from ..widget import LiveView, SlowDisplay, in_kernel, running_cell

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ....core.html_table import cell
 from ....core.plain_facts import few_lines
 from ....core.short_number import duration_text
-from ....core.stored_picture import date_line
-from ....core.text_table import text_table
+from ....figures.stored_picture import date_line
+from ....figures.tables import cell, text_table
 from ....server.observe.idle_memory import MemoryUse
 from ...authoring.workspace import Workspace
 from ..widget import LiveView, in_kernel

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from ....core.config.ensemble_graph import EnsembleGraph
 from ....core.short_number import ns_text
-from ....core.svg_picture import BLUE, INK, LEGEND, LINE, ORANGE, RED, Key, SvgPicture, fitted, text_width
 from ....engine.schedulers.sequence_occupancy import Occupancy, SlotUse
+from ....figures.svg_picture import BLUE, INK, LEGEND, LINE, ORANGE, RED, Key, SvgPicture, fitted, text_width
 from ....record.call_tree import Call
 from . import graph_layout
 from .graph_layout import ANSWER, HEIGHT, WIDTH, Arrow, Box, GraphLayout, layout

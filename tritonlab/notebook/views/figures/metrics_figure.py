@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ....core.axes import days, name_time_axis
 from ....core.percentiles import percentiles
 from ....core.quoting import matplotlib_text
 from ....core.short_number import duration_text, mib_text, short_number
-from ....core.svg_picture import BLUE, LINE, Key, Scale, SvgPicture, fitted
+from ....figures.axes import days, name_time_axis
+from ....figures.svg_picture import BLUE, LINE, Key, Scale, SvgPicture, fitted
 from ....record.metric_record import Key as SeriesKey
 from ....record.metric_record import MetricRecord
 from ....record.ring import Ring

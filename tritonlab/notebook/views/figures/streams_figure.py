@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ....core.axes import days, name_lanes, name_time_axis
-from ....core.svg_picture import BLUE, INK, RED, Key, Scale, Shape, SvgPicture, column_width
+from ....figures.axes import days, name_lanes, name_time_axis
+from ....figures.svg_picture import BLUE, INK, RED, Key, Scale, Shape, SvgPicture, column_width
 from ....record.model_record import EMPTY, ERROR, ModelRecord
 from ....record.record_facts import names_by_serial
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....core.axes import days, name_lanes, name_time_axis
 from ....core.short_number import duration_text
-from ....core.svg_picture import BLUE, INK, ORANGE, RED, Key, Scale, Shape, SvgPicture, column_width
+from ....figures.axes import days, name_lanes, name_time_axis
+from ....figures.svg_picture import BLUE, INK, ORANGE, RED, Key, Scale, Shape, SvgPicture, column_width
 from ....record.model_record import Mark, ModelRecord
 
 if TYPE_CHECKING:

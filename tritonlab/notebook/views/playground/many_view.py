@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ....core.html_table import table
 from ....core.percentiles import percentiles
 from ....core.short_number import ns_text
 from ....exchanges.exchange import Exchange, PhaseTimes
+from ....figures.tables import table
 
 _BINS = 24
 #: How many requests a percentile needs to be more than just the slowest one.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ....core.html_table import cell
 from ....core.inference.tensor import Tensor
 from ....core.short_number import duration_text
 from ....core.status import Code, ModelError, TritonError
 from ....exchanges.exchange import Arrival, Exchange, PhaseTimes
+from ....figures.tables import cell
 from ..card.log_lines import log_lines_html
 from .many_view import PARTS, TRANSPORT, many_html, transport_ns
 from .pictures import pictures_html

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
 from ....core.short_number import size_text
-from ....core.svg_picture import Scale, SvgPicture
 from ....exchanges.literal import floats
+from ....figures.svg_picture import Scale, SvgPicture
 
 _WIDTH = 96
 #: The most elements that are all shown, and the most characters of one text.

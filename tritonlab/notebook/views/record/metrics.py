@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ....core.axes import axes_of
 from ....core.plain_facts import plain
 from ....core.status import InvalidArgumentError, UnavailableError
+from ....figures.axes import axes_of
 from ....record.metric_record import CHANGES, Key, MetricRecord
 from ....record.recording import Recording
 from ....record.ring import Ring

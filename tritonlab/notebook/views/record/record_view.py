@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Mapping
 from html import escape
 from typing import Any, ClassVar
 
-from ....core.stored_picture import date_line, stored_picture
+from ....figures.stored_picture import date_line, stored_picture
 from ....record.model_record import ModelRecord
 from ....record.recorder import Recorder
 from ....record.recording import Recording

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....core.axes import axes_of
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import plain
 from ....core.short_number import ns_text
 from ....core.status import UnavailableError
+from ....figures.axes import axes_of
 from ....record.model_record import ModelRecord
 from ....record.record_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
 from ....record.recording import Recording

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....core.axes import axes_of
 from ....core.plain_facts import plain
 from ....core.short_number import ns_text
 from ....core.status import TritonError, UnavailableError
 from ....engine.schedulers.dynamic_batch import BatchConfig
+from ....figures.axes import axes_of
 from ....record.call_tree import rare_facts
 from ....record.line_profile import LineProfile
 from ....record.model_record import REJECTIONS

@@ -8,8 +8,8 @@ from enum import Enum
 from html import escape
 from typing import Any
 
-from ....core.html_table import table
 from ....core.plain_facts import few_lines
+from ....figures.tables import table
 
 
 class Prediction(Enum):

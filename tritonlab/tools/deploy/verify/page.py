@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ....core.html_table import cell
 from ....core.inference.data_type import DataType
-from ....core.svg_picture import BLUE, ORANGE, Key, Scale, SvgPicture, Tick, column_width, round_steps
 from ....exchanges.comparison import tolerance
+from ....figures.svg_picture import BLUE, ORANGE, Key, Scale, SvgPicture, Tick, column_width, round_steps
+from ....figures.tables import cell
 from .differences import DIFFERS, EQUAL, NEAR, NOT_LOADED, TEXT, WORDS
 from .judgement import ModelJudgement
 from .release_verdict import ReleaseVerdict

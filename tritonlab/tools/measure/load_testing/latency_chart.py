@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....core.short_number import duration_text, short_number
-from ....core.svg_picture import LINE, Anchor, Key, Scale, SvgPicture, Tick, axis_width, round_steps, text_width
+from ....figures.svg_picture import LINE, Anchor, Key, Scale, SvgPicture, Tick, axis_width, round_steps, text_width
 
 _WIDTH, _HIGH, _RIGHT = 640, 190, 16
 

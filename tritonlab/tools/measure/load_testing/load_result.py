@@ -11,13 +11,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....core.axes import axes_of, from_zero, time_unit
-from ....core.html_table import table
 from ....core.short_number import short_number
 from ....core.status import UnavailableError
-from ....core.stored_picture import date_line, stored_picture
-from ....core.svg_picture import BLUE, ORANGE, Key
 from ....core.whole_file import write_file
+from ....figures.axes import axes_of, from_zero, time_unit
+from ....figures.stored_picture import date_line, stored_picture
+from ....figures.svg_picture import BLUE, ORANGE, Key
+from ....figures.tables import table
 from .latency_chart import LatencyChart
 from .load_plan import CONCURRENCY
 from .load_row import LoadRow

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ....core.short_number import duration_text, short_number
-from ....core.text_table import text_table
+from ....figures.tables import text_table
 from .load_plan import ARRIVALS, CONCURRENCY, REQUEST_RATE
 from .load_row import LoadRow
 

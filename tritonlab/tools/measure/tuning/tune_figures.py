@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....core.axes import from_zero, name_lanes
 from ....core.short_number import short_number
-from ....core.svg_picture import (
+from ....figures.axes import from_zero, name_lanes
+from ....figures.svg_picture import (
     BLUE,
     ORANGE,
     PURPLE,

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ....core.axes import axes_of
 from ....core.config.model_config import ModelConfig
-from ....core.html_table import table
 from ....core.short_number import short_number
 from ....core.status import UnavailableError
-from ....core.stored_picture import date_line, stored_picture
-from ....core.text_table import text_table
+from ....figures.axes import axes_of
+from ....figures.stored_picture import date_line, stored_picture
+from ....figures.tables import table, text_table
 from .replay import Numbers
-from .search import Calibration, SearchResult
 from .settings import Reload, Settings, SettingsResult
 from .settings_trial import Figure, Noise, PartGain, Trial, leaders, p99_of, ranked, rate_of
 from .tune_figures import DrawnGain, front_figure, gain_figure, plot_front, plot_gains

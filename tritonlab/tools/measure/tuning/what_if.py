@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....core.axes import axes_of, days, name_lanes, name_time_axis
 from ....core.config.model_config import ModelConfig
 from ....core.short_number import short_number
-from ....core.stored_picture import date_line, stored_picture
-from ....core.svg_picture import BLUE, PURPLE, Key, Scale, SvgPicture, column_width
+from ....figures.axes import axes_of, days, name_lanes, name_time_axis
+from ....figures.stored_picture import date_line, stored_picture
+from ....figures.svg_picture import BLUE, PURPLE, Key, Scale, SvgPicture, column_width
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
 from .service_times import Floats

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.pictures import read, texts
-from tritonlab.core import svg_picture
-from tritonlab.core.svg_picture import Key, Scale, SvgPicture, Tick, fitted, round_steps, text_width, time_ticks
+from tritonlab.figures import svg_picture
+from tritonlab.figures.svg_picture import Key, Scale, SvgPicture, Tick, fitted, round_steps, text_width, time_ticks
 
 MS, SECOND = 1_000_000, 1_000_000_000
 #: 14:03:22 of a day in the zone of this machine.

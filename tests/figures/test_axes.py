@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.plots import closed_figures, pyplot
-from tritonlab.core.axes import axes_of, days, name_time_axis, time_unit
+from tritonlab.figures.axes import axes_of, days, name_time_axis, time_unit
 
 __all__ = ["closed_figures"]
 

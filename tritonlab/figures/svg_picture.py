@@ -5,7 +5,7 @@ must take less than 50 ms. Measured on 2 processors (2026-11-24, `python -m test
 a timeline of 8,000 requests 4 ms, 12 metrics of 10,000 changes 7 to 15 ms, a load test 0.2 ms, `what_if` 1.2 ms, each
 as the image that a notebook stores; with matplotlib a simpler picture of that size 190 to 260 ms as PNG, 350 to 430 ms
 as SVG, and its import 610 to 920 ms at the first one.
-For people who restyle and save there is matplotlib: `plot(ax=None)` of each result (`core.axes`).
+For people who restyle and save there is matplotlib: `plot(ax=None)` of each result (`figures.axes`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import datetime
 from html import escape
 from typing import Literal, NamedTuple, get_args
 
-from .short_number import duration_text
+from ..core.short_number import duration_text
 
 #: Tones that are readable on white and on black.
 BLUE, ORANGE, RED, PURPLE = "#1976d2", "#d98000", "#d9342b", "#8e5bd0"

@@ -8,7 +8,7 @@ import time
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
-from tritonlab.core.stored_picture import date_line, stored_picture
+from tritonlab.figures.stored_picture import date_line, stored_picture
 
 WHEN = time.mktime((2026, 11, 23, 14, 3, 22, 0, 0, -1))
 SVG = (

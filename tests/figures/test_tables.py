@@ -1,8 +1,8 @@
-"""Tables of results as HTML."""
+"""Tables of results as HTML and as lines of text."""
 
 from __future__ import annotations
 
-from tritonlab.core.html_table import cell, table
+from tritonlab.figures.tables import cell, table, text_table
 
 
 def test_numbers_are_on_the_right_and_texts_are_escaped() -> None:
@@ -15,3 +15,13 @@ def test_numbers_are_on_the_right_and_texts_are_escaped() -> None:
 def test_long_heads_take_two_lines_and_cells_may_look_otherwise() -> None:
     assert "white-space:normal" in cell("send lag p99", kind="th") and cell("a") == "<td>a</td>"
     assert cell("a", look="padding:0") == "<td style='padding:0'>a</td>"
+
+
+def test_words_stand_on_the_left_and_numbers_on_the_right() -> None:
+    rows = [["model", "requests", "note"], ["add_sub", "7", ""], ["m", "1,200", "slow"]]
+    assert text_table(rows, numbers={1}) == [
+        "model    requests  note",
+        "add_sub         7",
+        "m           1,200  slow",
+    ]
+    assert text_table([]) == []

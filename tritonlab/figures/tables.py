@@ -1,4 +1,4 @@
-"""Tables of results as HTML: words on the left, numbers on the right, heads that take two lines where they are long."""
+"""Tables of results as HTML and as text: words on the left, numbers on the right; a long head takes two lines."""
 
 from __future__ import annotations
 
@@ -26,3 +26,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collecti
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     made = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div style='overflow-x:auto'>{made}</div>"
+
+
+def text_table(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    """Return a line for each row, the heads among them, without blanks at its end. `numbers`: the columns that have
+    numbers.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if n in numbers else text.ljust(width)
+            for n, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
