@@ -89,11 +89,11 @@ def what_if() -> str:
 
 def gains() -> str:
     gains = [DrawnGain(f"{LONG} 1 → 2", 199.0, 199.0), DrawnGain("delay 0 → 1", -0.9, -0.1, is_noise=True)]
-    return gain_figure(gains, "throughput gained, %")
+    return gain_figure(gains, "throughput gained, %").svg()
 
 
 def front() -> str:
-    return front_figure(LONG, [], [trial(90_000.0, 123_456, 4), trial(10.0, 1, 4)], 12_345.678)
+    return front_figure(LONG, [], [trial(90_000.0, 123_456, 4), trial(10.0, 1, 4)], 12_345.678).svg()
 
 
 @pytest.mark.parametrize(

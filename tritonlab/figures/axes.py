@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -77,15 +78,9 @@ def name_time_axis(ax: Axes) -> None:
     ax.set_xlabel("time of day")
 
 
-def from_zero(ax: Axes, right: float, above: float) -> None:
-    """Let both axes begin at zero, and end above the data by these shares."""
-    ax.margins(0)
-    ax.autoscale_view()
-    ax.set_xlim(0, ax.get_xlim()[1] * (1 + right))
-    ax.set_ylim(0, ax.get_ylim()[1] * (1 + above))
-
-
-def name_lanes(ax: Axes, names: list[str], legend: int = 1) -> None:
-    """Name the lanes of a vertical axis, the first on top. `legend`: the lines for which there is room above them."""
+def name_lanes(ax: Axes, names: Sequence[str], lowest: float = 0) -> None:
+    """Name the lanes of a vertical axis, the first on top, below room for a legend. `lowest`: the number of a lane that
+    is shown, too.
+    """
     ax.set_yticks(range(len(names)), [fitted(name, _NAMES, end=True) for name in names], parse_math=False)
-    ax.set_ylim(len(names) - 0.4, -0.6 - 0.1 * legend * (len(names) + 1))
+    ax.set_ylim(max(len(names) - 0.4, lowest + 0.3), -0.7 - 0.2 * len(names))

@@ -5,7 +5,7 @@ must take less than 50 ms. Measured on 2 processors (2026-11-24, `python -m test
 a timeline of 8,000 requests 4 ms, 12 metrics of 10,000 changes 7 to 15 ms, a load test 0.2 ms, `what_if` 1.2 ms, each
 as the image that a notebook stores; with matplotlib a simpler picture of that size 190 to 260 ms as PNG, 350 to 430 ms
 as SVG, and its import 610 to 920 ms at the first one.
-For people who restyle and save there is matplotlib: `plot(ax=None)` of each result (`figures.axes`).
+For people who restyle and save there is matplotlib: `plot(ax=None)` of each result (`figures.figure`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..core.short_number import duration_text
 #: Tones that are readable on white and on black.
 BLUE, ORANGE, RED, PURPLE = "#1976d2", "#d98000", "#d9342b", "#8e5bd0"
 INK = "currentColor"
+DASHED = " stroke-dasharray='3 3'"
 #: The width of a picture in pixels: it fits a page of 1000, and is still readable on one of 600.
 WIDTH = 760
 #: The height of a line of text, and of the legend.
@@ -46,6 +47,8 @@ _MARKS = 6
 Anchor = Literal["start", "middle", "end"]
 Shape = Literal["block", "bar", "line", "dashes", "dot", "ring", "tick", "triangle"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
+#: The width and the height of shapes that are blocks.
+_SIZES: dict[Shape, tuple[float, float]] = {"block": (14, 10), "bar": (14, 2), "tick": (2, 10)}
 
 
 class Scale(NamedTuple):
@@ -58,6 +61,10 @@ class Scale(NamedTuple):
 
     def __call__(self, value: float) -> float:
         return self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.stop - self.start)
+
+    def clipped(self, value: float) -> float:
+        """Return the pixels of the nearest value between the ends of a scale to the right."""
+        return min(max(self(value), self.start), self.stop)
 
 
 class Tick(NamedTuple):
@@ -186,10 +193,13 @@ class SvgPicture:
 
     @contextmanager
     def group(self, title: str, data: str = "") -> Iterator[None]:
-        """Draw marks that have a tooltip together, while this is open. `data`: attributes of the group."""
-        self._parts.append(f"<g{data}><title>{escape(title)}</title>")
+        """Draw marks that have a tooltip together, while this is open; without one they are drawn for themselves.
+        `data`: attributes of the group.
+        """
+        is_group = bool(title or data)
+        self._parts.append(f"<g{data}><title>{escape(title)}</title>" * is_group)
         yield
-        self._parts.append("</g>")
+        self._parts.append("</g>" * is_group)
 
     def text(
         self,
@@ -221,13 +231,6 @@ class SvgPicture:
         size = f"x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:g}'"
         self._add(f"<rect {size} fill='{tone}'{look and ' '}{look}/>", y + height)
 
-    def block(self, x: float, y: float, width: float, height: float, tone: str, text: str, title: str) -> None:
-        """Draw a block with a tooltip, with a text in it where there is room."""
-        with self.group(title):
-            self.rect(x, y, width=max(width - 0.5, 0.7), height=height, tone=tone)
-            if text and width > text_width(text) + 5:
-                self.text(x + 3, y + height / 2 + 4, text, tone="#fff")
-
     def path(self, path: str, look: str, foot: float = 0) -> None:
         """Draw a path. `look`: its attributes; `foot`: how far down it goes."""
         self._add(f"<path d='{path}' {look}/>", foot)
@@ -244,9 +247,18 @@ class SvgPicture:
         look = f"fill='{fill}' stroke='{tone}' stroke-width='1.5'"
         self._add(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius:g}' {look}/>", y + radius)
 
-    def triangle(self, x: float, y: float, tone: str) -> None:
-        """Draw a small triangle that points up, with its middle there."""
-        self.path(f"M{x:.1f} {y - 4:.1f}L{x + 4:.1f} {y + 3.5:.1f}L{x - 4:.1f} {y + 3.5:.1f}Z", f"fill='{tone}'", y + 4)
+    def mark(self, shape: Shape, x: float, y: float, tone: str, radius: float = 3.5) -> None:
+        """Draw a mark, 14 pixels wide at most, with its middle there."""
+        if shape in _SIZES:
+            wide, high = _SIZES[shape]
+            self.rect(x - wide / 2, y - high / 2, wide, high, tone)
+        elif shape in ("line", "dashes"):
+            self.line(x - 7, y, to_x=x + 7, to_y=y, look="stroke-width='1.5'" + DASHED * (shape == "dashes"), tone=tone)
+        elif shape == "triangle":
+            look = f"fill='{tone}'"
+            self.path(f"M{x:.1f} {y - 4:.1f}L{x + 4:.1f} {y + 3.5:.1f}L{x - 4:.1f} {y + 3.5:.1f}Z", look, y + 4)
+        else:
+            self.dot(x, y, radius, tone, filled=shape == "dot")
 
     def legend(self, keys: Sequence[Key], x: float = 0) -> None:
         """Draw what colours and marks stand for, below what is there already, in as many lines as they take."""
@@ -256,28 +268,11 @@ class SvgPicture:
             wide = 20 + text_width(key.text) + 14
             if left > x and left + wide > self.width + 14:
                 left, y = x, y + LINE
-            self._mark(key, left, y - 4)
+            self.mark(key.shape, left + 7, y - 4, key.tone)
             self.text(left + 20, y, key.text)
             left += wide
         self._parts.append("</g>")
         self.height = y + LEGEND - 12
-
-    def _mark(self, key: Key, x: float, y: float) -> None:
-        """Draw the mark of a legend, 14 pixels wide, around the height `y`."""
-        shape, tone = key.shape, key.tone
-        if shape == "block":
-            self.rect(x, y=y - 5, width=14, height=10, tone=tone)
-        elif shape == "bar":
-            self.rect(x, y=y - 1, width=14, height=2, tone=tone)
-        elif shape == "tick":
-            self.rect(x=x + 6, y=y - 5, width=2, height=10, tone=tone)
-        elif shape in ("line", "dashes"):
-            dashes = " stroke-dasharray='3 3'" if shape == "dashes" else ""
-            self.line(x, y, to_x=x + 14, to_y=y, look=f"stroke-width='1.5'{dashes}", tone=tone)
-        elif shape == "triangle":
-            self.triangle(x + 7, y, tone)
-        else:
-            self.dot(x + 7, y, 3.5, tone, filled=shape == "dot")
 
     def x_axis(self, scale: Scale, ticks: Sequence[Tick], name: str) -> None:
         """Draw an axis below what is there already, with its name."""

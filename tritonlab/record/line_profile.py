@@ -369,7 +369,7 @@ def _plot_bars(ax: Axes, names: Sequence[str], bars: Sequence[tuple[str, Sequenc
     for (label, values), tone in zip(bars, _TONES, strict=False):
         ax.barh(range(len(names)), values, left=left, height=0.7, color=tone, label=label)
         left += np.asarray(values, float)
-    name_lanes(ax, list(names))
+    name_lanes(ax, names)
     ax.set_xlim(left=0)
     ax.set_xlabel(what)
     if len(bars) > 1:

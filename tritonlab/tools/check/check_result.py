@@ -15,11 +15,10 @@ from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
 from ...core.plain_facts import few_lines
 from ...core.quoting import xml_document
-from ...core.status import UnavailableError
 from ...exchanges.literal import floats
-from ...figures.axes import axes_of
+from ...figures.figure import Axis, Figure, Point, Points
 from ...figures.stored_picture import date_line, stored_picture
-from ...figures.svg_picture import BLUE, Scale, SvgPicture, Tick, axis_width, round_steps
+from ...figures.svg_picture import BLUE, ORANGE, PURPLE, RED
 from ...figures.tables import cell
 from .case import Case
 from .check_finding import CheckFinding
@@ -32,8 +31,7 @@ _ELEMENTS, _LETTERS = 32, 60
 #: Inline, because a page may keep no style sheet; legible on light and dark pages.
 _MARKED = "font-weight:bold;color:#d9342b"
 _LEFT, _LOOK = "text-align:left", "text-align:left;white-space:normal"
-#: Of a figure, without its axis.
-_HEIGHT = 150
+_TONES = (BLUE, ORANGE, PURPLE, RED)
 
 
 @dataclass(frozen=True)
@@ -134,23 +132,12 @@ class CheckResult:
         """Draw with matplotlib what grows with requests and return the Axes. `ax`: where to draw, instead of in a new
         figure. Raises ImportError without matplotlib, and UnavailableError if nothing was found to grow.
         """
-        grown = self._grown()
-        if not grown:
-            raise UnavailableError(f"there is nothing to plot: nothing was found to grow in '{self.name}'")
-        ax = axes_of(ax)
-        for case, series in grown:
-            gained, unit = _gained(series)
-            ax.plot(series["requests"], gained, marker="o", label=f"{series['kind']}, {case.kind}")
-            ax.set_ylabel(f"gained{unit}")
-        ax.set_xlabel("requests")
-        ax.set_title(f"What {self.name} keeps", parse_math=False)
-        ax.legend()
-        return ax
+        drawn = _growth_figure(self.name, self._grown())
+        return drawn.plot(ax, f"What {self.name} keeps", f"nothing was found to grow in '{self.name}'")
 
     def figure(self) -> str:
-        """Return what grows with requests as SVG text; empty if nothing does."""
-        grown = self._grown()
-        return _growth_figure(self.name, grown[0][1]) if grown else ""
+        """Return the first that grows with requests as SVG text; empty if nothing does."""
+        return _growth_figure(self.name, self._grown()[:1]).svg()
 
     def _grown(self) -> list[tuple[Case, Mapping[str, Any]]]:
         """Return the cases in which something grows, with what was measured."""
@@ -243,24 +230,24 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
     return xml_document(root)
 
 
-def _growth_figure(name: str, series: Mapping[str, Any]) -> str:
-    """Return what a model's processes hold against the requests that they have had, as SVG text."""
-    requests, kind = series["requests"], series["kind"]
-    values, unit = _gained(series)
-    picture = SvgPicture(f"{kind} of {name} against requests")
-    y = Scale(min(0.0, *values), max(*values, 1e-6), 6 + _HEIGHT, 6)
-    ticks = [Tick(value, f"{value:g}") for value in round_steps(y.low, y.high, 6)]
-    left = axis_width(ticks)
-    right = picture.width - 20
-    x = Scale(0, max(requests[-1], 1), left, right)
-    picture.y_axis(y, ticks, f"{kind} gained{unit}", left, right)
-    points = [(x(count), y(value)) for count, value in zip(requests, values, strict=True)]
-    picture.polyline(points, BLUE)
-    for across, down in points:
-        picture.dot(across, down, 2.5, BLUE)
-    picture.height = 6 + _HEIGHT
-    picture.x_axis(x, [Tick(value, f"{value:,.0f}") for value in round_steps(x.low, x.high)], "requests")
-    return picture.svg()
+def _growth_figure(name: str, grown: Sequence[tuple[Case, Mapping[str, Any]]]) -> Figure:
+    """Return what a model's processes hold against the requests that they have had, a line for each case."""
+    marks = []
+    values, unit = [0.0], ""
+    for number, (case, series) in enumerate(grown):
+        gained, unit = _gained(series)
+        values += gained
+        points = [Point(*place) for place in zip(series["requests"], gained, strict=True)]
+        tone = _TONES[number % len(_TONES)]
+        marks.append(Points(points, tone, f"{series['kind']}, {case.kind}", shape="line", size=2.5))
+    kind = grown[0][1]["kind"] if grown else ""
+    most = max([1, *(series["requests"][-1] for _, series in grown)])
+    return Figure(
+        f"{kind} of {name} against requests",
+        Axis("requests", 0, most * 1.03, "{:,.0f}".format),
+        Axis(f"gained{unit}", min(values), max(*values, 1e-6) * 1.05, "{:g}".format),
+        marks,
+    )
 
 
 def _gained(series: Mapping[str, Any]) -> tuple[list[float], str]:

@@ -32,11 +32,11 @@ def test_executions_are_lanes_over_the_time_of_day(timeline: Timeline) -> None:
         "title": "Executions of add",
         "x": "time of day",
         "y": "instance",
-        "legend": ["execution", "failed execution", "a request that waits"],
+        "legend": ["a request that waits", "execution", "failed"],
     }
     assert [text.get_text() for text in ax.get_yticklabels()] == ["add_0_0", "add_0_1"]
-    spans = [len(found.get_paths()) for found in ax.collections]
-    assert spans == [2, 1, 4]
+    assert [bar.get_y() for bar in ax.patches] == [0, 0, 1]
+    assert [len(found.get_paths()) for found in ax.collections] == [4]
 
 
 def test_streams_are_lanes_with_a_mark_for_each_response() -> None:
@@ -52,10 +52,10 @@ def test_streams_are_lanes_with_a_mark_for_each_response() -> None:
         "x": "time of day",
         "y": "request",
         "legend": [
-            "from the request to its end",
-            "final flag not sent yet",
             "response",
             "final flag without a response",
+            "from the request to its end",
+            "final flag not sent yet",
         ],
     }
     assert [text.get_text() for text in ax.get_yticklabels()] == ["one", "request 2"]

@@ -165,8 +165,8 @@ def test_a_load_test_is_latency_against_throughput() -> None:
     assert list(p50.get_xdata()) == [900, 1800] and list(p50.get_ydata()) == [0.1, 1.5]
     assert list(p99.get_ydata()) == [0.4, 6.0]
     assert [text.get_text() for text in ax.texts] == ["1", "2"]
-    assert ax.get_xlim() == pytest.approx((0, 1800 * 1.06)) and ax.get_ylim() == pytest.approx((0, 6 * 1.1))
-    assert ax.get_legend().get_title().get_text() == "numbers: concurrency"
+    assert ax.get_xlim() == pytest.approx((0, 1800 * 1.05)) and ax.get_ylim() == pytest.approx((0, 6 * 1.08))
+    assert ax.get_legend().get_title().get_text() == "numbers at the points: concurrency"
 
 
 def test_one_row_is_a_point_and_none_is_an_error() -> None:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import plain
 from ....core.short_number import ns_text
-from ....core.status import UnavailableError
-from ....figures.axes import axes_of
 from ....record.model_record import ModelRecord
 from ....record.record_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
 from ....record.recording import Recording
-from ..figures.streams_figure import last_streams, plot_streams, streams_figure
+from ..figures.streams_figure import streams_figure
 from .record_view import Live, RecordView
 
 if TYPE_CHECKING:
@@ -120,18 +118,15 @@ class Streams(RecordView):
 
     def figure(self) -> str:
         """Return the last streams as SVG text."""
-        return streams_figure(self.record, self.recording.wall)
+        return streams_figure(self.record, self.recording.wall).svg()
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the last streams over the time of day with matplotlib and return the Axes: a lane for each request, a
         mark for each response. `ax`: where to draw, instead of in a new figure. Raises ImportError without matplotlib,
         and UnavailableError if there was no stream yet.
         """
-        if not last_streams(self.record):
-            raise UnavailableError(f"there is nothing to plot: '{self.name}' has had no stream of responses yet")
-        ax = axes_of(ax)
-        plot_streams(ax, self.record, self.recording.wall)
-        return ax
+        nothing = f"'{self.name}' has had no stream of responses yet"
+        return streams_figure(self.record, self.recording.wall).plot(ax, f"Streams of {self.name}", nothing)
 
     def html(self) -> str:
         text = self.text()

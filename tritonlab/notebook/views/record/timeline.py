@@ -19,7 +19,7 @@ from ....record.recording import Recording
 from ....record.tensor_peek import PER_SECOND, TensorPeek
 from ....tools.measure.tuning.tuned_model import TunedModel
 from ..card.device_text import copies_text
-from ..figures.timeline_figure import plot_batch_sizes, plot_executions, timeline_figure
+from ..figures.timeline_figure import plot_batch_sizes, timeline_figure
 from .record_view import Live, RecordView
 from .what_if_lanes import WhatIfLanes
 
@@ -141,31 +141,26 @@ class Timeline(RecordView):
 
     def figure(self) -> str:
         """Return the last executions as SVG text."""
-        return timeline_figure(self.record, self.recording.wall)
+        return timeline_figure(self.record, self.recording.wall).svg()
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the last executions over the time of day with matplotlib and return the Axes: a lane for each instance,
         and above each its requests while they waited. `ax`: where to draw, instead of in a new figure. Raises
         ImportError without matplotlib, and UnavailableError if nothing was executed yet.
         """
-        self._check_executed()
-        ax = axes_of(ax)
-        plot_executions(ax, self.record, self.recording.wall)
-        return ax
+        drawn = timeline_figure(self.record, self.recording.wall, rows=1 << 30)
+        return drawn.plot(ax, f"Executions of {self.name}", f"no request to '{self.name}' has been executed yet")
 
     def plot_batch_sizes(self, ax: Axes | None = None) -> Axes:
         """Draw how many executions had a batch of each size with matplotlib and return the Axes. `ax`: where to draw,
         instead of in a new figure. Raises ImportError without matplotlib, and UnavailableError if nothing was executed
         yet.
         """
-        self._check_executed()
+        if not len(self.record.batches):
+            raise UnavailableError(f"there is nothing to plot: no request to '{self.name}' has been executed yet")
         ax = axes_of(ax)
         plot_batch_sizes(ax, self.name, batch_facts(self.record).sizes)
         return ax
-
-    def _check_executed(self) -> None:
-        if not len(self.record.batches):
-            raise UnavailableError(f"there is nothing to plot: no request to '{self.name}' has been executed yet")
 
     def html(self) -> str:
         text = self.text()

@@ -11,14 +11,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....core.short_number import short_number
-from ....core.status import UnavailableError
+from ....core.short_number import duration_text, short_number
 from ....core.whole_file import write_file
-from ....figures.axes import axes_of, from_zero, time_unit
+from ....figures.axes import time_unit
+from ....figures.figure import Axis, Figure, Point, Points
 from ....figures.stored_picture import date_line, stored_picture
-from ....figures.svg_picture import BLUE, ORANGE, Key
+from ....figures.svg_picture import BLUE, ORANGE
 from ....figures.tables import table
-from .latency_chart import LatencyChart
 from .load_plan import CONCURRENCY
 from .load_row import LoadRow
 from .load_text import HEADS, cells, heads, notes, table_lines, time_text
@@ -91,19 +90,28 @@ class LoadResult:
 
     def figure(self) -> str:
         """Return the latency against the throughput as SVG text; empty for less than two rows."""
-        return _load_figure(self.model, self.mode, self.rows)
+        return self._figure().svg() if sum(row.latency is not None for row in self.rows) > 1 else ""
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the latency against the throughput with matplotlib and return the Axes: p50 and p99 of each row, with
         its level of load. `ax`: where to draw, instead of in a new figure. Raises ImportError without matplotlib, and
         UnavailableError if no request succeeded.
         """
+        return self._figure().plot(ax, f"Load test of {self.model}", f"no request to '{self.model}' succeeded")
+
+    def _figure(self) -> Figure:
         rows = [row for row in self.rows if row.latency is not None]
-        if not rows:
-            raise UnavailableError(f"there is nothing to plot: no request to '{self.model}' succeeded")
-        ax = axes_of(ax)
-        _plot_load(ax, self.model, self.mode, rows)
-        return ax
+        size, unit = time_unit(max((row.latency.p99 for row in rows if row.latency), default=0))
+        points = {name: [_point(row, name, size) for row in rows] for name, _ in LINES}
+        note = f"numbers at the points: {HEADS[self.mode]}"
+        most_rate = max((row.inferences_per_s for row in rows), default=0) * 1.05
+        most_time = max((point.y for point in points["p99"]), default=0) * 1.08
+        return Figure(
+            f"latency against throughput of {self.model}",
+            Axis("throughput, inferences/s", 0, most_rate, short_number, note=note),
+            Axis("latency", 0, most_time, lambda value: duration_text(value * size / 1e6), unit),
+            [Points(points[name], tone, name, shape="line") for name, tone in LINES],
+        )
 
     def html(self, *, live: bool = False) -> str:
         """Return table and figure: inline SVG for a live view, else an image, with the date. It uses classes of
@@ -143,51 +151,7 @@ def _csv_text(mode: str, rows: Sequence[LoadRow]) -> str:
     return text.getvalue()
 
 
-def _load_figure(model: str, mode: str, rows: Sequence[LoadRow]) -> str:
-    """Return the medians and the 99th percentiles as SVG text, each with its level of load; empty for less than two
-    rows.
-    """
-    answered = [row for row in rows if row.latency is not None]
-    if len(answered) < 2:
-        return ""
-    chart = LatencyChart(
-        f"latency against throughput of {model}",
-        [Key("line", tone, name) for name, tone in LINES],
-        most_rate=max(row.inferences_per_s for row in answered) * 1.05,
-        most_ms=max(row.latency.p99 for row in answered if row.latency) / 1e3 * 1.08,
-        rate_name=f"throughput, inferences/s; numbers at the points: {HEADS[mode]}",
-        latency_name="latency",
-    )
-    points = {
-        name: [chart.place(row.inferences_per_s, getattr(row.latency, name) / 1e3) for row in answered]
-        for name, _ in LINES
-    }
-    for name, tone in LINES:
-        chart.picture.polyline(points[name], tone, "stroke-width='1.5' opacity='.6'")
-    for name, tone in LINES:
-        for row, (x, y) in zip(answered, points[name], strict=True):
-            level, rate = short_number(row.level), short_number(row.inferences_per_s)
-            chart.point(
-                x, y, radius=3.5, tone=tone, title=f"{level}: {rate}/s, {name} {time_text(getattr(row.latency, name))}"
-            )
-    for row, (x, y) in zip(answered, points["p99"], strict=True):
-        chart.label(x, y, short_number(row.level))
-    return chart.picture.svg()
-
-
-def _plot_load(ax: Axes, model: str, mode: str, rows: Sequence[LoadRow]) -> None:
-    """Draw the medians and the 99th percentiles of rows that have a latency, with the level of load at each point."""
-    size, unit = time_unit(max(row.latency.p99 for row in rows if row.latency))
-    rates = [row.inferences_per_s for row in rows]
-    for name, tone in LINES:
-        ax.plot(rates, [getattr(row.latency, name) / size for row in rows], marker="o", color=tone, label=name)
-    for row in rows:
-        if row.latency is not None:
-            at = row.inferences_per_s, row.latency.p99 / size
-            level = short_number(row.level)
-            ax.annotate(level, at, xytext=(0, 6), textcoords="offset points", ha="center")
-    from_zero(ax, 0.06, 0.1)
-    ax.set_xlabel("throughput, inferences/s")
-    ax.set_ylabel(f"latency, {unit}")
-    ax.set_title(f"Load test of {model}", parse_math=False)
-    ax.legend(title=f"numbers: {HEADS[mode]}")
+def _point(row: LoadRow, name: str, size: float) -> Point:
+    level, rate, time = short_number(row.level), short_number(row.inferences_per_s), getattr(row.latency, name)
+    title = f"{level}: {rate}/s, {name} {time_text(time)}"
+    return Point(row.inferences_per_s, time / size, title, level if name == "p99" else "")

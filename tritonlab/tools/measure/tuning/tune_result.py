@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from ....core.config.model_config import ModelConfig
 from ....core.short_number import short_number
 from ....core.status import UnavailableError
-from ....figures.axes import axes_of
 from ....figures.stored_picture import date_line, stored_picture
 from ....figures.tables import table, text_table
 from .replay import Numbers
+from .search import Calibration, SearchResult
 from .settings import Reload, Settings, SettingsResult
 from .settings_trial import Figure, Noise, PartGain, Trial, leaders, p99_of, ranked, rate_of
-from .tune_figures import DrawnGain, front_figure, gain_figure, plot_front, plot_gains
+from .tune_figures import DrawnGain, front_figure, gain_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -236,7 +236,7 @@ class TuneResult(SettingsResult):
 
     def figure(self) -> str:
         """Return latency against throughput, the front and the measurements, as SVG text; empty without a front."""
-        return front_figure(self.name, self.front, self.confirmed, self.p99_ms)
+        return front_figure(self.name, self.front, self.confirmed, self.p99_ms).svg()
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw p99 latency, milliseconds, against throughput, requests/s, with matplotlib and return the Axes: the
@@ -244,9 +244,8 @@ class TuneResult(SettingsResult):
         ImportError without matplotlib, and UnavailableError if the run found nothing.
         """
         self._winner()
-        ax = axes_of(ax)
-        plot_front(ax, self.name, self.front, measured=self.confirmed, p99_ms=self.p99_ms)
-        return ax
+        drawn = front_figure(self.name, self.front, self.confirmed, self.p99_ms)
+        return drawn.plot(ax, f"Tuning of {self.name}", f"no latency of '{self.name}' is known")
 
     def plot_gains(self, ax: Axes | None = None) -> Axes:
         """Draw the gain of each setting, percent, with matplotlib and return the Axes: as replayed, unless a
@@ -255,9 +254,7 @@ class TuneResult(SettingsResult):
         """
         if not self.gains:
             raise UnavailableError(f"there is nothing to plot: the gain of no setting of '{self.name}' is known")
-        ax = axes_of(ax)
-        plot_gains(ax, self._drawn_gains(), self.name, self._gained)
-        return ax
+        return gain_figure(self._drawn_gains(), self._gained).plot(ax, f"Gain of each setting of {self.name}")
 
     def _drawn_gains(self) -> list[DrawnGain]:
         best = self._winner()
@@ -328,8 +325,7 @@ class TuneResult(SettingsResult):
         if self.gains:
             cells = [self._gain_cells(one) for one in self.gains]
             gains = table(_GAIN_HEADS, cells, numbers=range(2, len(_GAIN_HEADS)))
-            figure = gain_figure(self._drawn_gains(), self._gained)
-            gains += stored_picture(figure, self._when)
+            gains += stored_picture(gain_figure(self._drawn_gains(), self._gained).svg(), self._when)
         parts = [
             table(self._heads, [*map(self._cells, self.confirmed)], numbers=range(2, len(self._heads))),
             stored_picture(self.figure(), self._when, self.text()),

@@ -13,9 +13,10 @@ import numpy as np
 
 from ....core.config.model_config import ModelConfig
 from ....core.short_number import short_number
-from ....figures.axes import axes_of, days, name_lanes, name_time_axis
+from ....figures.axes import axes_of
+from ....figures.figure import Clock, Figure, Lanes, Span, Spans
 from ....figures.stored_picture import date_line, stored_picture
-from ....figures.svg_picture import BLUE, PURPLE, Key, Scale, SvgPicture, column_width
+from ....figures.svg_picture import BLUE, PURPLE
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
 from .service_times import Floats
@@ -31,7 +32,7 @@ _BATCHES = 60
 _MARGIN = 0.02
 
 
-class Lanes(NamedTuple):
+class DrawnBatches(NamedTuple):
     """Batches of one run, an array for each fact. Times are nanoseconds."""
 
     start: Floats
@@ -40,18 +41,18 @@ class Lanes(NamedTuple):
     lane: Floats
 
     @staticmethod
-    def of_record(recorded: RecordedExecutions) -> Lanes:
+    def of_record(recorded: RecordedExecutions) -> DrawnBatches:
         """Return the last recorded executions."""
         start, end, size = (recorded.batch_column(name)[-_BATCHES:].copy() for name in ("start", "end", "size"))
-        return Lanes(start, end, size, np.array(recorded.lanes[-_BATCHES:], np.float64))
+        return DrawnBatches(start, end, size, np.array(recorded.lanes[-_BATCHES:], np.float64))
 
-    def those_of(self, replayed: ReplayedBatches) -> Lanes:
+    def those_of(self, replayed: ReplayedBatches) -> DrawnBatches:
         """Return the batches of a replay in the time of these."""
         begin, stop = self.start.min(), self.end.max()
         began = np.array(replayed.start, float)
         in_span = (began >= begin - (stop - begin) * _MARGIN) & (began <= stop)
         facts = (replayed.start, replayed.end, replayed.size, replayed.lane)
-        return Lanes(*(np.array(fact, np.float64)[in_span] for fact in facts))
+        return DrawnBatches(*(np.array(fact, np.float64)[in_span] for fact in facts))
 
 
 class WhatIf(SettingsResult):
@@ -83,7 +84,7 @@ class WhatIf(SettingsResult):
         self._notes = notes(recorded, self.present, settings, replayed, ensembles=ensembles or {})
         self._latencies = recorded.answered - recorded.request_column("arrived"), replayed.latency
         self._names = _lane_names(recorded, replayed)
-        self.recorded_batches = Lanes.of_record(recorded)
+        self.recorded_batches = DrawnBatches.of_record(recorded)
         self.replayed_batches = self.recorded_batches.those_of(replayed)
 
     def _chosen(self) -> Settings:
@@ -100,9 +101,7 @@ class WhatIf(SettingsResult):
 
     def figure(self) -> str:
         """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
-        return _what_if_figure(
-            self.name, self._names, recorded=self.recorded_batches, replayed=self.replayed_batches, wall=self._wall
-        )
+        return self._lanes().svg()
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the latencies, milliseconds, before and after with matplotlib and return the Axes: the share of requests
@@ -120,11 +119,23 @@ class WhatIf(SettingsResult):
         matplotlib and return the Axes. `ax`: where to draw, instead of in a new figure. Raises ImportError without
         matplotlib.
         """
-        ax = axes_of(ax)
-        _plot_lanes(
-            ax, self.name, self._names, recorded=self.recorded_batches, replayed=self.replayed_batches, wall=self._wall
+        return self._lanes().plot(ax, f"Batches of {self.name}")
+
+    def _lanes(self) -> Figure:
+        begin, stop = float(self.recorded_batches.start.min()), float(self.recorded_batches.end.max())
+        recorded, replayed = (
+            [
+                Span(start, end, int(lane) * _LANE + below, f"size {int(size)}", f"{int(size)}")
+                for start, end, size, lane in zip(*(fact.tolist() for fact in batches), strict=True)
+            ]
+            for batches, below in ((self.recorded_batches, 0), (self.replayed_batches, _BLOCK + 2))
         )
-        return ax
+        return Figure(
+            f"batches of {self.name}: recorded, and below what would have been",
+            Clock(begin - (stop - begin) * _MARGIN, stop, self._wall),
+            Lanes(self._names, _LANE, drawn=2 * _BLOCK + 2, foot=13, name="instance", second="what if"),
+            [Spans(recorded, BLUE, "recorded", ", with the batch size"), Spans(replayed, PURPLE, "what if")],
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
@@ -203,33 +214,6 @@ def _lane_names(recorded: RecordedExecutions, replayed: ReplayedBatches) -> list
     return [*recorded.instances, *(f"instance {n + 1}" for n in more)]
 
 
-def _what_if_figure(name: str, names: list[str], recorded: Lanes, replayed: Lanes, wall: int) -> str:
-    """Return the time of the last recorded executions as SVG text, for each instance, of these names, the recorded ones
-    above the replay's. `wall`: add it to a time of the record to get nanoseconds since the epoch.
-    """
-    begin, stop = float(recorded.start.min()), float(recorded.end.max())
-    begin -= (stop - begin) * _MARGIN
-    picture = SvgPicture(f"batches of {name}: recorded, and below what would have been")
-    picture.legend([Key("block", BLUE, "recorded, with the batch size"), Key("block", PURPLE, "what if")])
-    left, top = column_width([*names, "what if"]), picture.height
-    scale = Scale(begin, stop, left, picture.width - 4)
-    for number, instance in enumerate(names):
-        picture.name(top + number * _LANE + 13, instance, left)
-        picture.text(0, top + number * _LANE + _BLOCK + 15, "what if", dim=True)
-    for batches, below, tone in ((recorded, 0, BLUE), (replayed, _BLOCK + 2, PURPLE)):
-        for from_, to, size, lane in zip(*(fact.tolist() for fact in batches), strict=True):
-            y = top + int(lane) * _LANE + below
-            _draw_batch(picture, scale, span=(from_, min(to, stop)), y=y, size=int(size), tone=tone)
-    picture.height = top + _LANE * len(names)
-    picture.time_axis(scale, wall)
-    return picture.svg()
-
-
-def _draw_batch(picture: SvgPicture, scale: Scale, span: tuple[float, float], y: float, size: int, tone: str) -> None:
-    left, right = scale(span[0]), scale(span[1])
-    picture.block(x=left, y=y, width=right - left, height=_BLOCK, tone=tone, text=f"{size}", title=f"size {size}")
-
-
 def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Numbers]]) -> None:
     """Draw the share of requests that were answered within a time, for each run: its name, its latencies, nanoseconds,
     and its numbers.
@@ -246,24 +230,3 @@ def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Number
     ax.set_ylabel("requests answered within it, %")
     ax.set_title(title, fontsize="medium", parse_math=False)
     ax.legend(fontsize="small", loc="upper left")
-
-
-def _plot_lanes(ax: Axes, name: str, names: list[str], recorded: Lanes, replayed: Lanes, wall: int) -> None:
-    """Draw the last recorded executions of each instance, and below them those of the replay, over the time of day.
-    `wall`: add it to a time of the record to get nanoseconds since the epoch.
-    """
-    runs = [("recorded", BLUE, recorded), ("what if", PURPLE, replayed)]
-    for row, (label, tone, batches) in enumerate(runs):
-        for lane in range(len(names)):
-            of_lane = batches.lane == lane
-            begin = days(batches.start[of_lane], wall)
-            spans = list(zip(begin, days(batches.end[of_lane], wall) - begin, strict=True))
-            known = label if lane == int(batches.lane.min(initial=0)) else None
-            ax.broken_barh(
-                spans, (lane + row * 0.4 - 0.38, 0.36), facecolors=tone, edgecolors="white", linewidth=0.4, label=known
-            )
-    name_lanes(ax, names)
-    name_time_axis(ax)
-    ax.set_ylabel("instance")
-    ax.set_title(f"Batches of {name}", parse_math=False)
-    ax.legend(loc="upper right", ncols=2)
