@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....core.inference.data_type import DataType
-from .input_values import InputSpec, ValueProblem, cast, fitted, typed_value
-from .pictures import NoPicture, picture_value
-from .sounds import NoSound, is_wav, sound_value
+from .input_values import InputSpec, UnfitFile, ValueProblem, cast, filled, fitted, typed_value
+from .pictures import picture_value
+from .sounds import is_wav, sound_value
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,19 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
     if suffix == "npy":
         return _npy(spec, file)
     if spec.datatype is DataType.BYTES:
-        array = np.empty(row, dtype=np.object_)
-        array[...] = file.content
-        return array
-    if suffix == "wav" or is_wav(file.content):
-        try:
-            return fitted(spec, cast(spec, sound_value(file.content, spec.datatype, spec.dims)), row)
-        except NoSound as problem:
-            raise ValueProblem(f"{spec.name}: {file.name}: {problem}") from None
-    if suffix in ("txt", "json", "csv"):
+        return filled(spec, file.content, row)
+    is_sound = suffix == "wav" or is_wav(file.content)
+    if not is_sound and suffix in ("txt", "json", "csv"):
         return typed_value(spec, file.content.decode(errors="replace"), row)
-    if spec.datatype is DataType.UINT8 and spec.dims == (-1,):  # the file itself, which the model decodes
+    if not is_sound and spec.datatype is DataType.UINT8 and spec.dims == (-1,):  # itself, which the model decodes
         content = np.frombuffer(file.content, np.uint8)
         return content[None] if spec.batching else content
     try:
-        return fitted(spec, cast(spec, picture_value(file.content, spec.datatype, spec.dims)), row)
-    except NoPicture as problem:
-        raise ValueProblem(f"{spec.name}: {file.name}: {problem}; .wav, .npy, .json and .txt are read, too") from None
+        read = sound_value if is_sound else picture_value
+        return fitted(spec, cast(spec, read(file.content, spec.datatype, spec.dims)), row)
+    except UnfitFile as problem:
+        others = "" if is_sound else "; .wav, .npy, .json and .txt are read, too"
+        raise ValueProblem(f"{spec.name}: {file.name}: {problem}{others}") from None
     except ModuleNotFoundError as error:
         raise ValueProblem(f"{spec.name}: {error}") from None
 

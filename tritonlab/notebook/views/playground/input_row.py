@@ -105,8 +105,7 @@ class InputRow(ProcessBound):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the input is, and how it is filled, as JSON values."""
-        files = [file.name for file in self._files()]
-        return self.spec.to_dict(Mode(self.mode.value), self.text.value, files, self.sent)
+        return self.spec.to_dict(self._mode, self.text.value, [file.name for file in self._files()], self.sent)
 
     @property
     def fields(self) -> list[Any]:
@@ -121,11 +120,15 @@ class InputRow(ProcessBound):
     @property
     def random(self) -> bool:
         """Whether the value differs from request to request."""
-        return Mode(self.mode.value) is Mode.RANDOM
+        return self._mode is Mode.RANDOM
 
     @property
     def typed(self) -> bool:
-        return Mode(self.mode.value) is Mode.TYPED
+        return self._mode is Mode.TYPED
+
+    @property
+    def _mode(self) -> Mode:
+        return Mode(self.mode.value)
 
     def arrange(self, batch: int, seed: int) -> None:
         """Apply the batch size and the seed of the form."""
@@ -136,12 +139,11 @@ class InputRow(ProcessBound):
     def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
         """Return what request number `request` carries for this input. Raises ValueProblem."""
         shape = self._shape(batch)
-        mode = Mode(self.mode.value)
-        if mode is Mode.RANDOM:
+        if self.random:
             return as_sent(self.spec, cast(self.spec, self._random(shape, request)))
-        if mode is Mode.TYPED:
+        if self.typed:
             return as_sent(self.spec, typed_value(self.spec, self.text.value, shape))
-        if mode is Mode.FILE:
+        if self._mode is Mode.FILE:
             return as_sent(self.spec, files_value(self.spec, self._files(), shape))
         value = python_value(self.spec, self.text.value, namespace)
         file = value_file(self.spec, value)
@@ -209,7 +211,7 @@ class InputRow(ProcessBound):
     def _refresh(self) -> None:
         """Show what belongs to the mode, and a preview of the value."""
         self._problem = False
-        mode = Mode(self.mode.value)
+        mode = self._mode
         text = mode is Mode.TYPED and self.spec.datatype is DataType.BYTES
         self.text.placeholder = _TEXT_PLACEHOLDER if text else _PLACEHOLDER[mode]
         self.upload.layout.display = "" if mode is Mode.FILE else "none"

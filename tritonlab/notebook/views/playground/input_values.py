@@ -46,6 +46,10 @@ class ValueProblem(Explained, ValueError):
         return str(self).partition(":")[0]
 
 
+class UnfitFile(ValueError):
+    """A file that cannot be read, or not as a value of this input."""
+
+
 @dataclass(frozen=True)
 class InputSpec:
     """One input of a config. `dims` are without the batch dimension, which exists if `max_batch_size` > 0."""
@@ -136,7 +140,7 @@ def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[A
     if value is text and (lines := _lines(spec, text, shape)) is not None:
         return lines
     if not isinstance(value, (list, tuple)):
-        return _filled(spec, value, shape)
+        return filled(spec, value, shape)
     try:
         array = np.array(value, dtype=np.object_)
     except ValueError as error:
@@ -167,7 +171,7 @@ def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any])
     try:
         value = eval(compile(expression.strip(), f"<{spec.name}>", "eval"), dict(namespace))
         if isinstance(value, dict) and spec.datatype is DataType.BYTES:
-            return _filled(spec, json.dumps(value), spec.shape(1, ()))
+            return filled(spec, json.dumps(value), spec.shape(1, ()))
         return value
     except Exception as error:
         raise ValueProblem(f"{spec.name}: {type(error).__name__}: {error}") from error
@@ -253,7 +257,8 @@ def _texts(value: Any) -> bool:
     return all(map(_texts, value)) if isinstance(value, (list, tuple)) else isinstance(value, (str, bytes))
 
 
-def _filled(spec: InputSpec, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def filled(spec: InputSpec, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array whose elements are all `value`. Raises ValueProblem."""
     array = np.empty(shape, dtype=np.object_)
     array[...] = value
     return cast(spec, array)

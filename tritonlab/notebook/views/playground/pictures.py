@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
+from .input_values import UnfitFile
 
 #: How many pictures of one tensor are shown, and the pixels of their longer side.
 MOST_SHOWN = 4
@@ -27,10 +28,6 @@ _MOST_DECODED = 8 * _MOST_BYTES
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 _CHANNELS = (1, 3, 4)
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-
-
-class NoPicture(ValueError):
-    """A file that is not a picture, or an input that no picture fits."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +61,11 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
     """Return a picture file as an array for `dims`, scaled to their size: 0 to 255 in integers, 0 to 1 in floats (FP32
     for BF16, to be cast).
 
-    Raises NoPicture, or ModuleNotFoundError without Pillow.
+    Raises UnfitFile, or ModuleNotFoundError without Pillow.
     """
     layout = Layout.from_dims(dims)
     if layout is None:
-        raise NoPicture(f"dims {list(dims)} are not height, width and channels")
+        raise UnfitFile(f"dims {list(dims)} are not height, width and channels")
     image = _open(data).convert(_MODES[layout.channels])
     size = (layout.width if layout.width > 0 else image.width, layout.height if layout.height > 0 else image.height)
     pixels = np.asarray(image.resize(size) if image.size != size else image)
@@ -145,7 +142,7 @@ def _open(data: bytes) -> Any:
         image.load()
     except (OSError, ValueError, SyntaxError) as error:
         reason = str(error).partition(" <")[0]  # Pillow names the object that it read from
-        raise NoPicture(f"not a picture ({reason})") from None
+        raise UnfitFile(f"not a picture ({reason})") from None
     return image
 
 

@@ -249,14 +249,10 @@ class Playground(ProcessBound):
             self.buttons.enable(True)
             if len(outcomes) == 1:
                 self.other.history.add(outcomes[0])
-            if not errors:
-                self._clear_problems()
+            if not errors:  # what was wrong before a good answer goes away
+                self.form.inputs.clear_problems()
+                self.programs.clear_problem()
             self._keep_answer()
-
-    def _clear_problems(self) -> None:
-        """Take away what was wrong before there was a good answer."""
-        self.form.inputs.clear_problems()
-        self.programs.clear_problem()
 
     def _keep_answer(self) -> None:
         """Show the answer in the static form, too."""

@@ -49,7 +49,8 @@ class ProgramPanel:
         except (ValueError, TritonError) as problem:
             self._write("", f"<div class='tl-note tl-bad-note' role='alert'>{escape(str(problem))}</div>")
             return
-        self._write(snippet.text, "".join(_link(*file) for file in _files(snippet)))
+        files = [(snippet.name, snippet.text.encode()), *snippet.files.items()]
+        self._write(snippet.text, "".join(_link(*file) for file in files))
 
     def clear_problem(self) -> None:
         """Write the program again if it could not be written before."""
@@ -61,10 +62,6 @@ class ProgramPanel:
         self.text.rows = min(_MOST_LINES, text.count("\n") + 1)
         self.text.layout.display = self.copy_button.layout.display = "" if text else "none"
         self.note.value = f"<div class='tl-panel'>{note}</div>"
-
-
-def _files(snippet: Snippet) -> list[tuple[str, bytes]]:
-    return [(snippet.name, snippet.text.encode()), *snippet.files.items()]
 
 
 def _link(name: str, data: bytes) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
 from ....exchanges.exchange import Exchange
+from .input_values import UnfitFile
 
 #: How many sounds of one tensor get a player, and the most bytes of one that go to the browser.
 MOST_PLAYED = 4
@@ -28,10 +29,6 @@ _NAME = re.compile(r"audio|sound|speech|voice|wav|pcm", re.IGNORECASE)
 _RATE_NAME = re.compile(r"rate", re.IGNORECASE)
 
 
-class NoSound(ValueError):
-    """A file that is not a readable sound, or an input that no sound fits."""
-
-
 def is_wav(data: bytes) -> bool:
     return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
 
@@ -40,7 +37,7 @@ def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArr
     """Return a .wav file as an array for `dims`, in its own length: -1 to 1 in floats (FP32 for BF16, to be cast), all
     of an integer's range in integers. Channels are where `dims` has 1 or 2; without such an axis they are mixed.
 
-    Raises NoSound.
+    Raises UnfitFile.
     """
     kind: np.dtype[Any] = np.dtype(np.float32) if datatype is DataType.BF16 else datatype.numpy
     samples = _samples(data)
@@ -54,11 +51,11 @@ def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArr
             samples = np.repeat(samples.mean(axis=1, keepdims=True), channels, axis=1)
         shaped = samples if axes[0] == 1 else samples.T
     else:
-        raise NoSound(f"dims {list(dims)} are not samples, with or without channels")
+        raise UnfitFile(f"dims {list(dims)} are not samples, with or without channels")
     if kind.kind == "f":
         return shaped.astype(kind)
     if kind.kind not in "iu":
-        raise NoSound(f"a sound cannot be {datatype.name}")
+        raise UnfitFile(f"a sound cannot be {datatype.name}")
     bounds: Any = np.iinfo(kind)
     half = 2.0 ** (8 * kind.itemsize - 1)
     scaled = np.rint(shaped * half) + (0.0 if bounds.min else half)
@@ -74,16 +71,12 @@ def _samples(data: bytes) -> NDArray[np.float64]:
             width, channels = file.getsampwidth(), file.getnchannels()
             frames = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
-        raise NoSound(f"not a .wav file of PCM samples ({error})") from None
+        raise UnfitFile(f"not a .wav file of PCM samples ({error})") from None
     frames = frames[: len(frames) // (width * channels) * width * channels]
-    if width == 1:  # unsigned, only here
-        values = np.frombuffer(frames, np.uint8).astype(np.float64) - 128
-    elif width == 3:
-        low = np.frombuffer(frames, np.uint8).reshape(-1, 3).astype(np.int32)
-        values = ((low[:, 0] << 8 | low[:, 1] << 16 | low[:, 2] << 24) >> 8).astype(np.float64)
-    else:
-        values = np.frombuffer(frames, f"<i{width}").astype(np.float64)
-    return values.reshape(-1, channels) / float(1 << (8 * width - 1))
+    parts = np.frombuffer(frames, np.uint8).reshape(-1, width)
+    wide = np.zeros((len(parts), 4), np.uint8)
+    wide[:, 4 - width :] = parts ^ 0x80 if width == 1 else parts  # of one byte they are unsigned
+    return wide.view("<i4").reshape(-1, channels) / 2.0**31
 
 
 def sounds_html(name: str, tensor: Tensor, rate: int) -> str:

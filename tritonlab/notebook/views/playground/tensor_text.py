@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -67,17 +66,6 @@ def _element_text(element: bytes) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} … ({len(element):,} bytes)"
 
 
-def json_document(text: str | bytes) -> Any:
-    """Return the object or list in a JSON text; None for any other text."""
-    bare = text.strip()
-    if bare[:1] not in ("{", "[", b"{", b"["):
-        return None
-    try:
-        return json.loads(bare)
-    except (ValueError, RecursionError):
-        return None
-
-
 def json_note(text: str) -> str:
     """Describe a typed text that looks like JSON: which document it is, or where it ceases to be one."""
     bare = text.strip()
@@ -100,19 +88,22 @@ def json_texts(tensor: Tensor) -> list[str]:
     if tensor.datatype is not DataType.BYTES or tensor.byte_size > _MOST_BYTES:
         return []
     elements = tensor.numpy().reshape(-1)
-    texts = list(_indented(elements[:_MOST_SHOWN]))
-    if not texts or len(texts) < min(len(elements), _MOST_SHOWN):
+    texts = [_indented(element) for element in elements[:_MOST_SHOWN]]
+    if not all(texts):
         return []
     left = len(elements) - len(texts)
     return [*texts, f"… and {left} more"] if left else texts
 
 
-def _indented(elements: Any) -> Iterator[str]:
-    for element in elements:
-        found = json_document(element)
-        if found is not None:
-            text = json.dumps(found, indent=2, ensure_ascii=False)
-            yield text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} …"
+def _indented(element: bytes) -> str:
+    """Return an object or a list in JSON with a line for each of its parts; empty for any other text."""
+    if element.strip()[:1] not in (b"{", b"["):
+        return ""
+    try:
+        text = json.dumps(json.loads(element), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return ""
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} …"
 
 
 def facts_text(tensor: Tensor) -> str:
