@@ -1,6 +1,6 @@
 // Bundles each view of `src/views` into one ES module, where the Python widgets read it: anywidget makes a blob of the
 // text, and a blob cannot import modules of ours. Run after `tsc`.
-import { copyFileSync, readdirSync, rmSync } from "node:fs";
+import { readdirSync, rmSync } from "node:fs";
 import { resolve } from "node:path";
 
 import { rspack } from "@rspack/core";
@@ -10,7 +10,6 @@ const VIEWS = ["card", "failure", "formKeys", "graph", "loadPanel", "metrics", "
 const FOLDER = resolve("../tritonlab/notebook/static");
 
 for (const file of readdirSync(FOLDER)) if (file.endsWith(".js")) rmSync(`${FOLDER}/${file}`);
-copyFileSync("style/theme.css", `${FOLDER}/theme.css`); // for widgets where our extension is not
 const compiler = rspack({
   mode: "production",
   target: ["web", "es2022"],

@@ -17,6 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 HERE = Path(__file__).resolve().parent
 STAMP = HERE.parent / "tritonlab" / "labextension" / "sources.sha256"
 FILES = (".yarnrc.yml", "package.json", "bundleViews.mjs", "tsconfig.json", "webpack.config.cjs", "yarn.lock")
+FILES += ("../tritonlab/notebook/static/theme.css",)
 FOLDERS = ("schema", "src", "style")
 
 

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const FILES = [".yarnrc.yml", "package.json", "tsconfig.json", "bundleViews.mjs", "webpack.config.cjs", "yarn.lock"];
+FILES.push("../tritonlab/notebook/static/theme.css"); // widgets read it where our extension is not
 const FOLDERS = ["schema", "src", "style"];
 
 function filesBelow(folder) {

@@ -24,6 +24,7 @@ def files(folder: Path) -> list[Path]:
 
 def test_the_bundle_is_built_from_these_sources() -> None:
     names = [".yarnrc.yml", "bundleViews.mjs", "package.json", "tsconfig.json", "webpack.config.cjs", "yarn.lock"]
+    names.append("../tritonlab/notebook/static/theme.css")
     below = (path for folder in ("schema", "src", "style") for path in (EXTENSION / folder).rglob("*"))
     names += [path.relative_to(EXTENSION).as_posix() for path in below if path.is_file()]
     total = hashlib.sha256()

@@ -1,2 +1,2 @@
 import "./base.css";
-import "./theme.css";
+import "../../tritonlab/notebook/static/theme.css";

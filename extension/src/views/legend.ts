@@ -1,4 +1,4 @@
-// The legend of a picture, and texts that fit. The shapes are those of `core/svg_picture.py`.
+// The legend of a picture, and texts that fit. The shapes are those of `figures/svg_picture.py`.
 import { Tone } from "./base.js";
 
 export type Shape = "block" | "bar" | "line" | "dashes" | "ring" | "tick" | "triangle" | "dot" | "frame";

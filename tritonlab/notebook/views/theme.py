@@ -16,7 +16,7 @@ import functools
 import re
 from pathlib import Path
 
-#: The style sheet, from `extension/style/`, and the ES modules that `extension/` builds.
+#: The style sheet, which is the extension's, too, and the ES modules that `extension/` builds.
 STATIC = Path(__file__).resolve().parents[1] / "static"
 STYLE = f"<style>\n{(STATIC / 'theme.css').read_text(encoding='utf-8')}</style>"
 
