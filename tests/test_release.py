@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -38,6 +39,13 @@ def test_the_licences_of_the_bundle_are_listed() -> None:
     for package in built["packages"]:
         assert f"| {package['name']} | {package['versionInfo']} | {package['licenseId']} |" in text
         assert package["extractedText"].strip() in text
+
+
+def test_the_templates_of_deploy_files_are_in_the_wheel() -> None:
+    builder = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(ROOT))
+    packed = {file.distribution_path for file in builder.recurse_included_files()}
+    templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tritonlab").rglob("*.j2")}
+    assert len(templates) > 10 and templates < packed
 
 
 def test_the_oldest_row_has_every_lower_bound() -> None:

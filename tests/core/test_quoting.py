@@ -44,6 +44,13 @@ def test_a_text_is_itself_in_each_language(name: str) -> None:
     assert "/" not in stem and stem.isprintable() and stem[0] not in "-." and shlex.quote(f"{stem}.sh")[0] != "-"
 
 
+@pytest.mark.parametrize(
+    "word", ["no", "On", "true", "NULL", "y", "1", "1e3", "-c", "50m", "~", "", " a", "a: b", "#a"]
+)
+def test_a_word_of_yaml_stays_a_text(word: str) -> None:
+    assert yaml.safe_load(f"key: {yaml_scalar(word)}\n") == {"key": word}
+
+
 @quick
 @given(st.lists(NAMES, min_size=1, max_size=3))
 def test_a_name_is_one_word_of_a_magic_and_no_expression(names: list[str]) -> None:

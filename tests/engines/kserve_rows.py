@@ -18,7 +18,7 @@ from tests.engines.models import DOUBLE, DOUBLE_CONFIG
 from tests.engines.rows import ROWS, write_models
 from tests.serving import write_model
 from tests.tools.deploy.manifests.deployments import deployment
-from tritonlab.tools.deploy.manifests.kubernetes import serving_runtime
+from tritonlab.tools.deploy.manifests.files import render
 
 #: Those of the models that a row is about, and one for KServe's client.
 SERVED = ("stream", "total", "double")
@@ -57,7 +57,8 @@ def run(scratch: Path, figures: Figures) -> None:
 
 def _container() -> dict[str, list[dict[str, int]]]:
     """Return the container of the ServingRuntime that an export writes."""
-    found: dict[str, list[dict[str, int]]] = yaml.safe_load(serving_runtime(deployment()))["spec"]["containers"][0]
+    runtime = yaml.safe_load(render("deploy/kserve/serving-runtime.yaml", deployment()))
+    found: dict[str, list[dict[str, int]]] = runtime["spec"]["containers"][0]
     return found
 
 

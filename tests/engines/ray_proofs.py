@@ -30,7 +30,7 @@ from tests.engines.ray_rows import prove_rows
 from tests.serving import write_model
 from tests.tools.deploy.manifests.deployments import deployment
 from tritonlab.tools.deploy.manifests.facts import DeployedModel
-from tritonlab.tools.deploy.manifests.ray import serve_config
+from tritonlab.tools.deploy.manifests.files import render
 
 CALLERS, SECONDS = 16, 10.0
 
@@ -184,7 +184,7 @@ def by_file(repository: Path, figures: Figures) -> None:
         DeployedModel("stream", {"model_transaction_policy": {"decoupled": True}}),
     ]
     (port,) = free_ports(1)
-    document = yaml.safe_load(serve_config(deployment(models=models)))
+    document = yaml.safe_load(render("deploy/ray/serve.yaml", deployment(models=models)))
     document["http_options"]["port"] = port
     document["applications"][0]["args"]["model_repository"] = str(repository)
     file = repository.with_name("serve.yaml")

@@ -16,7 +16,7 @@ from tritonlab.exchanges.sending import ask, asks_of
 from tritonlab.record.recorder import Recorder
 from tritonlab.server.api.needed_models import stood_in, stood_in_words
 from tritonlab.tools.deploy.manifests.facts import deployment_of
-from tritonlab.tools.deploy.manifests.readme import readme
+from tritonlab.tools.deploy.manifests.files import render
 from tritonlab.tools.deploy.verify.judgement import kept_answer
 
 IO = 'input { name: "X" data_type: TYPE_FP32 dims: [-1] } output { name: "Y" data_type: TYPE_FP32 dims: [-1] }'
@@ -83,4 +83,4 @@ def test_its_answers_are_not_called_the_notebooks(server: Server, name: str, tmp
     assert kept.unanswered == stood_in_words(model) and kept_answer(kept) is None
     assert golden.check().passed  # it still notices that the stand-in answers otherwise
     deployed = deployment_of([model], "2.51", cases=[kept])
-    assert not deployed.models[0].recorded and WORDS in readme(deployed, ["docker"], [])
+    assert not deployed.models[0].recorded and WORDS in render("README.md", deployed)

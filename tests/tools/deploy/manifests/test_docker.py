@@ -8,12 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.tools.deploy.manifests.docker import compose, dockerfile
+from tritonlab.tools.deploy.manifests.facts import Deployment
+from tritonlab.tools.deploy.manifests.files import render
 
 from .deployments import deployment, on_gpu, read
 from .manifests import compose_errors, schema_errors
 
 HADOLINT = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+def dockerfile(deployed: Deployment) -> str:
+    return render("deploy/Dockerfile", deployed)
+
+
+def compose(deployed: Deployment) -> str:
+    return render("deploy/compose.yaml", deployed)
 
 
 def instructions(text: str) -> list[str]:

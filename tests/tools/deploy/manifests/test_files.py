@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import pytest
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.tools.deploy.manifests.facts import DeployedModel
-from tritonlab.tools.deploy.manifests.files import KINDS, deploy_files, programs, write_deploy_files
+from tritonlab.tools.deploy.manifests.files import KINDS, deploy_files, write_deploy_files
+from tritonlab.tools.deploy.manifests.programs import programs
 
 from .deployments import CONFIG, deployment, recorded
 
@@ -45,18 +45,11 @@ def test_files_name_nothing_of_this_machine() -> None:
         assert isinstance(text, bytes) or (str(Path.home()) not in text and text.endswith("\n")), path
 
 
-def test_writing_replaces_nothing_unless_requested(tmp_path: Path) -> None:
-    assert len(write_deploy_files(tmp_path, deployment())) == len(deploy_files(deployment()))
-    assert (tmp_path / "client.sh").stat().st_mode & 0o111
-    assert write_deploy_files(tmp_path, deployment()) == []
-    (tmp_path / "README.md").write_text("mine")
-    changed = dataclasses.replace(deployment(), peak_shm_bytes=None)
-    before = (tmp_path / "deploy" / "compose.yaml").read_text()
-    with pytest.raises(FileExistsError, match=r"\.\w+ exists and differs"):
-        write_deploy_files(tmp_path, changed, ["docker"])
-    assert (tmp_path / "deploy" / "compose.yaml").read_text() == before
-    written = write_deploy_files(tmp_path, changed, overwrite=True)
-    assert tmp_path / "README.md" in written and tmp_path / "client.py" not in written
+def test_commands_are_written_as_programs(tmp_path: Path) -> None:
+    write_deploy_files(tmp_path, deployment())
+    written = {path.relative_to(tmp_path).as_posix(): path for path in tmp_path.rglob("*") if path.is_file()}
+    assert set(written) == set(deploy_files(deployment()))
+    assert {name for name, path in written.items() if path.stat().st_mode & 0o111} == {"client.sh"}
 
 
 def test_each_model_has_its_client_and_every_request_its_test() -> None:

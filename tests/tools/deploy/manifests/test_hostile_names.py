@@ -20,8 +20,7 @@ from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.quoting import one_line
 from tritonlab.exchanges.exchange import Exchange, arrivals_of
 from tritonlab.tools.deploy.manifests.facts import DeployedModel
-from tritonlab.tools.deploy.manifests.files import deploy_files
-from tritonlab.tools.deploy.manifests.monitoring import of_models
+from tritonlab.tools.deploy.manifests.files import deploy_files, of_models
 
 from .deployments import CONFIG, deployment
 
@@ -96,7 +95,7 @@ def test_the_documents_have_the_names(model: str, tensor: str) -> None:
 @quick
 @given(DIRECTORY_NAMES, NAMES)
 def test_the_selector_of_a_model_selects_it_and_no_other(model: str, other: str) -> None:
-    literal = of_models([model]).removeprefix("model=~")
+    literal = of_models([model]).removeprefix("{model=~").removesuffix("}")
     # Go's pattern of a character by its number is `\x{…}`
     pattern = re.sub(r"\\x\{([0-9a-f]+)\}", lambda found: f"\\U{int(found[1], 16):08x}", json.loads(literal))
     assert re.fullmatch(pattern, model) and literal.isprintable() and not re.search(r"\$", literal)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tritonlab.core.metrics.model_metrics import MODEL_METRIC_KINDS
-from tritonlab.tools.deploy.manifests.monitoring import alert_rules, dashboard
+from tritonlab.tools.deploy.manifests.files import render
 
 from .deployments import deployment, read
 from .promql import Prometheus, read_metrics
@@ -39,7 +39,7 @@ def scrape(success: int = 0, failure: int = 0, queue: int = 0, errors: int = 0, 
 
 
 def rules() -> list[dict[str, Any]]:
-    (group,) = read(alert_rules(deployment()))["groups"]
+    (group,) = read(render("deploy/monitoring/alerts.yaml", deployment()))["groups"]
     found: list[dict[str, Any]] = group["rules"]
     return found
 
@@ -100,7 +100,7 @@ def unknown(expressions: list[str], text: str) -> set[str]:
 
 
 def test_every_metric_of_the_files_is_in_metrics() -> None:
-    panels = json.loads(dashboard(deployment()))["panels"]
+    panels = json.loads(render("deploy/monitoring/dashboard.json", deployment()))["panels"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     for all_of in (expressions, [rule["expr"] for rule in rules()]):
         assert unknown(all_of, QUIET) == set()
@@ -111,7 +111,7 @@ def test_every_metric_of_the_files_is_in_metrics() -> None:
 
 
 def test_the_dashboard_has_a_panel_for_each_metric_of_the_models() -> None:
-    document = json.loads(dashboard(deployment()))
+    document = json.loads(render("deploy/monitoring/dashboard.json", deployment()))
     panels = {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in document["panels"]}
     assert panels["rows (digits.v2)"] == ["rate(rows[$__rate_interval])"]
     assert panels["depth (digits.v2)"] == ["depth"]

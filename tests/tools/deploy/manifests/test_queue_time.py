@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from tritonlab.tools.deploy.manifests.files import deploy_files
-from tritonlab.tools.deploy.manifests.monitoring import METRIC, TARGET_MICROSECONDS, of_models
+from tritonlab.tools.deploy.manifests.files import METRIC, TARGET_MICROSECONDS, deploy_files, of_models
 
 from .deployments import deployment, read
 from .promql import Prometheus, Value, read_metrics
@@ -87,8 +86,8 @@ def test_models_are_selected_by_their_very_names(name: str) -> None:
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     text = f'm{{model="{escaped}"}} 1\nm{{model="other"}} 2\nm{{model="axb"}} 3\n'
     data = Prometheus({}, read_metrics(text))
-    assert data.evaluate(f"sum(m{{{of_models([name])}}})") == {frozenset(): 1.0}
-    assert data.evaluate(f"sum(m{{{of_models([name, 'other'])}}})") == {frozenset(): 3.0}
+    assert data.evaluate(f"sum(m{of_models([name])})") == {frozenset(): 1.0}
+    assert data.evaluate(f"sum(m{of_models([name, 'other'])})") == {frozenset(): 3.0}
 
 
 def test_the_metric_has_a_name_that_no_series_of_triton_has() -> None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 #: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
-LEAST_SHM_BYTES = 256 * _MIB
+LEAST_SHM_MIB = 256
+#: Memory beside /dev/shm that a pod requests: Triton and a stub or two. What the models take comes on top.
+_MEMORY_MIB = 1024
 _TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
 
 
@@ -42,7 +44,16 @@ class DeployedModel:
     @property
     def at_once(self) -> int:
         """How many requests each server executes at once: a full batch in each instance."""
-        return self.instances * max(int(self.config.get("max_batch_size", 0)), 1)
+        return self.instances * max(self.max_batch_size, 1)
+
+    @property
+    def max_batch_size(self) -> int:
+        """Return the most inputs of one execution; 0 if the model does not batch."""
+        return int(self.config.get("max_batch_size", 0))
+
+    @property
+    def is_ensemble(self) -> bool:
+        return self.config.get("platform") == "ensemble"
 
     @property
     def is_decoupled(self) -> bool:
@@ -91,11 +102,30 @@ class Deployment:
     @property
     def shm_mib(self) -> int:
         """Return the MiB of shared memory of a container: twice the measured peak, 256 at least."""
-        return -(-max(2 * (self.peak_shm_bytes or 0), LEAST_SHM_BYTES) // _MIB)
+        return max(-(-2 * (self.peak_shm_bytes or 0) // _MIB), LEAST_SHM_MIB)
+
+    @property
+    def peak_shm_mib(self) -> int | None:
+        return None if self.peak_shm_bytes is None else -(-self.peak_shm_bytes // _MIB)
+
+    @property
+    def memory_mib(self) -> int:
+        """Return the MiB of memory that a pod requests; /dev/shm is part of it."""
+        return _MEMORY_MIB + self.shm_mib
 
     @property
     def on_gpu(self) -> bool:
         return any(model.on_gpu for model in self.models)
+
+    @property
+    def custom_metrics(self) -> list[tuple[DeployedModel, str, str]]:
+        """Return the metric families that the models' code makes, each with its model, its name and its kind."""
+        return [(model, *metric) for model in self.models for metric in sorted(model.custom_metrics.items())]
+
+    @property
+    def stood_in(self) -> dict[str, str]:
+        """Return what answered here in the place of the models and of those that they need, by their names."""
+        return {name: words for model in self.models for name, words in model.stood_in.items()}
 
 
 def deployment_of(
