@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.release_models import ReleaseModel, models, write_models
-from tritonlab import Server
+from tritonlab import Server, export
 from tritonlab.core.status import TritonError
 from tritonlab.exchanges.exchange import Exchange
 from tritonlab.exchanges.sending import ask
 from tritonlab.tools.deploy.environment.built_environment import pack
 from tritonlab.tools.deploy.preflight.judge import preflight
-from tritonlab.tools.deploy.repository import export
 from tritonlab.tools.deploy.verify.judgement import ModelJudgement
 from tritonlab.tools.deploy.verify.judges import judge_python
 from tritonlab.tools.deploy.verify.verification import verify

@@ -73,7 +73,7 @@ LAZY = {
     ("tritonlab.tools.deploy.preflight.judge", "tritonlab.tools.deploy.preflight.trial"): (
         "only for a trial: 3 ms at %load_ext"
     ),
-    ("tritonlab.tools.deploy.whole_export", "tritonlab.tools.deploy.preflight.trial"): (
+    ("tritonlab.tools.deploy.repository", "tritonlab.tools.deploy.preflight.trial"): (
         "only for a proof: 3 ms at %load_ext"
     ),
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
@@ -90,7 +90,10 @@ LAZY = {
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.playground.playground"): "only for a form: 59 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.record.opening"): "only for a view: 113 ms",
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.exchanges.remote.remote_server"): f"{_GRPC}98 ms",
+    ("tritonlab.notebook.views.card.export_panel", "tritonlab.tools.deploy.options"): "only for an export: 27 ms",
+    ("tritonlab.notebook.views.card.export_panel", "tritonlab.tools.deploy.repository"): "only for an export: 27 ms",
     ("tritonlab.runtime", "tritonlab.exchanges.remote.remote_server"): f"{_GRPC}88 ms",
+    ("tritonlab.runtime", "tritonlab.tools.deploy.options"): "only for an export: 27 ms",
     ("tritonlab.runtime", "tritonlab.notebook.authoring.exporting"): "only for an export: 32 ms",
     ("tritonlab.runtime", "tritonlab.notebook.authoring.hints"): "only for errors of servers elsewhere: 22 ms",
 }

@@ -226,12 +226,10 @@ def export(
 
     Raises NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, Cancelled.
     """
-    from .notebook.authoring.exporting import export_models  # with what makes environments and deploy files
+    from .notebook.authoring.exporting import export_models
+    from .tools.deploy.options import ExportOptions  # with what makes environments and deploy files
 
-    return export_models(
-        _own_workspace(models, bool(capture or artifacts)),
-        models,
-        directory,
+    options = ExportOptions.from_keywords(
         overwrite=overwrite,
         alone=alone,
         include=include,
@@ -247,12 +245,7 @@ def export(
         say=say,
         cancel=cancel,
     )
-
-
-def _own_workspace(models: Model | str | Sequence[Model | str], is_written: bool) -> Workspace | None:
-    """Return the workspace where models are named, or written again; None where nothing needs one."""
-    chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else models
-    return default_workspace() if is_written or any(isinstance(each, str) for each in chosen) else None
+    return export_models(default_workspace, models, directory, options)
 
 
 def recording(server: Server | None = None) -> Recording:

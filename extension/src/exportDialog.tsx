@@ -153,7 +153,7 @@ function Directory({ task }: Part): JSX.Element {
           onChange={(event) => setTyped(event.target.value)}
         />
       </label>
-      <span className="tritonlab-dim">{typed === task.directory ? task.plan?.directory ?? " " : " "}</span>
+      <span className="tritonlab-dim">{typed === task.directory ? task.plan?.repository ?? " " : " "}</span>
       <Findings task={task} place="directory" />
     </div>
   );
@@ -540,7 +540,7 @@ function Running({ task }: Part): JSX.Element {
   return (
     <div className="tritonlab-form tritonlab-field">
       <p className="tritonlab-dim">
-        {task.names.join(", ")} to {task.plan?.directory ?? task.directory}
+        {task.names.join(", ")} to {task.plan?.repository ?? task.directory}
       </p>
       <label>
         <span className="tritonlab-now" aria-live="polite">
@@ -628,13 +628,13 @@ function Verdict({ task, done }: Part & { done: Done }): JSX.Element {
     <section className="tritonlab-verdict" data-passed={found.passed}>
       <h3>{found.passed ? "Proved on real Triton" : "Not proved on real Triton"}</h3>
       <ul>
-        {found.releases.map((one) => (
+        {found.verified.map((one) => (
           <li key={one.triton} data-passed={one.passed}>
             <span aria-hidden="true">{one.passed ? "✓" : one.verified ? "✗" : "–"}</span> {one.triton}: {one.verdict}
           </li>
         ))}
         {found.not_verified
-          .filter((each) => !found.releases.some((one) => each.startsWith(`Triton ${one.triton}:`)))
+          .filter((each) => !found.verified.some((one) => each.startsWith(`Triton ${one.triton}:`)))
           .map((each) => (
             <li key={each}>
               <span aria-hidden="true">–</span> not proved: {each}

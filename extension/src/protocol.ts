@@ -1,7 +1,7 @@
 // The messages between a window and a kernel. `tritonlab/notebook/shell/comm.py` is the other half.
 
 /** Changes when a message means something else than before. */
-export const PROTOCOL = 2;
+export const PROTOCOL = 3;
 export const TARGET = "tritonlab";
 
 export type State = "READY" | "NOT READY" | "LOADING" | "UNLOADING" | "UNLOADED" | "NOT LOADED" | "FAILED";
@@ -34,20 +34,25 @@ export interface LeftOut {
   included: boolean;
 }
 
-/** What an export would do with a model. `needed_by`: the model it goes with, "" if it was asked for. `captured`: the
- *  names that would be written in front of it. */
-export interface Plan {
+/** A model in the report of an export: `report.to_dict()["models"]`. `backup`: where the former directory is now. */
+export interface ExportedModel {
   name: string;
-  needed_by: string;
   path: string;
-  exists: boolean;
   differs: boolean;
   bytes: number;
   added: string[];
   changed: string[];
   removed: string[];
-  unchanged: string[];
+  files: string[];
   warnings: string[];
+  backup: string | null;
+}
+
+/** What an export would do with a model. `needed_by`: the model it goes with, "" if it was asked for. `captured`: the
+ *  names that would be written in front of it. */
+export interface Plan extends ExportedModel {
+  needed_by: string;
+  exists: boolean;
   findings: Finding[];
   notes: string[];
   captured: string[];
@@ -77,13 +82,21 @@ export interface Beside {
   unchanged: string[];
 }
 
-/** What an export would do. `bytes`: of all models, with their environments. */
-export interface Plans {
-  directory: string;
-  models: Plan[];
+/** The report of an export: `report.to_dict()`, its text, and the repository as seen from the notebook's directory.
+ *  `bytes`: of all models, with their environments. */
+export interface Report<Of extends ExportedModel> {
+  repository: string;
+  relative: string;
+  models: Of[];
   bytes: number;
   beside: Beside | null;
   environment: Environment | null;
+  tree: string;
+  commands: string[];
+}
+
+/** What an export would do. */
+export interface Plans extends Report<Plan> {
   artifacts: { file: string; problem: string; bytes: number | null }[];
   /** what is sent to prove it; `kept`: the most last requests of one model that there are */
   requests: { text: string; problem: string; kept: number } | null;
@@ -115,18 +128,11 @@ export interface ExportOptions {
 /** How far an export is: bytes of the models, or a line about what it does now. */
 export type Progress = { done: number; total: number } | { line: string };
 
-/** What an export did. `relative`: the repository, and the page of the verdict, as seen from the notebook's directory. */
-export interface Exported {
-  repository: string;
-  relative: string;
-  models: { name: string; path: string; files: string[]; changed: boolean; backup: string; warnings: string[] }[];
-  beside: Beside | null;
-  environment: Environment | null;
-  tree: string;
-  commands: string[];
+/** What an export did. `relative`: the page of the verdict, as seen from the notebook's directory. */
+export interface Exported extends Report<ExportedModel> {
   verification: {
     passed: boolean;
-    releases: { triton: string; passed: boolean; verified: boolean; verdict: string }[];
+    verified: { triton: string; passed: boolean; verified: boolean; verdict: string }[];
     not_verified: string[];
     page: string;
     relative: string;

@@ -33,7 +33,7 @@ class Kernel {
   }
 }
 
-const HELLO = { protocol: 2, version: "0.1.0" };
+const HELLO = { protocol: 3, version: "0.1.0" };
 
 test("what is asked is answered, whatever the order", async () => {
   const kernel = new Kernel(HELLO);

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.ensembles import DECOUPLED, ensemble_text, model_text, step, tensor
-from tritonlab.tools.deploy.repository import export
+from tritonlab import export
 
 from .clients import Client, Failure, Files, Options
 from .lab_client import LabClient

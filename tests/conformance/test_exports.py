@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from tests.notebook.authoring.test_base_model import SOURCE as HINTED
-from tritonlab import Server
+from tritonlab import Server, export
 from tritonlab.kernel_modules import BASE_FILE
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.tools.deploy.repository import export
 
 from .clients import Failure
 from .lab_client import LabClient

@@ -11,8 +11,7 @@ import pytest
 
 from tests.serving import write_model
 from tests.tools.deploy.preflight.test_judge import CONFIG, SILENT, SOUND, source
-from tritonlab import Server
-from tritonlab.tools.deploy.repository import export
+from tritonlab import Server, export
 
 from .real_client import RealClient
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import tritonlab
 from tests.models import IDENTITY
 from tritonlab.core.status import TritonError
-from tritonlab.tools.deploy.repository import export
+from tritonlab import export
 from tritonlab.repository.place import NoRepository
 from tritonlab.notebook.authoring.errors import FileError
 

@@ -18,13 +18,13 @@ from tests.damaged import CORPUS, GOOD, write
 from tests.models import initializes
 from tests.notebook.repositories import DESCRIBED, POST, config, contents, write_repository
 from tests.serving import eventually
+from tritonlab import export
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, NotFoundError
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.authoring.opened_repository import OpenedRepository
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.place import NoRepository
 from tritonlab.tools.deploy.report import ExportConflict
-from tritonlab.tools.deploy.repository import export
 
 ROW = np.array([1, 2], np.float32)
 POST_MODEL = POST.decode().replace("x + 1", "x + 100")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tritonlab import export
 from tritonlab.core.config.model_config import print_pbtxt
 from tritonlab.core.status import ModelError, ModelLoadError, NotFoundError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
@@ -16,7 +17,6 @@ from tritonlab.notebook.authoring.config_text import ConfigText, ConfigTextError
 from tritonlab.notebook.authoring.errors import FileError, OptionError
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.model_names import ADVICE
-from tritonlab.tools.deploy.repository import export
 from tritonlab.tools.measure.tuning.settings import Settings
 
 IDENTITY = """\

@@ -146,7 +146,7 @@ def test_an_export_is_planned_then_written(window: Window, notebook: Notebook, t
     notebook.run(MODEL)
     repository = tmp_path / "models"
     plan = window.request("plan", models=["echo"], directory=str(repository))
-    assert plan["directory"] == str(repository)
+    assert plan["repository"] == str(repository)
     assert plan["models"][0]["added"] == ["1/model.py", "config.pbtxt"]
     assert not repository.exists()
 
@@ -259,7 +259,7 @@ def test_an_export_is_cancelled_from_the_window(
         raise_if_cancelled(cancel)
 
     # by its name: `tritonlab.export` is a function
-    monkeypatch.setattr(importlib.import_module("tritonlab.tools.deploy.whole_export"), "verify", judged)
+    monkeypatch.setattr(importlib.import_module("tritonlab.tools.deploy.repository"), "verify", judged)
     window.begin("export", models=["echo"], directory=str(tmp_path / "x"), verify=["2.51"], job="mine")
     window.wait(lambda message: message.get("progress") == {"line": "at work"})
     assert window.request("cancel_export", job="mine") == {"cancelled": True}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.models import counts
-from tritonlab.tools.deploy import whole_export
+from tritonlab.tools.deploy import repository
 from tritonlab.tools.deploy.environment.placed import EnvironmentOptions, PlacedEnvironment
 
 CELL = counts("seen_rows", reads="X", writes="Y")
@@ -54,7 +54,7 @@ def test_an_environment_is_for_the_target_of_the_export(
         requested.append(options)
         return PlacedEnvironment()
 
-    monkeypatch.setattr(whole_export, "place_environment", place)
+    monkeypatch.setattr(repository, "place_environment", place)
     assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
     for target in ("24.08", "kserve", "2.53"):
         more = "--env-python=3.12 --env-budget=300" * (target == "2.53")

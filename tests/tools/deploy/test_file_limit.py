@@ -11,7 +11,7 @@ import os, resource, sys
 from pathlib import Path
 from tests.models import IDENTITY
 from tests.serving import Lab, config
-from tritonlab.tools.deploy.repository import export
+from tritonlab import export
 from tritonlab.repository.place import NoRepository
 
 root = Path(sys.argv[1])

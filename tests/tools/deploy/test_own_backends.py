@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import tritonlab
-from tritonlab import Server
+from tritonlab import Server, export
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.tools.deploy.left_out import NotDeployable
+from tritonlab.tools.deploy.options import ExportOptionError
 from tritonlab.tools.deploy.own_backends import find_own_backend
-from tritonlab.tools.deploy.repository import export
-from tritonlab.tools.deploy.whole_export import ExportOptionError
 
 MODEL = """import os
 import numpy as np

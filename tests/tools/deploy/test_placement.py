@@ -16,11 +16,10 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tests.models import IDENTITY
 from tests.serving import write_model
-from tritonlab import Model, Server
+from tritonlab import Model, Server, export
 from tritonlab.repository.place import SCRATCH
 from tritonlab.tools.deploy import placement
 from tritonlab.tools.deploy.placement import Placement
-from tritonlab.tools.deploy.repository import export
 
 NAMES = ("a", "b", "c")
 

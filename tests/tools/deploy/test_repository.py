@@ -21,13 +21,12 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tests.models import answers, completes
 from tests.serving import write_model
-from tritonlab import Model, Server
+from tritonlab import Model, Server, export
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.place import NoRepository
 from tritonlab.tools.deploy.report import ExportConflict, ExportReport
-from tritonlab.tools.deploy.repository import export
 
 SOURCE = completes(answers("-x"))
 CONFIG = """\
@@ -166,9 +165,9 @@ def test_another_server_answers_the_same_from_it(model: Model, tmp_path: Path) -
         assert server.model("m").config() == model.config()
 
 
-def test_a_name_is_not_a_model_and_nothing_is_made(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"'m' is not a model: .*server.model\('m'\) return it"):
-        export("m", tmp_path / "new")  # type: ignore[arg-type]
+def test_a_number_is_not_a_model_and_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"3 is not a model: .*server.model\(NAME\) return it"):
+        export(3, tmp_path / "new")  # type: ignore[arg-type]
     assert not (tmp_path / "new").exists()
 
 
@@ -233,18 +232,15 @@ def test_a_zip_file_is_written_on_request(model: Model, tmp_path: Path, monkeypa
 
 
 def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path) -> None:
-    def furnish(models: object, beside: Path) -> None:
-        (beside / "deploy").mkdir()
-        (beside / "deploy" / "run.sh").write_text("#!/bin/sh\n")
-        (beside / "deploy" / "run.sh").chmod(0o755)
-        (beside / "requirements.lock").write_text("numpy==1.26.4\n")
-
-    report = export(model, tmp_path / "models", furnish=furnish)
+    report = export(model, tmp_path / "models", deploy="docker")
+    (tmp_path / "deploy/compose.yaml").chmod(0o755)
     (tmp_path / "other.txt").write_text("not of the export")
     with zipfile.ZipFile(report.zip().path) as packed:
         names = packed.namelist()
-        assert packed.getinfo("deploy/run.sh").external_attr >> 16 & 0o777 == 0o755
-    assert [name for name in names if not name.startswith("models/")] == ["deploy/run.sh", "requirements.lock"]
+        assert packed.getinfo("deploy/compose.yaml").external_attr >> 16 & 0o777 == 0o755
+    monitoring = ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json"]
+    beside = ["README.md", "deploy/Dockerfile", "deploy/compose.yaml", *monitoring]
+    assert [name for name in names if not name.startswith("models/")] == beside
     with pytest.raises(InvalidArgumentError, match="it was a dry run"):
         export(model, tmp_path / "elsewhere", dry_run=True).zip()
 

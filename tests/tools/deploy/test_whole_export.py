@@ -27,11 +27,10 @@ from tritonlab.tools.deploy.child_command import Cancelled
 from tritonlab.tools.deploy.environment import built_environment, placed
 from tritonlab.tools.deploy.environment.lock import EnvironmentRefused
 from tritonlab.tools.deploy.environment.python_prefix import Python
+from tritonlab.tools.deploy.options import ExportOptionError
 from tritonlab.tools.deploy.placement import compare_trees
 from tritonlab.tools.deploy.releases import UnknownTarget
 from tritonlab.tools.deploy.report import ExportConflict
-from tritonlab.tools.deploy.repository import export
-from tritonlab.tools.deploy.whole_export import ExportOptionError
 
 TEXT = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
 
@@ -53,11 +52,9 @@ def files(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_without_options_it_is_the_plain_export(models: list[Model], tmp_path: Path) -> None:
-    export(models[0], tmp_path / "plain")
+def test_without_options_nothing_lies_beside_the_models(models: list[Model], tmp_path: Path) -> None:
     report = tritonlab.export(models[0], tmp_path / "whole")
-    assert files(tmp_path / "plain") == files(tmp_path / "whole")
-    assert sorted(os.listdir(tmp_path)) == ["plain", "whole"]
+    assert sorted(os.listdir(tmp_path)) == ["whole"]
     facts = report.to_dict()
     assert (facts["environment"], facts["verification"], facts["beside"]["added"]) == (None, None, [])
     assert facts["bytes"] == sum(map(len, files(tmp_path / "whole").values()))

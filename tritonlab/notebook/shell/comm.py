@@ -29,7 +29,7 @@ from ..views.card.model_states import ModelStates
 from .comm_calls import CALLS, TELLING
 
 #: Changes when the meaning of a message does; a window with another number says so and asks nothing.
-PROTOCOL = 2
+PROTOCOL = 3
 TARGET = "tritonlab"
 
 #: The place in the file that Python adds to a SyntaxError's text; the cell's line is shown instead.

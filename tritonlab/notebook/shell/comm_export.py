@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,17 +20,16 @@ from ...core.status import InvalidArgumentError, NotFoundError
 from ...exchanges.golden import GoldenSet
 from ...exchanges.last_cases import last_cases
 from ...repository.model_tree import Omission, Omitted, read_tree
-from ...repository.place import repository_path
 from ...server.api.needed_models import needed_models
 from ...tools.deploy import left_out
 from ...tools.deploy.environment.lock import EnvironmentRefused
 from ...tools.deploy.environment.placed import CHOICES
 from ...tools.deploy.manifests.files import KINDS
+from ...tools.deploy.options import NO_ENVIRONMENT, ExportOptionError, ExportOptions
 from ...tools.deploy.releases import DEFAULT_TARGET, UnknownTarget, find, find_target, releases, table_facts
 from ...tools.deploy.report import ExportReport
 from ...tools.deploy.verify.judgement import NO_REQUEST
 from ...tools.deploy.verify.wheels import NoWheel, find_wheel
-from ...tools.deploy.whole_export import ExportOptionError
 from ..authoring.cells import user_namespace
 from ..authoring.errors import NotebookError
 from ..authoring.exporting import export_models
@@ -62,42 +62,26 @@ def plan(
     models: Sequence[str],
     directory: str,
     *,
-    alone: bool = False,
-    include: Sequence[str] = (),
-    target: str = DEFAULT_TARGET,
-    env: str = "none",
-    deploy: Sequence[str] = (),
-    capture: bool = False,
     artifacts: Mapping[str, str] | None = None,
     verify: Sequence[str] = (),
-    last: int | None = None,
+    **chosen: Any,
 ) -> JsonAnswer:
     """Return what `export` would do with each model and with those that they need, what it would bring, and what
     pre-flight finds; nothing is written. A refusal is part of the choice that it is about."""
+    options = ExportOptions.from_keywords(**chosen, dry_run=True)
     refused: dict[str, JsonAnswer] = {}
-    report = _dry_run(
-        workspace,
-        models,
-        directory=directory,
-        refused=refused,
-        alone=alone,
-        include=include,
-        target=target,
-        env=env,
-        deploy=deploy,
-    )
-    captured = _captured(workspace, models, refused) if capture else {}
-    users = dict(_users(workspace, models, alone))
+    report = _dry_run(workspace, models, directory, options, refused)
+    captured = _captured(workspace, models, refused) if options.capture else {}
+    users = dict(_users(workspace, models, options.alone))
+    found = _answer(report)
+    for facts, each in zip(found["models"], report.reports, strict=True):
+        name = each.path.name
+        facts["needed_by"] = users.get(name, "")
+        facts |= _details(workspace, each, captured.get(name, _Captured([], False)), options.include)
     return {
-        "directory": str(repository_path(directory)),
-        "models": [
-            _planned(workspace, each, users=users, captured=captured, include=include) for each in report.reports
-        ],
-        "bytes": report.bytes,
-        "beside": _beside(report),
-        "environment": _environment(report),
+        **found,
         "artifacts": [_artifact(file, text) for file, text in (artifacts or {}).items()],
-        "requests": _requests(workspace, report, last) if verify else None,
+        "requests": _requests(workspace, report, options.last) if verify else None,
         "verify": [*map(_judge, verify)],
         "refused": refused,
     }
@@ -116,20 +100,13 @@ def export(
     """Write the models, and those they need, as a repository, with all that was chosen (`tritonlab.export`). Artifacts
     are expressions of the notebook. Meanwhile `job` can be cancelled."""
     values = {file: _value(file, text) for file, text in (artifacts or {}).items()}
-    cancel = threading.Event()
+    chosen = ExportOptions.from_keywords(
+        **options, artifacts=values, progress=_progress(tell), say=lambda line: tell({"line": line})
+    )
     with _guard:
-        _running[job] = cancel
+        _running[job] = chosen.cancel
     try:
-        report = export_models(
-            workspace,
-            list(models),
-            directory,
-            artifacts=values,
-            progress=_progress(tell),
-            say=lambda line: tell({"line": line}),
-            cancel=cancel,
-            **options,
-        )
+        report = export_models(lambda: workspace, list(models), directory, chosen)
     finally:
         with _guard:
             _running.pop(job, None)
@@ -137,7 +114,21 @@ def export(
         _done[job] = report
         for old in list(_done)[:-_KEPT]:
             del _done[old]
-    return _written(report)
+    found = _answer(report)
+    if report.verification is not None:
+        found["verification"]["relative"] = os.path.relpath(report.verification.page, _START)
+    return found
+
+
+def _answer(report: ExportReport) -> dict[str, Any]:
+    """Return the report as JSON values, with the texts that the window shows. `relative`: the repository, as seen from
+    the notebook's directory."""
+    found = {**report.to_dict(), "tree": report.tree(), "relative": os.path.relpath(report.repository, _START)}
+    if report.environment is not None:
+        found["environment"]["text"] = str(report.environment)
+    if report.beside is None or not report.beside.files:
+        found["beside"] = None
+    return found
 
 
 def zip_export(workspace: Workspace, job: str) -> JsonAnswer:
@@ -147,8 +138,7 @@ def zip_export(workspace: Workspace, job: str) -> JsonAnswer:
     if report is None:
         raise NotFoundError("that export is not known any more: export again")
     archive = report.zip()
-    path = archive.path
-    return {"path": str(path), "relative": os.path.relpath(path, _START), "bytes": path.stat().st_size}
+    return {**archive.to_dict(), "relative": os.path.relpath(archive.path, _START)}
 
 
 def cancel_export(workspace: Workspace, job: str) -> JsonAnswer:
@@ -174,31 +164,19 @@ def _dry_run(
     workspace: Workspace,
     models: Sequence[str],
     directory: str,
+    options: ExportOptions,
     refused: dict[str, JsonAnswer],
-    alone: bool,
-    include: Sequence[str],
-    target: str,
-    env: str,
-    deploy: Sequence[str],
 ) -> ExportReport:
     """Return the report of a dry run, without the environment or the deploy files if these are refused."""
     while True:
         try:
-            return export_models(
-                workspace,
-                list(models),
-                directory,
-                alone=alone,
-                include=include,
-                target=target,
-                env="none" if "env" in refused else env,
-                deploy=() if "deploy" in refused else deploy,
-                dry_run=True,
-            )
+            return export_models(lambda: workspace, list(models), directory, options)
         except EnvironmentRefused as error:
             refused["env"] = {"text": str(error), "fix": error.remedy()}
+            options = replace(options, env=NO_ENVIRONMENT)
         except ExportOptionError as error:
             refused["deploy"] = {"text": str(error), "fix": error.remedy(), "is_place": error.is_place}
+            options = replace(options, deploy=())
 
 
 def _users(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator[tuple[str, str]]:
@@ -209,30 +187,17 @@ def _users(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator
                 yield needed.name, name
 
 
-def _planned(
-    workspace: Workspace,
-    report: ExportReport,
-    users: Mapping[str, str],
-    captured: Mapping[str, _Captured],
-    include: Sequence[str],
-) -> dict[str, Any]:
-    plan, name, found = report.plan, report.path.name, report.preflight
-    kinds = {kind: list(getattr(plan, kind)) for kind in ("added", "changed", "removed", "unchanged")}
-    directory = Path(workspace.server.model(name).directory)
-    left = read_tree(
-        directory, include=(), inside=workspace.server.core.repository.inside_of(name, directory)
-    ).left_out
-    written = captured.get(name, _Captured([], False))
+def _details(workspace: Workspace, report: ExportReport, written: _Captured, include: Sequence[str]) -> dict[str, Any]:
+    """Return what the panel shows of a model besides its report: `warnings` without what stands beside a choice, as
+    `findings` and `left_out` do, the `notes` of pre-flight, the names that are `captured`."""
+    plan, found = report.plan, report.preflight
+    directory = Path(workspace.server.model(report.path.name).directory)
+    inside = workspace.server.core.repository.inside_of(report.path.name, directory)
+    left = read_tree(directory, include=(), inside=inside).left_out
     findings = found.cited(workspace.shell.cite).findings if found is not None else ()
     listed = {*map(str, findings), *left_out.sentences(each for each in left if each.path not in include)}
     return {
-        "name": name,
-        "needed_by": users.get(name, ""),
-        "path": str(plan.path),
         "exists": plan.path.exists(),
-        "differs": plan.differs,
-        "bytes": plan.bytes,
-        **kinds,
         "warnings": [each for each in plan.warnings if each not in listed],
         "findings": [each.to_dict() for each in findings if not (each.row == "P1" and written.is_whole)],
         "notes": list(found.notes) if found is not None else [],
@@ -274,15 +239,6 @@ def _undefined(text: str) -> dict[str, int]:
         return {}
 
 
-def _beside(report: ExportReport) -> JsonAnswer:
-    return report.beside.to_dict() if report.beside is not None and report.beside.files else None
-
-
-def _environment(report: ExportReport) -> JsonAnswer:
-    found = report.environment
-    return {**found.to_dict(), "text": str(found)} if found is not None else None
-
-
 def _artifact(file: str, text: str) -> dict[str, Any]:
     """Return whether an expression can be kept as a file, and the bytes of a variable that knows how many it has."""
     known, size, problem = user_namespace(), None, ""
@@ -298,14 +254,14 @@ def _artifact(file: str, text: str) -> dict[str, Any]:
     return {"file": file, "problem": problem, "bytes": size if isinstance(size, int) else None}
 
 
-def _requests(workspace: Workspace, report: ExportReport, most: int | None) -> dict[str, Any]:
+def _requests(workspace: Workspace, report: ExportReport, most: int) -> dict[str, Any]:
     """Return how many requests would be sent for a proof, and which models get none. `kept`: the most last requests of
     one model that there are, of which `most` are sent."""
     names = [each.path.name for each in report.reports]
     kept = Counter(case.model for case in GoldenSet().cases() if case.model in names)
     models = [workspace.server.model(name) for name in names]
     there = Counter(case.model for case in last_cases(models))
-    last = there if most is None else Counter(case.model for case in last_cases(models, most))
+    last = Counter(case.model for case in last_cases(models, most))
     text = f"{kept.total()} golden, and {last.total()} of the {there.total()} last ones of the notebook"
     silent = [name for name in names if not kept[name] + last[name]]
     problem = f"there is none for {', '.join(silent)}, so nothing is proved of it: {NO_REQUEST}" if silent else ""
@@ -345,38 +301,3 @@ def _progress(tell: Tell) -> Callable[[int, int], None]:
             tell({"done": done, "total": total})
 
     return copied
-
-
-def _written(report: ExportReport) -> dict[str, Any]:
-    verdict = report.verification
-    return {
-        "repository": str(report.repository),
-        "relative": os.path.relpath(report.repository, _START),
-        "models": [
-            {
-                "name": each.path.name,
-                "path": str(each.path),
-                "files": list(each.plan.files),
-                "changed": each.plan.differs,
-                "backup": str(each.backup) if each.backup is not None else "",
-                "warnings": list(each.plan.warnings),
-            }
-            for each in report.reports
-        ],
-        "beside": _beside(report),
-        "environment": _environment(report),
-        "tree": report.tree(),
-        "commands": list(report.commands()),
-        "verification": {
-            "passed": verdict.passed,
-            "releases": [
-                {"triton": each.release, "passed": each.passed, "verified": each.verified, "verdict": each.verdict}
-                for each in verdict.releases
-            ],
-            "not_verified": list(verdict.not_verified),
-            "page": str(verdict.page),
-            "relative": os.path.relpath(verdict.page, _START),
-        }
-        if verdict is not None
-        else None,
-    }

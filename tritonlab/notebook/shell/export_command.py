@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from IPython.display import display
 
 from ...core.quoting import magic_line
 from ...tools.deploy.environment.placed import EnvironmentOptions
-from ...tools.deploy.releases import DEFAULT_TARGET
+from ...tools.deploy.options import ExportOptionError, ExportOptions
 from ...tools.deploy.report import ExportArchive, ExportReport
-from ...tools.deploy.whole_export import ExportOptionError
 from ..authoring.errors import OptionError
 from ..authoring.exporting import export_models
 from ..views.card.export_panel import DEFAULT_DIRECTORY
@@ -31,36 +29,30 @@ def export_named(
     env: str = "none",
     env_python: str = "",
     env_budget: int | None = None,
-    **options: Any,
+    **keywords: Any,
 ) -> ExportReport | ExportArchive:
-    """Export the models that the line names, with `options` of `export_models`. With `zip` the report is displayed and
-    the zip file is what the cell shows. An interrupt of the cell cancels the export. Raises NotFoundError for a model
-    that is not loaded, with why, and OptionError."""
+    """Export the models that the line names, with `keywords` of `tritonlab.export`. With `zip` the report is displayed
+    and the zip file is what the cell shows. An interrupt of the cell cancels the export. Raises NotFoundError for a
+    model that is not loaded, with why, and OptionError."""
     *others, directory = place or [DEFAULT_DIRECTORY]
     names = [name, *others]
     for each in names:
         context.model(each)  # raises
-    say: Callable[[str], None] = (lambda text: None) if context.json else print
-    cancel = threading.Event()
     budget = None if env_budget is None else env_budget * _MB
-    target = options.get("target", DEFAULT_TARGET)
+    options = ExportOptions.from_keywords(
+        **keywords,
+        env=EnvironmentOptions(env, python=env_python, budget=budget),
+        artifacts=dict(_artifacts(artifact)),
+        say=None if context.json else print,
+    )
     try:
-        report = export_models(
-            context.workspace,
-            names,
-            directory,
-            env=EnvironmentOptions(env, target, python=env_python, budget=budget),
-            artifacts=dict(_artifacts(artifact)),
-            say=say,
-            cancel=cancel,
-            **options,
-        )
+        report = export_models(lambda: context.workspace, names, directory, options)
     except ExportOptionError as error:
-        raise _option_error(error, names, options.get("deploy", "")) from None
+        raise _option_error(error, names, keywords.get("deploy", "")) from None
     except KeyboardInterrupt:
-        cancel.set()
+        options.cancel.set()
         raise
-    if not zip or options.get("dry_run"):
+    if not zip or keywords.get("dry_run"):
         return report
     if not context.json:
         display(report)

@@ -17,17 +17,22 @@ from pathlib import Path
 from types import TracebackType
 
 from ...repository.place import NoRepository, remove, scratch_name
-from .report import ExportPlan
+from .report import ExportConflict, ExportPlan
 
 #: In the directory that an export is built in: the models, and the files that go beside their repository.
 MODELS, BESIDE = "models", "beside"
 
 
 def put_in_place(
-    repository: Path, scratch: Path, plans: Sequence[ExportPlan], files: Mapping[Path, ExportPlan]
+    repository: Path, scratch: Path, plans: Sequence[ExportPlan], files: Mapping[Path, ExportPlan], *, overwrite: bool
 ) -> list[Path | None]:
     """Move the models that were built in `scratch` / MODELS, and the files of other directories, to their places, all
-    or none, and return the backups of the models that were replaced."""
+    or none, and return the backups of the models that were replaced. Raises ExportConflict for something else that is
+    there, unless `overwrite` is set."""
+    in_the_way = [plan for plan in plans if plan.differs and plan.path.exists()]
+    in_the_way += [beside for beside in files.values() if beside.changed]
+    if in_the_way and not overwrite:
+        raise ExportConflict(in_the_way[0])
     with Placement(repository) as placement:
         backups = [
             placement.place(scratch / MODELS / plan.path.name, plan.path)

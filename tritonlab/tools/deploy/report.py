@@ -73,16 +73,14 @@ class ExportPlan:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did. `path` is the model directory; `image` is the container of the target; `backup` is where the
-    former directory is now; `composing`
-    reports on the models that were exported with this one; `on_gpu`: whether an instance group requests a GPU;
-    `preflight`: what will not work at the target, and what depends on how it is set up; `incomplete`: which files were
-    too large to be exported unasked, so that the model does not deploy yet. The first model's report has
-    what is there once: `beside`, the files beside the repository, `environment`, `verification`, and
-    `dry_run`: whether nothing was written.
+    """What an export did. `image` is the container of the target; `backup` is where the former directory is now;
+    `composing` reports on the models that were exported with this one; `on_gpu`: whether an instance group requests a
+    GPU; `preflight`: what will not work at the target, and what depends on how it is set up; `incomplete`: which files
+    were too large to be exported unasked, so that the model does not deploy yet. Only the first model's report has
+    `beside`, the files beside the repository, `environment`, `verification`, and `dry_run`: whether nothing was
+    written.
     """
 
-    path: Path
     plan: ExportPlan
     image: str
     backup: Path | None = None
@@ -94,6 +92,11 @@ class ExportReport:
     environment: PlacedEnvironment | None = None
     verification: Verification | None = None
     dry_run: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The model directory."""
+        return self.plan.path
 
     @property
     def repository(self) -> Path:

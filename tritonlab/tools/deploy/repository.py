@@ -1,57 +1,56 @@
-"""The export of served models as model directories that a Triton server can load.
+"""The export of served models: model directories that a Triton server can load, the environment that they run in,
+deploy files, and the verdict of real servers.
 
-A directory that exists is never written into. The new tree is built beside the repository, and replacing moves the old
-directory away and the new one in, so that at every moment one of the two is there in full.
+A directory that exists is never written into. Everything is built in one scratch directory beside the repository and
+put in its place at the end, so that a refused environment, an error or a cancelled export leaves nothing. Replacing
+moves the old directory away and the new one in, so that at every moment one of the two is there in full. The verdict
+comes afterwards, on what was written.
 """
 
 from __future__ import annotations
 
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.status import InvalidArgumentError
-from ...core.unknown_option import explains_unknown
+from ...exchanges.exchange import Exchange
+from ...exchanges.golden import GoldenSet
+from ...exchanges.last_cases import answered_cases
 from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
 from ...server.api.needed_models import needed_models, stood_in
-from .child_command import raise_if_cancelled
+from ...server.models.backend_choice import choice_words
+from .child_command import Cancelled, raise_if_cancelled
+from .environment.lock import imported
+from .environment.placed import LOCK, PlacedEnvironment, place_environment, planned_environment
+from .left_out import never_ran
+from .manifests.facts import deployment_of
+from .manifests.files import write_deploy_files
 from .model_build import ModelBuild, stops
+from .options import ExportOptionError, ExportOptions
 from .own_backends import backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
-from .preflight.finding import Preflight, say_once
-from .releases import DEFAULT_TARGET, find_target
-from .report import ExportConflict, ExportPlan, ExportReport
+from .preflight.finding import Prediction, Preflight, say_once
+from .preflight.judge import judge, with_trial
+from .preflight.reads import paths_of_the_machine
+from .preflight.subject import Subject
+from .releases import Target, find_target
+from .report import ExportPlan, ExportReport
+from .verify.verification import verify
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
-    from .environment.placed import PlacedEnvironment
 
-#: Called with the bytes written so far and those of all models; what it raises cancels the export.
-Progress = Callable[[int, int], object]
-#: Puts an environment into the new directories of the models, and files that go beside the repository into a directory.
-Furnish = Callable[[Mapping[Path, ModelBuild], Path], "PlacedEnvironment | None"]
+#: The rows of pre-flight about what a model reads of the author's machine.
+_OF_THIS_MACHINE = ("P3", "P4")
 
 
-@explains_unknown
-def export(
-    models: Model | Sequence[Model],
-    directory: str | PathLike[str],
-    *,
-    overwrite: bool | Literal["replace"] = False,
-    alone: bool = False,
-    include: str | Sequence[str] = (),
-    target: str = DEFAULT_TARGET,
-    dry_run: bool = False,
-    furnish: Furnish = lambda models, beside: None,
-    progress: Progress = lambda done, total: None,
-    cancel: threading.Event | None = None,
-) -> ExportReport:
-    """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
-    report what it did. Files keep their modes, and links that lead within the model directory stay links.
+def export(models: Sequence[Model], directory: str | PathLike[str], options: ExportOptions) -> ExportReport:
+    """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the other files of each model, and report what
+    was done. Files keep their modes, and links that lead within the model directory stay links.
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
     author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
@@ -59,73 +58,56 @@ def export(
     directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then it is moved to
     `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
 
-    The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
+    The models that these need are written with them: for an ensemble the models of its steps, for others those that
     its BLS calls name; `alone` leaves them out. Python-based backends that run them go to `backends_of(directory)`. All
     is written together: if one of the directories is in the way, or an error or an interrupt comes, nothing is. The
-    report warns of models that are needed and are not there, and of files that are left out because they are hidden,
-    have more than 100 MB or lie outside of the repository; `include` names or patterns of such files brings them. It
-    also warns of what will not work at `target`, a release as 2.49, its container as 24.08, kserve, dynamo or ray.
+    report warns of models that are needed and are not there, of files that are left out, and of what will not work at
+    the target.
 
-    `dry_run` writes nothing; the report says what would be written. `furnish` is called where the models are built,
-    with their new directories, and a directory whose files are then put beside the repository. `progress` is called
-    with the bytes copied so far and those to be copied of all models; setting `cancel` ends the export, and Cancelled
-    is raised.
-
-    Raises NoRepository where no repository can be, UnknownTarget.
+    Raises NoRepository, UnknownTarget, ExportConflict, ExportOptionError, EnvironmentRefused, CommandFailed, Cancelled.
     """
-    place = find_target(target)
-    chosen = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
-    for each in chosen:
+    target = find_target(options.target)
+    for each in models:
         _check_model(each)
-    if not chosen:
+    if not models:
         raise InvalidArgumentError("there is no model to export: name one at least")
-    path = repository_path(directory)
-    wanted = [include] if isinstance(include, str) else list(include)
-    with removed_at_error(path, f"'{chosen[0].name}' was not exported to {path}"):
-        group = _Group.of(chosen, alone)
-        builds = [ModelBuild.of(each, wanted, place) for each in group.exported]
-        work = _Work(group, builds, furnish, progress=progress, cancel=cancel or threading.Event())
-        if dry_run:
-            with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
-                return replace(work.report(work.build(Path(scratch), path)), dry_run=True)
-        return work.export(make_repository(directory), overwrite=bool(overwrite))
+    repository = repository_path(directory)
+    with removed_at_error(repository, f"'{models[0].name}' was not exported to {repository}"):
+        work = _Export(models, repository, target, options)
+        if options.dry_run:
+            return work.plan()
+        report = work.write()
+    return work.prove(report) if options.verify else report
 
 
 def _check_model(model: object) -> None:
-    """Raise InvalidArgumentError for what is not a model, such as the name of one, before anything is made."""
+    """Raise InvalidArgumentError for an object that is not a model, before anything is made."""
     if not hasattr(model, "config_pbtxt"):
-        name = repr(model) if isinstance(model, str) else "NAME"
         raise InvalidArgumentError(
-            f"{model!r} is not a model: export() takes the model itself, as load() and server.model({name}) return it"
+            f"{model!r} is not a model: export() takes the model itself, as load() and server.model(NAME) return it"
         )
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The models that are exported together. `absent`: by name, what each needs and the export does not have."""
-
-    exported: tuple[Model, ...]
-    absent: Mapping[str, Sequence[str]]
-
-    @classmethod
-    def of(cls, chosen: Sequence[Model], alone: bool) -> _Group:
-        exported = {model.name: model for model in chosen}
-        absent: dict[str, list[str]] = {}
-        for model in chosen:
-            needed = needed_models(model)
-            for other in needed.loaded:
-                if not alone:
-                    exported.setdefault(other.name, other)
-                elif other.name not in exported:
-                    text = f"it needs the model '{other.name}', which was not exported with it"
-                    absent.setdefault(model.name, []).append(text)
-            for user, name in needed.missing:
-                text = f"it calls the model '{name}', which is not loaded here and so was not exported"
-                absent.setdefault(user, []).append(text)
-        return cls(tuple(exported.values()), absent)
+def _group(chosen: Sequence[Model], alone: bool) -> tuple[list[Model], Mapping[str, Sequence[str]]]:
+    """Return the models that are exported together, and by name what each of them needs and the export does not
+    have."""
+    exported = {model.name: model for model in chosen}
+    absent: dict[str, list[str]] = {}
+    for model in chosen:
+        needed = needed_models(model)
+        for other in needed.loaded:
+            if not alone:
+                exported.setdefault(other.name, other)
+            elif other.name not in exported:
+                text = f"it needs the model '{other.name}', which was not exported with it"
+                absent.setdefault(model.name, []).append(text)
+        for user, name in needed.missing:
+            text = f"it calls the model '{name}', which is not loaded here and so was not exported"
+            absent.setdefault(user, []).append(text)
+    return list(exported.values()), absent
 
 
-def of_needed(model: Model) -> Iterator[str]:
+def _of_needed(model: Model) -> Iterator[str]:
     """Yield a warning for each model that this one needs and that something else answers for here."""
     for name, words in stood_in(model).items():
         if name != model.name:
@@ -142,67 +124,94 @@ class _Built(NamedTuple):
     environment: PlacedEnvironment | None
 
 
-class _Work:
-    """One export: its models are built, furnished, compared with what is there, and put in its place."""
+class _Export:
+    """One export: its models are built with all that comes with them, compared with what is there, put in their place,
+    and proved."""
 
-    def __init__(
-        self,
-        group: _Group,
-        builds: Sequence[ModelBuild],
-        furnish: Furnish,
-        *,
-        progress: Progress,
-        cancel: threading.Event,
-    ) -> None:
-        self._absent, self._builds, self._furnish = group.absent, builds, furnish
-        self._progress, self._cancel = progress, cancel
+    def __init__(self, models: Sequence[Model], repository: Path, target: Target, options: ExportOptions) -> None:
+        self._repository, self._options = repository, options
+        #: golden requests, for the clients, the tests and the proof
+        self._cases = GoldenSet().cases() if options.deploy or options.verify else []
+        exported, self._absent = _group(models, options.alone)
+        self._builds = [ModelBuild.of(each, options.include, target) for each in exported]
         #: by the names of their directories
-        self._backends = {build.backend.name: build.backend for build in builds if build.backend is not None}
-        sizes = [*(build.copied_size() for build in builds), *(each.size() for each in self._backends.values())]
+        self._backends = {build.backend.name: build.backend for build in self._builds if build.backend is not None}
+        sizes = [*(each.copied_size() for each in self._builds), *(each.size() for each in self._backends.values())]
         self._done, self._total = 0, sum(sizes)
 
-    def export(self, repository: Path, *, overwrite: bool) -> ExportReport:
+    def plan(self) -> ExportReport:
+        """Return what `write` would do."""
+        with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
+            return replace(self._report(self._build(Path(scratch))), dry_run=True)
+
+    def write(self) -> ExportReport:
         """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""
+        repository = make_repository(self._repository)
         with scratch_directory(scratch_place(repository)) as made:
             scratch = Path(made)
-            built = self.build(scratch, repository)
-            in_the_way = [plan for plan in built.plans if plan.differs and plan.path.exists()]
-            in_the_way += [built.beside] if built.beside.changed else []
-            if in_the_way and not overwrite:
-                raise ExportConflict(in_the_way[0])
-            raise_if_cancelled(self._cancel)
-            backups = put_in_place(repository, scratch, built.plans, {scratch / BESIDE: built.beside})
-            return self.report(built, backups)
+            built = self._build(scratch)
+            raise_if_cancelled(self._options.cancel)
+            beside = {scratch / BESIDE: built.beside}
+            backups = put_in_place(repository, scratch, built.plans, beside, overwrite=self._options.overwrite)
+            return self._report(built, backups)
 
-    def build(self, scratch: Path, repository: Path) -> _Built:
-        """Build the models, with all that comes with them, in `scratch`, and compare them with what is there."""
-        files = scratch / BESIDE
+    def _build(self, scratch: Path) -> _Built:
+        """Build everything in `scratch`, and compare it with what is there."""
+        files, repository = scratch / BESIDE, self._repository
         files.mkdir()
         places = {scratch / MODELS / build.model.name: build for build in self._builds}
         found = [build.write(place, self._copied) for place, build in places.items()]
         for name, backend in self._backends.items():
             backend.write(files / backends_of(repository).name / name, self._copied)
-        environment = self._furnish(places, files)
+        environment = self._place_environment(places, files)
+        if self._options.deploy:
+            self._write_deploy_files(files)
         places_there = (repository, scratch / MODELS)
         preflights = say_once(build.judged(environment, places_there) for build in self._builds)
         plans = []
         for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
             brought = build.backend.warnings(repository) if build.backend is not None else ()
-            about = (*warnings, *of_needed(build.model), *brought, *stops(preflight))
+            about = (*warnings, *_of_needed(build.model), *brought, *stops(preflight))
             plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
         return _Built(plans, preflights, compare_files(files, repository.parent), environment)
 
     def _copied(self, file: str, size: int) -> None:
-        raise_if_cancelled(self._cancel)
+        raise_if_cancelled(self._options.cancel)
         self._done += size
-        self._progress(self._done, self._total)
+        self._options.progress(self._done, self._total)
 
-    def report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
+    def _place_environment(self, places: Mapping[Path, ModelBuild], beside: Path) -> PlacedEnvironment | None:
+        """Put the environment into the new directories of the models, and its lock into `beside`."""
+        options = self._options
+        if options.env.choice == "none":
+            return None
+        # nothing is imported by an ensemble, nor by code of the model's own where an engine runs it
+        used = {place: build.subject.third_party for place, build in places.items() if build.subject.modules}
+        found = {place: imported(modules) for place, modules in used.items()}
+        if options.dry_run:
+            return planned_environment(found, options.env, options.say)
+        lock = beside / (LOCK if options.deploy else f"{self._repository.name}.{LOCK}")
+        return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
+
+    def _write_deploy_files(self, beside: Path) -> None:
+        """Write the deploy files. Raises ExportOptionError for a model that one of the kinds cannot serve."""
+        deployed = deployment_of(
+            [build.model for build in self._builds],
+            self._options.target,
+            cases=self._cases,
+            has_lock=self._options.env.choice == "requirements",
+            backends=sorted(self._backends),
+        )
+        try:
+            write_deploy_files(beside, deployed, self._options.deploy)
+        except ValueError as error:
+            raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
+
+    def _report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
         """Return what was done, the first model's report with those of the others in it."""
         own, *others = [
             ExportReport(
-                plan.path,
                 plan,
                 build.target.release.image,
                 backup=backup,
@@ -215,3 +224,56 @@ class _Work:
             )
         ]
         return replace(own, composing=tuple(others), beside=built.beside, environment=built.environment)
+
+    def prove(self, report: ExportReport) -> ExportReport:
+        """Return the report with the verdict of real servers. Raises Cancelled."""
+        options = self._options
+        cases = [*self._cases, *answered_cases([build.model for build in self._builds], options.last)]
+        tried = self._try_models(cases)
+        reads = set[str]().union(*(paths_of_the_machine(subject) for subject, _ in tried.values()))
+        found = {
+            build.model.name: [
+                *never_ran(choice_words(build.subject.config)),
+                *_of_needed(build.model),
+                *_open_findings(tried[build.model.name][1]),
+            ]
+            for build in self._builds
+        }
+        # the page and the record lie with what is handed over
+        place = report.repository.parent if options.deploy else report.repository
+        try:
+            verification = verify(
+                place,
+                triton=options.verify,
+                requests=cases,
+                reads=[Path(path) for path in sorted(reads)],
+                open_findings=found,
+                say=options.say,
+                cancel=options.cancel,
+            )
+        except Cancelled:
+            raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
+        return replace(report, verification=verification)
+
+    def _try_models(self, cases: Sequence[Exchange]) -> dict[str, tuple[Subject, Preflight]]:
+        """Return what pre-flight looks at and finds of each model, after the models that have Python of their own were
+        loaded once more and sent the requests."""
+        from .preflight.trial import try_models
+
+        python = [build.model for build in self._builds if build.subject.sources]
+        if python:
+            self._options.say("pre-flight: the models are loaded once more, and what their requests read is recorded")
+        trials = try_models(python, cases)
+        found = {}
+        for build in self._builds:
+            trial = trials.get(build.model.name)
+            subject = with_trial(build.subject, trial) if trial is not None else build.subject
+            found[build.model.name] = subject, judge(subject, self._options.target)
+        return found
+
+
+def _open_findings(found: Preflight) -> Iterator[str]:
+    """Yield what the model reads of this machine, and a deployed server does not have."""
+    for finding in found.findings:
+        if finding.row in _OF_THIS_MACHINE and finding.outcome is not Prediction.ATTENTION:
+            yield finding.sentence

@@ -17,7 +17,7 @@ from .own_backends import OwnBackend, backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.places import secrets_in, secrets_sentence
 from .releases import DEFAULT_TARGET, find_target
-from .report import ExportConflict, ExportPlan, ExportReport
+from .report import ExportPlan, ExportReport
 
 #: In the directory that an export is built in: the backends that go next to the repository.
 _BACKENDS = "backends"
@@ -92,7 +92,7 @@ def export_whole(
     patterns of such files brings them. Raises NoRepository.
     """
     wanted = [include] if isinstance(include, str) else list(include)
-    # what another place has is no part of the repository; `_plan_beside` names it
+    # what another place has is no part of the repository; `_build_beside` names it
     models = {
         name: model
         for name, model in models.items()
@@ -100,63 +100,47 @@ def export_whole(
     }
     if not models:
         raise InvalidArgumentError(f"all models of {root} are links to other places: include=['*'] exports them")
-    repository = repository_path(directory)
-    with removed_at_error(repository, f"{root} was not exported to {repository}"):
-        make_repository(repository)
+    path = repository_path(directory)
+    with removed_at_error(path, f"{root} was not exported to {path}"):
+        repository = make_repository(path)
         with scratch_directory(scratch_place(repository)) as made:
-            return _export_whole(models, root, repository, scratch=Path(made), overwrite=overwrite, wanted=wanted)
-
-
-def _export_whole(
-    models: Mapping[str, ExportedModel],
-    root: Path,
-    repository: Path,
-    *,
-    scratch: Path,
-    overwrite: bool,
-    wanted: Sequence[str],
-) -> RepositoryReport:
-    plans = []
-    for name, model in models.items():
-        tree = read_tree(model.directory, include=wanted, inside=(root,))
-        new = scratch / MODELS / name
-        new.mkdir(parents=True)
-        tree.copy(new)
-        secrets = secrets_in(tree.files)
-        warned = [": ".join(secrets_sentence(secrets))] if secrets else []
-        warned += model.backend.warnings(repository) if model.backend is not None else []
-        found = tuple(dict.fromkeys((*model.warnings, *left_out.sentences(tree.left_out), *warned)))
-        plan = replace(compare_trees(new, repository / name), warnings=found)
-        if plan.differs and plan.path.exists() and not overwrite:
-            raise ExportConflict(plan)
-        plans.append(plan)
-    files = _plan_beside(root, models, new=scratch / BESIDE, repository=repository, include=wanted)
-    (scratch / _BACKENDS).mkdir()
-    for each in {model.backend.name: model.backend for model in models.values() if model.backend}.values():
-        each.write(scratch / _BACKENDS / backends_of(repository).name / each.name)
-    backends = compare_files(scratch / _BACKENDS, repository.parent)
-    for beside in (files, backends):
-        if beside.changed and not overwrite:
-            raise ExportConflict(beside)
-    built = {scratch / BESIDE: files, scratch / _BACKENDS: backends}
-    backups = put_in_place(repository, scratch, plans, built)
+            built, brought = Path(made), Path(made) / _BACKENDS
+            plans = [
+                _build(model, root, new=built / MODELS / name, target=repository / name, include=wanted)
+                for name, model in models.items()
+            ]
+            files = _build_beside(root, models, new=built / BESIDE, repository=repository, include=wanted)
+            brought.mkdir()
+            for each in {model.backend.name: model.backend for model in models.values() if model.backend}.values():
+                each.write(brought / backends_of(repository).name / each.name)
+            backends = compare_files(brought, repository.parent)
+            beside = {built / BESIDE: files, brought: backends}
+            backups = put_in_place(repository, built, plans, beside, overwrite=overwrite)
     image = find_target(DEFAULT_TARGET).release.image
-    reports = [
-        ExportReport(plan.path, plan, image, backup=backup) for plan, backup in zip(plans, backups, strict=True)
-    ]
+    reports = [ExportReport(plan, image, backup) for plan, backup in zip(plans, backups, strict=True)]
     return RepositoryReport(tuple(reports), files, backends)
 
 
-def _plan_beside(
-    root: Path, models: Mapping[str, ExportedModel], new: Path, repository: Path, include: Sequence[str]
+def _build(model: ExportedModel, root: Path, *, new: Path, target: Path, include: Sequence[str]) -> ExportPlan:
+    """Write a model to `new`, and return what is different if it takes the place of `target`."""
+    tree = read_tree(model.directory, include=include, inside=(root,))
+    new.mkdir(parents=True)
+    tree.copy(new)
+    found = [*model.warnings, *left_out.sentences(tree.left_out)]
+    if secrets := secrets_in(tree.files):
+        found.append(": ".join(secrets_sentence(secrets)))
+    found += model.backend.warnings(target.parent) if model.backend is not None else []
+    return replace(compare_trees(new, target), warnings=tuple(dict.fromkeys(found)))
+
+
+def _build_beside(
+    root: Path, models: Mapping[str, ExportedModel], *, new: Path, repository: Path, include: Sequence[str]
 ) -> ExportPlan:
     """Write the files that lie beside the models to `new`, and return what becomes of those in the repository."""
     tree = read_tree(root, include=include, skip=models)
     files = [file for file in tree.files if "/" not in file]
     new.mkdir(parents=True)
     ModelTree(root, files, {link: end for link, end in tree.links.items() if "/" not in link}).copy(new)
-    plan = compare_files(new, repository)
     hidden = sorted({file.partition("/")[0] for file in tree.files if "/" in file})
     kept_back = [f"the directory {name} is not a model and was left out" for name in hidden]
-    warnings = (*left_out.sentences(tree.left_out), *kept_back)
-    return replace(plan, warnings=warnings)
+    return replace(compare_files(new, repository), warnings=(*left_out.sentences(tree.left_out), *kept_back))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.serving import write_model
-from tritonlab import Server
+from tritonlab import Server, export
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -31,7 +31,6 @@ from tritonlab.tools.deploy.preflight.relocatable import NOTHING, needs_of
 from tritonlab.tools.deploy.preflight.subject import Subject, version_of
 from tritonlab.tools.deploy.preflight.trial import ModelTrial, try_models
 from tritonlab.tools.deploy.preflight.versions import _GONE, _NAME_SINCE, _NUMPY_2
-from tritonlab.tools.deploy.repository import export
 
 HEAD = "import triton_python_backend_utils as pb_utils\n"
 ENVIRONMENT = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }'

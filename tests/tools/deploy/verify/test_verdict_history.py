@@ -9,12 +9,11 @@ import pytest
 
 from tests.models import IDENTITY
 from tests.serving import write_model
-from tritonlab import Server
+from tritonlab import Server, export
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.exchanges.exchange import Exchange
-from tritonlab.tools.deploy.repository import export
 from tritonlab.tools.deploy.verify.shipped_requests import ship_requests
 from tritonlab.tools.deploy.verify.verdict_history import VerdictHistory
 

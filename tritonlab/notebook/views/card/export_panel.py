@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ....core.status import TritonError
 from ....server.api.needed_models import needed_models
 from ....tools.deploy.report import ExportArchive, ExportConflict, ExportReport
-from ....tools.deploy.repository import export
 from ..theme import STYLE
 
 if TYPE_CHECKING:
@@ -66,11 +65,14 @@ class ExportPanel:
 
     def export(self, overwrite: bool) -> ExportReport | None:
         """Write the repository. If the folder holds something else, show what would change and ask first."""
+        from ....tools.deploy.options import ExportOptions  # with what makes environments and deploy files
+        from ....tools.deploy.repository import export
+
         self._offer_replace(False)
         self._report, self.zip_button.layout.display = None, "none"
         directory, alone = self.directory.value.strip() or DEFAULT_DIRECTORY, not self.others.value
         try:
-            report = export(self._model, directory, overwrite=overwrite, alone=alone)
+            report = export([self._model], directory, ExportOptions(overwrite=overwrite, alone=alone))
         except ExportConflict as conflict:
             self._say(f"{conflict.plan.path} exists and differs. Replacing it would\n{conflict.plan}", "warn")
             self._offer_replace(True)

@@ -71,8 +71,8 @@ def render(path: str, deployed: Deployment, kinds: Collection[str] = (), *, prog
 
 @functools.cache
 def _templates() -> Environment:
-    """Return the templates. What comes from a model passes in them through the filter of the file's language."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only for deploy files: 20 ms
+    """Return the templates. In them, names and texts of a model pass through the filter of the file's language."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only for deploy files: 47 ms
 
     found = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
