@@ -351,14 +351,11 @@ def _in_directory(
     if isinstance(value, bytes) or not Path(value).is_dir():
         return [(name, value)]
     found = [(path.relative_to(value), path) for path in sorted(Path(value).rglob("*")) if path.is_file()]
-    shown = [(part, path) for part, path in found if not any(_is_left(each) for each in part.parts)]
+    left = {part for part, _ in found if any(each.startswith(".") or each == "__pycache__" for each in part.parts)}
+    shown = [(part, path) for part, path in found if part not in left]
     if not shown:
         raise FileError(f"there is no file in the directory {os.fspath(value)!r}")
     return [(f"{name}/{part.as_posix()}", path) for part, path in shown]
-
-
-def _is_left(name: str) -> bool:
-    return name.startswith(".") or name == "__pycache__"
 
 
 def _read_text(path: Path) -> str:

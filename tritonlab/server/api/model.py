@@ -172,7 +172,7 @@ class Model(ProcessBound):
                 "last_death": instance.replacement.last_death,
                 "failure": instance.replacement.failure,
                 "imports_again": stub.process.imports_again if (stub := instance.stub) is not None else "",
-                "next_try": _seconds_until(instance.replacement.next_try, now),
+                "next_try": max(when - now, 0) / 1e9 if (when := instance.replacement.next_try) is not None else None,
             }
             for instance in self.serving_version().instances
         ]
@@ -407,7 +407,3 @@ def _await_end(answers: ResponseIterator) -> None:
         refused = ModelError(text, reason=error.message, exception=error.exception, log=error.log)
         refused.capsule = error.capsule
         raise refused from None
-
-
-def _seconds_until(when: int | None, now: int) -> float | None:
-    return max(when - now, 0) / 1e9 if when is not None else None
