@@ -18,7 +18,7 @@ from tests.notebook.repositories import write_repository
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.shell.comm import PROTOCOL, Windows
+from tritonlab.notebook.shell.comm import PROTOCOL, CellStates, Windows
 from tritonlab.notebook.shell.comm_calls import CALLS
 from tritonlab.tools.deploy.child_command import raise_if_cancelled
 
@@ -105,9 +105,31 @@ def window(windows: Windows) -> Iterator[Window]:
 
 
 def test_a_window_is_greeted_with_the_models(window: Window) -> None:
-    hello, models = window.received[:2]
-    assert hello["hello"]["protocol"] == PROTOCOL
-    assert models == {"models": []}
+    assert window.wait(lambda message: "models" in message) == {"models": []}
+    assert window.received[0]["hello"]["protocol"] == PROTOCOL
+
+
+def test_a_window_that_opens_during_a_change_is_told_the_newest_last(
+    windows: Windows, workspace: Workspace, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extension opens its comm while the cell runs that was started with it."""
+    notebook.run(MODEL)
+    window, real = Window(), CellStates.now
+
+    def now(states: CellStates) -> list[dict[str, Any]]:
+        found = real(states)
+        if threading.current_thread() is threading.main_thread():  # a change before what was found is sent
+            workspace.server.unload("echo")
+            window.model(state="UNLOADED")
+        return found
+
+    monkeypatch.setattr(CellStates, "now", now)
+    windows.opened(window, {})
+    window.model()
+    workspace.server.unload("echo")
+    window.model(state="UNLOADED")
+    assert window.received[-1]["models"][0]["state"] == "UNLOADED"
+    window.close()
 
 
 def test_both_halves_name_the_same_protocol_and_calls() -> None:
@@ -275,6 +297,7 @@ def test_a_closed_window_receives_nothing(windows: Windows, window: Window, note
     other = Window()
     other.comm_id = "2"
     windows.opened(other, {})
+    other.wait(lambda message: "models" in message)
     other.close()
     before = list(other.received)
     notebook.run(MODEL)

@@ -59,7 +59,8 @@ class Windows:
         window.send({"hello": {"protocol": PROTOCOL, "version": VERSION}})
         workspace = self._workspace()
         self.follow(workspace)
-        window.tell(self._states(workspace).now())
+        # the store's thread sends the models: they could be older here than what it sends meanwhile, and come after it
+        ModelStates.for_server(workspace.server).poke("")
 
     def follow(self, workspace: Workspace) -> None:
         """Send the windows, if there are any, the models of this workspace from now on, and of no other."""
