@@ -34,12 +34,10 @@ settings.register_profile("patient", settings.default, deadline=None, suppress_h
 settings.load_profile("patient")
 
 
-#: Two workers run these, each its half, one after the other: they share a JupyterLab, a Chromium and a page in it.
+#: One worker runs these, one after the other: they share a JupyterLab, a Chromium and a page in it.
 BROWSER = "tests/browser/"
-#: The first of the second half.
-SECOND_HALF = "tests/browser/test_live_views.py"
-#: But these have servers of their own.
-APART = ("test_behind_a_proxy.py", "test_newcomers_day.py")
+#: But this one has a server of its own.
+APART = ("test_behind_a_proxy.py",)
 #: These wait for the real server and for kernels most of their time, and keep a processor busy only beside others.
 WAITING = ("tests/conformance/", "notebooks/")
 #: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
@@ -83,7 +81,7 @@ def file_order(files: Iterable[str]) -> dict[str, float]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return the scheduler for `--dist loadfile`, which takes each half of the browser's tests as one file."""
+    """Return the scheduler for `--dist loadfile`, which takes the browser's tests as one file."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -91,9 +89,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            if not file.startswith(BROWSER) or file.endswith(APART):
-                return file
-            return f"{BROWSER}{file >= SECOND_HALF}"
+            return BROWSER if file.startswith(BROWSER) and not file.endswith(APART) else file
 
     return Scheduling(config, log)
 

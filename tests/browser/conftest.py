@@ -73,6 +73,12 @@ class JupyterServer:
         (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": _THEMES[name]}))
         self.theme_name = name
 
+    def disable(self, *extensions: str) -> None:
+        """Disable extensions, and no others, in pages that are loaded from now on."""
+        file = self.settings.parent / "config" / "labconfig" / "page_config.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"disabledExtensions": dict.fromkeys((*extensions, SPLASH), True)}))
+
 
 def python_path() -> str:
     """Return the path for programs that import tritonlab from these sources."""
@@ -109,11 +115,9 @@ def jupyter(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> JupyterS
 
 
 @contextmanager
-def serving(
-    base: Path, prefix: str = "", app: tuple[str, str] = LAB, without: tuple[str, ...] = ()
-) -> Iterator[JupyterServer]:
+def serving(base: Path, prefix: str = "", app: tuple[str, str] = LAB) -> Iterator[JupyterServer]:
     """Run a JupyterLab, or another `app` of its kind, with all its files below `base` and its addresses below
-    `prefix`, `without` extensions that are installed.
+    `prefix`.
     """
     module, name = app
     environment = {**os.environ, "PYTHONPATH": python_path()}
@@ -134,15 +138,13 @@ def serving(
     (base / "labextensions" / "tritonlab").symlink_to(ROOT / "tritonlab" / "labextension")
     # under Notebook 7 it is JupyterLab, an extension of the same server, that sends the files
     command += [f"--{each}.extra_labextensions_path={base / 'labextensions'}" for each in {name, "LabApp"}]
-    (base / "config" / "labconfig").mkdir(parents=True)
-    page_config = {"disabledExtensions": dict.fromkeys((*without, SPLASH), True)}
-    (base / "config" / "labconfig" / "page_config.json").write_text(json.dumps(page_config))
     with open(base / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
     try:
         port = _port_once_up(Path(runtime, f"jpserver-{process.pid}.json"), prefix, process, base / "server.log")
         server = JupyterServer(f"http://127.0.0.1:{port}{prefix}", notebooks, settings)
         server.theme("light")
+        server.disable()
         yield server
     finally:
         _end(process)
@@ -296,6 +298,7 @@ class Lab:
                 return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
             }""",
             timeout=PATIENCE * 1000,
+            polling=100,  # at every frame it takes ten times the processor
         )
 
     def start(self, index: int) -> Any:

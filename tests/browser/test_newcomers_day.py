@@ -6,6 +6,7 @@ three is read in another JupyterLab, trusted and not, in Notebook 7, and as a pa
 
 from __future__ import annotations
 
+import copy
 import html
 import os
 import re
@@ -41,6 +42,8 @@ IN_SIGHT = """output => {
 DRAWN = "output => [...output.querySelectorAll('img')].every(i => i.complete && i.naturalWidth > 200)"
 #: What a person reads of an output: without what is folded away or hidden.
 TEXT = "output => output.innerText.replaceAll('\\u00a0', ' ')"
+#: Whether JupyterLab trusts all outputs of a notebook.
+TRUSTED = "() => [...window.jupyterapp.shell.currentWidget.model.cells].every(c => c.type !== 'code' || c.trusted)"
 #: The tables and the values that the live form of an output shows; not the charts, which count what is in view.
 SEEN = """output => [...output.querySelectorAll('.tl-tensors td, .tl-value, .tl-note, .tl-name, .tl-frame > summary')]
     .filter(part => part.checkVisibility() && part.innerText.trim() && !part.closest('.tl-chart'))
@@ -92,13 +95,14 @@ def seen() -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def stored(
-    jupyter: JupyterServer, chromium: Any, tmp_path_factory: pytest.TempPathFactory, seen: dict[str, list[str]]
+    jupyter: JupyterServer, pages: Pages, tmp_path_factory: pytest.TempPathFactory, seen: dict[str, list[str]]
 ) -> dict[str, Any]:
     """Return the executed notebooks, by their writers."""
     folder = tmp_path_factory.mktemp("written")
     programs = {writer: execute_outside(writer, folder) for writer in WRITERS[1:]}
-    with page_of(jupyter, chromium) as lab:
-        execute_in_lab(lab, seen)
+    lab = pages.take()
+    execute_in_lab(lab, seen)
+    pages.give_back(lab, passed=True)
     for writer, program in programs.items():
         # papermill ends with the error of a cell that is to fail, after it has executed all
         assert program.wait(240) in (0, 1), (folder / f"{writer}.log").read_text()
@@ -206,28 +210,16 @@ def read(lab: Lab, notebook: Any, seen: dict[str, list[str]] | None = None) -> N
             assert words_of(part) in text, f"{word}: {part!r} was seen, and {text!r} is read"
 
 
-@pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Pages]:
-    """Run another JupyterLab, which trusts no notebook."""
-    with serving(tmp_path_factory.mktemp("elsewhere")) as server:
-        pages = Pages(server, chromium)
-        yield pages
-        pages.close()
-
-
-@pytest.fixture
-def other_lab(elsewhere: Pages, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    yield from elsewhere.lend(request)
-
-
 @pytest.mark.parametrize(("writer", "theme"), [("lab", "light"), ("nbconvert", "dark"), ("papermill", "light")])
-def test_another_lab_shows_the_same_without_trust(
-    other_lab: Lab, stored: dict[str, Any], seen: dict[str, list[str]], writer: str, theme: str
+def test_a_lab_shows_the_same_without_trust(
+    lab: Lab, stored: dict[str, Any], seen: dict[str, list[str]], writer: str, theme: str
 ) -> None:
-    lab = other_lab
     lab.jupyter.theme(theme)
-    nbformat.write(stored[writer], lab.jupyter.notebooks / f"{writer}.ipynb")
+    notebook = copy.deepcopy(stored[writer])
+    notebook.metadata["from"] = "elsewhere"  # a JupyterLab trusts what it has executed, while that is the same
+    nbformat.write(notebook, lab.jupyter.notebooks / f"{writer}.ipynb")
     lab.open(f"{writer}.ipynb")
+    assert not lab.page.evaluate(TRUSTED)
     read(lab, stored[writer], seen if writer == "lab" else None)
     lab.shot(f"day_{writer}_untrusted", output_of(lab, stored[writer], "timeline"))
     lab.shot(f"day_{writer}_status", output_of(lab, stored[writer], "status"))
@@ -235,14 +227,14 @@ def test_another_lab_shows_the_same_without_trust(
 
 
 @pytest.mark.parametrize("writer", ["lab", "papermill"])
-def test_another_lab_shows_the_same_with_trust(
-    other_lab: Lab, stored: dict[str, Any], seen: dict[str, list[str]], writer: str
+def test_a_lab_shows_the_same_with_trust(
+    lab: Lab, stored: dict[str, Any], seen: dict[str, list[str]], writer: str
 ) -> None:
-    lab = other_lab
     lab.jupyter.theme("light")
     NotebookNotary(data_dir=str(lab.jupyter.settings.parent / "data")).sign(stored[writer])
     nbformat.write(stored[writer], lab.jupyter.notebooks / f"{writer}_trusted.ipynb")
     lab.open(f"{writer}_trusted.ipynb")
+    assert lab.page.evaluate(TRUSTED)
     lab.page.wait_for_timeout(2000)  # what would come in the place of the static forms
     read(lab, stored[writer], seen if writer == "lab" else None)
     lab.shot(f"day_{writer}_trusted", output_of(lab, stored[writer], "timeline"))

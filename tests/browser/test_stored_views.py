@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
 
-from .conftest import SCREENSHOTS, Lab, new_context, serving
+from .conftest import SCREENSHOTS, JupyterServer, Lab, new_context
 from .test_views_gone import FILL
 
 pytestmark = pytest.mark.timeout(300)
@@ -32,12 +32,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Lab]:
-    """Run a JupyterLab with the extensions of ipywidgets and anywidget, and without ours."""
-    with serving(tmp_path_factory.mktemp("bare"), without=("tritonlab",)) as server:
-        context = new_context(chromium)
-        yield Lab(server, context.new_page())
-        context.close()
+def bare(jupyter: JupyterServer, chromium: Any) -> Iterator[Lab]:
+    """Return a page with the extensions of ipywidgets and anywidget, and without ours."""
+    jupyter.disable("tritonlab")
+    context = new_context(chromium)
+    yield Lab(jupyter, context.new_page())
+    context.close()
+    jupyter.disable()
 
 
 def trusted(lab: Any) -> bool:
