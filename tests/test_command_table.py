@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +60,57 @@ def test_a_tool_brings_a_subcommand(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         main(["--help"])
     output = capsys.readouterr().out
     assert output.startswith("M\nusage: ") and "greets a model" in output and "looks for what goes wrong" in output
+
+
+GREETINGS = """
+from tritonlab.command_table import Argument, Command, Tool
+
+NAME = Argument("name", help="a model")
+TOOL = Tool(
+    "greetings",
+    magics=[Command("greet", "greetings:greet_in_notebook", "greet a model").takes(NAME)],
+    commands=[
+        Command("greet", "greetings", "greets a model").takes(NAME),
+        Command("doctor", "greetings:greet", "another doctor").takes(NAME),
+    ],
+)
+
+
+def greet(name):
+    print("hello", name)
+
+
+def greet_in_notebook(context, name):
+    return f"hello {name} of {type(context).__name__}"
+"""
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with two other distributions: one brings a tool, the other one that cannot be imported."""
+    (tmp_path / "greetings.py").write_text(GREETINGS)
+    for name, target in (("greetings", "greetings:TOOL"), ("broken", "nowhere:TOOL")):
+        directory = tmp_path / f"{name}-1.0.dist-info"
+        directory.mkdir()
+        (directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (directory / "entry_points.txt").write_text(f"[tritonlab.tools]\n{name} = {target}\n")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def test_another_distribution_brings_a_tool(others: dict[str, str]) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tritonlab", *words]
+        return subprocess.run(command, env=others, capture_output=True, text=True, timeout=60)
+
+    done = run("greet", "m")
+    assert (done.returncode, done.stdout) == (0, "hello m\n")
+    assert "the tool 'broken' of nowhere:TOOL is left out: ModuleNotFoundError" in done.stderr
+    assert "greets a model" in run("--help").stdout
+    assert "another doctor" not in run("--help").stdout  # ours keeps its name
+    assert run("--version").stderr == ""  # nothing is looked for
+
+    notebook = "from IPython.core.interactiveshell import InteractiveShell as Shell; shell = Shell.instance()\n"
+    notebook += "shell.run_line_magic('load_ext', 'tritonlab'); print(shell.run_line_magic('triton', 'greet m'))"
+    done = subprocess.run([sys.executable, "-c", notebook], env=others, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "hello m of Context\n", done.stderr

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from .command_table import shell_commands
+from .command_table import Command, shell_commands
 from .core.version import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status, 0 for success."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    command = shell_commands().get(words[0]) if words else None
+    commands = shell_commands(only_ours=True)
+    if not words or words[0] not in (*commands, "--version"):
+        commands = shell_commands()
+    command = commands.get(words[0]) if words else None
     if command is not None and command.is_raw:
         status: int = command.find()(words[1:])
         return status
-    options = vars(command_parser().parse_args(words))
+    options = vars(command_parser(commands).parse_args(words))
     try:
         return options.pop("command").find()(**options) or 0
     except OSError as error:
@@ -25,12 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def command_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; the options of `serve` are not in it (`frontends/cli/flags.py`)."""
+def command_parser(table: Mapping[str, Command] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the commands in `table`, by default all; the options of `serve` are not in it
+    (`frontends/cli/flags.py`)."""
     parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
     parser.add_argument("--version", action="version", version=f"tritonlab {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, command in shell_commands().items():
+    for name, command in (shell_commands() if table is None else table).items():
         added = commands.add_parser(
             name, help=command.about, description=f"This command {command.about}. {command.note}"
         )

@@ -2,13 +2,23 @@
 
 A row names its function, `module:function`, which is imported when the subcommand runs: a shell imports what one
 command needs, `%load_ext tritonlab` none of them. The defaults of arguments are those of the function.
+
+Another distribution adds its own by an entry point of the group `tritonlab.tools`, which is a `Tool`:
+
+    [project.entry-points."tritonlab.tools"]
+    greetings = "greetings:TOOL"
+
+They are looked for when a subcommand is not one of tritonlab's own, and for help and completion: the search takes 10
+to 40 ms, and the import of its module 70 (2026-11-28, two busy cores).
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import pkgutil
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,12 +86,32 @@ class Tool:
 
 def magic_commands() -> dict[str, Command]:
     """Return the subcommands of `%triton` by name."""
-    return {command.name: command for tool in TOOLS for command in tool.magics}
+    return {command.name: command for tool in (*_installed_tools(), *TOOLS) for command in tool.magics}
 
 
-def shell_commands() -> dict[str, Command]:
+def shell_commands(only_ours: bool = False) -> dict[str, Command]:
     """Return the subcommands of `tritonlab` by name."""
-    return {command.name: command for tool in TOOLS for command in tool.commands}
+    others = () if only_ours else _installed_tools()
+    return {command.name: command for tool in (*others, *TOOLS) for command in tool.commands}
+
+
+@functools.cache
+def _installed_tools() -> tuple[Tool, ...]:
+    """Return the tools of other distributions. One that cannot be imported is left out, with a warning."""
+    from importlib import metadata
+
+    found = []
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            tool = entry.load()
+            if not isinstance(tool, Tool):
+                raise TypeError(f"it is no tritonlab.command_table.Tool, but {type(tool).__name__}")
+            found.append(tool)
+        except Exception as error:  # whatever a module of others raises
+            warnings.warn(
+                f"the tool '{entry.name}' of {entry.value} is left out: {type(error).__name__}: {error}", stacklevel=2
+            )
+    return tuple(found)
 
 
 def seconds(text: str) -> float:
@@ -96,6 +126,9 @@ def names(text: str) -> list[str] | None:
     """Return the value of an option that is NAME,NAME; None for an empty text."""
     return text.split(",") if text else None
 
+
+#: The group of entry points with the tools of other distributions.
+GROUP = "tritonlab.tools"
 
 #: Modules with functions of the names of their subcommands.
 _MODELS = "tritonlab.notebook.shell.model_commands"
@@ -398,5 +431,5 @@ _COMMANDS = (
     ),
 )
 
-#: The tools, in order; a later subcommand takes the place of an earlier one of the same name.
+#: Our tools, in order; a later subcommand takes the place of an earlier one of the same name, ours that of others.
 TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS),)
