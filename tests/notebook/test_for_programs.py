@@ -28,7 +28,7 @@ from tritonlab.notebook.views import widget
 #: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.
 LEFT_OUT = ("stub", "tritonserver", "frontends", "ipc", "__main__", "site_packages", "testing", "dynamo", "ray")
 #: Errors that others catch before an author sees them.
-INNER = {"NoPicture", "NoSound", "ViewEnded", "OutOfTime", "Stopped", "Broken"}
+INNER = {"UnfitFile", "ViewEnded", "OutOfTime", "Stopped", "Broken"}
 SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
 
 #: How a cell shows an object of a class. The model is `m`, its form `p`; `here` is a directory.

@@ -240,6 +240,10 @@ class SettingsResult:
     def html(self) -> str:
         raise NotImplementedError
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON values."""
+        raise NotImplementedError
+
     def _repr_html_(self) -> str:
         return self.html()
 
