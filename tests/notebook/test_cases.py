@@ -59,7 +59,7 @@ def test_a_transcript_has_all_that_is_printed(printed: str) -> None:
     assert run_case(f"```python\nx = 1\n```\n{printed}", run_nothing, {}, 1) == right
 
 
-def test_a_cell_that_fails_is_told_from_one_that_succeeds() -> None:
+def test_a_cell_that_fails_differs_from_one_that_succeeds() -> None:
     assert run_case("```python\nfails\n```\n", run_nothing, {}, 1).endswith("```error\nFAILS\n```\n")
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from functools import partial
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -189,7 +190,7 @@ class RateLimiterMachine(RuleBasedStateMachine):
         self.running.add(one)
         self.executions[one] += 1
 
-    def ask(self, one: int) -> None:
+    def request_turn(self, one: int) -> None:
         others = [other for other in self.waiting if other != one]
         goes = self.first([*others, one]) == one and not self.missing(one)
         assert self.limiter.admit(one, partial(self.retry, one)) is goes
@@ -220,19 +221,19 @@ class RateLimiterMachine(RuleBasedStateMachine):
     @rule(r=st.integers(0, 3), g=st.integers(0, 3), device=st.integers(0, 1), priority=st.integers(0, 3))
     def register(self, r: int, g: int, device: int, priority: int) -> None:
         one, needs = next(self.numbers), {("R", device): r, ("G", GLOBAL): g}
-        asked = asking("; ".join([f"R {r}"] * bool(r) + [f"G {g} global"] * bool(g)), priority)
+        group = asking("; ".join([f"R {r}"] * bool(r) + [f"G {g} global"] * bool(g)), priority)
         needs = {resource: count for resource, count in needs.items() if count}
         if self.limits and any(count > self.amount(resource) for resource, count in needs.items()):
             with pytest.raises(InvalidArgumentError, match="which will prevent scheduling"):
-                self.limiter.register(one, asked, device)
+                self.limiter.register(one, group, device)
         else:
-            self.limiter.register(one, asked, device)
+            self.limiter.register(one, group, device)
             self.groups[one] = (needs, max(priority, 1))
 
     @precondition(lambda self: self.groups.keys() - self.running)
     @rule(number=NUMBERS)
     def execute(self, number: int) -> None:
-        self.ask(choose(number, self.groups.keys() - self.running))
+        self.request_turn(choose(number, self.groups.keys() - self.running))
 
     @precondition(lambda self: self.running)
     @rule(number=NUMBERS, more=st.booleans())
@@ -241,7 +242,7 @@ class RateLimiterMachine(RuleBasedStateMachine):
         self.limiter.release(one)
         self.running.remove(one)
         if more:
-            self.ask(one)
+            self.request_turn(one)
         self.limiter.serve()
         self.expect_turns()
 
@@ -274,6 +275,7 @@ class RateLimiterMachine(RuleBasedStateMachine):
 
 
 TestRateLimiterMachine = RateLimiterMachine.TestCase
+TestRateLimiterMachine.settings = settings(max_examples=60)
 
 
 # -- turns

@@ -4,6 +4,7 @@ import itertools
 import re
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -16,7 +17,7 @@ from tritonlab.engine.schedulers.policy_queue import PolicyQueue, QueuePolicies,
 MS = 1_000_000
 NEVER = 1 << 62
 #: In nanoseconds.
-TIMES = st.sampled_from([0, 5 * MS, 20 * MS])
+TIMES = st.sampled_from([5 * MS, 20 * MS, 0])
 
 
 def request(name: str, priority: int = 0, queued: int = 0, timeout_ms: int = 0) -> InferenceRequest:
@@ -94,9 +95,11 @@ class PolicyQueueMachine(RuleBasedStateMachine):
 
     @initialize(
         policies=st.lists(
-            st.builds(QueuePolicy, st.integers(0, 3), TIMES, st.booleans(), st.booleans()), min_size=1, max_size=3
+            st.builds(QueuePolicy, st.sampled_from([1, 2, 0]), TIMES, st.booleans(), st.booleans()),
+            min_size=1,
+            max_size=2,
         ),
-        default=st.integers(1, 3),
+        default=st.integers(1, 2),
     )
     def begin(self, policies: list[QueuePolicy], default: int) -> None:
         self.policies, self.default = policies, min(default, len(policies))
@@ -106,7 +109,11 @@ class PolicyQueueMachine(RuleBasedStateMachine):
         self.model: dict[tuple[int, bool, int], tuple[int, InferenceRequest]] = {}
         self.places = itertools.count()
 
-    @rule(priority=st.integers(0, 4), own=st.sampled_from([0, 3, 50]))
+    @rule(requests=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 3, 50])), min_size=1, max_size=5))
+    def append_each(self, requests: list[tuple[int, int]]) -> None:
+        for priority, own in requests:
+            self.append(priority, own)
+
     def append(self, priority: int, own: int) -> None:
         made = request("r", priority, self.now, own)
         level = priority if 0 < priority <= len(self.policies) else self.default
@@ -127,7 +134,7 @@ class PolicyQueueMachine(RuleBasedStateMachine):
             with pytest.raises(IndexError):
                 self.queue.popleft()
 
-    @rule(passed=TIMES)
+    @rule(passed=st.sampled_from([5 * MS, 20 * MS]))
     def expire(self, passed: int) -> None:
         self.now += passed
         refused = []
@@ -155,6 +162,7 @@ class PolicyQueueMachine(RuleBasedStateMachine):
 
 
 TestPolicyQueueMachine = PolicyQueueMachine.TestCase
+TestPolicyQueueMachine.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 # -- QueuePolicies.from_config

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +19,12 @@ from tritonlab.testing import MS
 IDLE = 1000 * MS
 START, END = 1, 2
 NEVER = 1 << 62
+#: The id, the flags and the timeout in ms of a request.
+REQUESTS = st.tuples(
+    st.sampled_from([1, 2, 3, "1", 0]),
+    st.sampled_from([START, START, 0, END, START | END]),
+    st.sampled_from([0, 300, 900]),
+)
 ERROR = ModelError("gone")
 
 
@@ -370,9 +377,12 @@ class SequenceTableMachine(RuleBasedStateMachine):
 
     # -- what happens
 
-    @rule(
-        ident=st.sampled_from([0, 1, 2, 3, "1"]), flags=st.integers(0, 3), timeout_ms=st.sampled_from([0, 0, 300, 900])
-    )
+    @rule(requests=st.lists(REQUESTS, min_size=1, max_size=4), passed_ms=st.sampled_from([0, 10, 300]))
+    def admit_each(self, requests: list[tuple[int | str, int, int]], passed_ms: int) -> None:
+        for made in requests:
+            self.admit(*made)
+        self.now += passed_ms * MS
+
     def admit(self, ident: int | str, flags: int, timeout_ms: int) -> None:
         made = request(ident, flags, timeout_ms * 1000)
         sequence = next((s for s in self.sequences() if s.ident == ident), None)
@@ -517,3 +527,4 @@ class SequenceTableMachine(RuleBasedStateMachine):
 
 
 TestSequenceTableMachine = SequenceTableMachine.TestCase
+TestSequenceTableMachine.settings = settings(max_examples=60)

@@ -109,7 +109,7 @@ def test_a_window_is_greeted_with_the_models(window: Window) -> None:
     assert window.received[0]["hello"]["protocol"] == PROTOCOL
 
 
-def test_a_window_that_opens_during_a_change_is_told_the_newest_last(
+def test_a_window_that_opens_during_a_change_gets_the_newest_last(
     windows: Windows, workspace: Workspace, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extension opens its comm while the cell runs that was started with it."""

@@ -308,7 +308,7 @@ def test_models_serve_from_the_loads_that_they_should(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(VersionLoad, "_model", start_nothing)
     with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
-        some = settings(max_examples=12, stateful_step_count=25)
+        some = settings(max_examples=30, stateful_step_count=25)
         run_state_machine_as_test(partial(ModelControlMachine, server, tmp_path), settings=some)
 
 
