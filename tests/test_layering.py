@@ -90,10 +90,10 @@ LAZY = {
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.playground.playground"): "only for a form: 59 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.record.opening"): "only for a view: 113 ms",
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.exchanges.remote.remote_server"): f"{_GRPC}98 ms",
-    ("tritonlab.notebook.views.card.export_panel", "tritonlab.tools.deploy.options"): "only for an export: 27 ms",
+    ("tritonlab.notebook.views.card.export_panel", "tritonlab.tools.deploy.export_options"): "only to export: 27 ms",
     ("tritonlab.notebook.views.card.export_panel", "tritonlab.tools.deploy.repository"): "only for an export: 27 ms",
     ("tritonlab.runtime", "tritonlab.exchanges.remote.remote_server"): f"{_GRPC}88 ms",
-    ("tritonlab.runtime", "tritonlab.tools.deploy.options"): "only for an export: 27 ms",
+    ("tritonlab.runtime", "tritonlab.tools.deploy.export_options"): "only to export: 27 ms",
     ("tritonlab.runtime", "tritonlab.notebook.authoring.exporting"): "only for an export: 32 ms",
     ("tritonlab.runtime", "tritonlab.notebook.authoring.hints"): "only for errors of servers elsewhere: 22 ms",
 }

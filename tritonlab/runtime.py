@@ -227,7 +227,7 @@ def export(
     Raises NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, Cancelled.
     """
     from .notebook.authoring.exporting import export_models
-    from .tools.deploy.options import ExportOptions  # with what makes environments and deploy files
+    from .tools.deploy.export_options import ExportOptions  # with what makes environments and deploy files
 
     options = ExportOptions.from_keywords(
         overwrite=overwrite,

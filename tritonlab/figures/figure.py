@@ -179,7 +179,7 @@ class Axis:
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 
-class Clock(NamedTuple):
+class TimeSpan(NamedTuple):
     """An axis of the time of day. `wall`: add it to a time to get nanoseconds since the epoch."""
 
     low: float
@@ -230,7 +230,7 @@ class Lanes:
 class Figure:
     """Marks over a horizontal and a vertical axis; those without items are left out."""
 
-    def __init__(self, title: str, x: Axis | Clock, y: Axis | Lanes, marks: Sequence[Spans | Points]) -> None:
+    def __init__(self, title: str, x: Axis | TimeSpan, y: Axis | Lanes, marks: Sequence[Spans | Points]) -> None:
         self.title = title
         self.x = x
         self.y = y
@@ -248,7 +248,7 @@ class Figure:
             mark.draw(picture, across, up)
         self._write_texts(picture, across, up)
         picture.height = up.start if isinstance(self.y, Axis) else max(picture.height, up.stop)
-        if isinstance(self.x, Clock):
+        if isinstance(self.x, TimeSpan):
             picture.time_axis(across, self.x.wall)
         else:
             if isinstance(self.y, Lanes):
@@ -285,7 +285,7 @@ class Figure:
         if not self.marks:
             raise UnavailableError(f"there is nothing to plot: {nothing}")
         ax, clock, lanes = axes_of(ax), self.x, self.y
-        x: Place = (lambda times: days(times, clock.wall)) if isinstance(clock, Clock) else np.asarray
+        x: Place = (lambda times: days(times, clock.wall)) if isinstance(clock, TimeSpan) else np.asarray
         ax.use_sticky_edges = False
         for mark in self.marks:
             mark.plot(ax, x, lanes.lane if isinstance(lanes, Lanes) else np.asarray)
@@ -300,7 +300,7 @@ class Figure:
             look = {"title": clock.note if isinstance(clock, Axis) else ""}
         if any(mark.label for mark in self.marks):
             ax.legend(**look)
-        if isinstance(clock, Clock):
+        if isinstance(clock, TimeSpan):
             name_time_axis(ax)
         else:
             room = (clock.high - clock.low) / 5 if isinstance(lanes, Lanes) else 0  # for texts behind the longest

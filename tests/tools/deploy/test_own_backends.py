@@ -12,8 +12,8 @@ import pytest
 import tritonlab
 from tritonlab import Server, export
 from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.tools.deploy.export_options import ExportOptionError
 from tritonlab.tools.deploy.left_out import NotDeployable
-from tritonlab.tools.deploy.options import ExportOptionError
 from tritonlab.tools.deploy.own_backends import find_own_backend
 
 MODEL = """import os

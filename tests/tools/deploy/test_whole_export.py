@@ -27,7 +27,7 @@ from tritonlab.tools.deploy.child_command import Cancelled
 from tritonlab.tools.deploy.environment import built_environment, placed
 from tritonlab.tools.deploy.environment.lock import EnvironmentRefused
 from tritonlab.tools.deploy.environment.python_prefix import Python
-from tritonlab.tools.deploy.options import ExportOptionError
+from tritonlab.tools.deploy.export_options import ExportOptionError
 from tritonlab.tools.deploy.placement import compare_trees
 from tritonlab.tools.deploy.releases import UnknownTarget
 from tritonlab.tools.deploy.report import ExportConflict

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ...core.status import InvalidArgumentError
-from ...tools.deploy.options import ExportOptions
+from ...tools.deploy.export_options import ExportOptions
 from ...tools.deploy.report import ExportReport
 from ...tools.deploy.repository import export
 from .artifact import artifact_of

@@ -24,8 +24,8 @@ from ...server.api.needed_models import needed_models
 from ...tools.deploy import left_out
 from ...tools.deploy.environment.lock import EnvironmentRefused
 from ...tools.deploy.environment.placed import CHOICES
+from ...tools.deploy.export_options import NO_ENVIRONMENT, ExportOptionError, ExportOptions
 from ...tools.deploy.manifests.files import KINDS
-from ...tools.deploy.options import NO_ENVIRONMENT, ExportOptionError, ExportOptions
 from ...tools.deploy.releases import DEFAULT_TARGET, UnknownTarget, find, find_target, releases, table_facts
 from ...tools.deploy.report import ExportReport
 from ...tools.deploy.verify.judgement import NO_REQUEST

@@ -9,7 +9,7 @@ from IPython.display import display
 
 from ...core.quoting import magic_line
 from ...tools.deploy.environment.placed import EnvironmentOptions
-from ...tools.deploy.options import ExportOptionError, ExportOptions
+from ...tools.deploy.export_options import ExportOptionError, ExportOptions
 from ...tools.deploy.report import ExportArchive, ExportReport
 from ..authoring.errors import OptionError
 from ..authoring.exporting import export_models

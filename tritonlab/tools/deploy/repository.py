@@ -26,11 +26,11 @@ from ...server.models.backend_choice import choice_words
 from .child_command import Cancelled, raise_if_cancelled
 from .environment.lock import imported
 from .environment.placed import LOCK, PlacedEnvironment, place_environment, planned_environment
+from .export_options import ExportOptionError, ExportOptions
 from .left_out import never_ran
 from .manifests.facts import deployment_of
 from .manifests.files import write_deploy_files
 from .model_build import ModelBuild, stops
-from .options import ExportOptionError, ExportOptions
 from .own_backends import backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.finding import Prediction, Preflight, say_once

@@ -65,7 +65,7 @@ class ExportPanel:
 
     def export(self, overwrite: bool) -> ExportReport | None:
         """Write the repository. If the folder holds something else, show what would change and ask first."""
-        from ....tools.deploy.options import ExportOptions  # with what makes environments and deploy files
+        from ....tools.deploy.export_options import ExportOptions  # with what makes environments and deploy files
         from ....tools.deploy.repository import export
 
         self._offer_replace(False)

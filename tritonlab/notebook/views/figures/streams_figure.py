@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....figures.figure import Clock, Figure, Lanes, Point, Points, Span, Spans
+from ....figures.figure import Figure, Lanes, Point, Points, Span, Spans, TimeSpan
 from ....figures.svg_picture import BLUE, INK, RED
 from ....record.model_record import EMPTY, ERROR, ModelRecord
 from ....record.record_facts import names_by_serial
@@ -55,7 +55,7 @@ def streams_figure(record: ModelRecord, wall: int) -> Figure:
             (finals if kind & EMPTY else failures if kind & ERROR else responses).append(Point(time, middle))
     return Figure(
         f"the last {len(streams)} streams of {record.name}",
-        Clock(min((one.arrived for one in streams), default=0), end, wall),
+        TimeSpan(min((one.arrived for one in streams), default=0), end, wall),
         Lanes([one.name for one in streams], _LANE, drawn=11, foot=10, name="request", right=6),
         [
             Points(responses, BLUE, "response", shape="tick"),

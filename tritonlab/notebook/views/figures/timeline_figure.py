@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ....core.short_number import duration_text
-from ....figures.figure import Clock, Figure, Lanes, Point, Points, Span, Spans
+from ....figures.figure import Figure, Lanes, Point, Points, Span, Spans, TimeSpan
 from ....figures.svg_picture import BLUE, INK, ORANGE, RED, Shape
 from ....record.model_record import ModelRecord
 
@@ -63,7 +63,7 @@ def timeline_figure(record: ModelRecord, wall: int, rows: int = ROWS) -> Figure:
         happened[mark.kind].append(Point(mark.time, at, f"{mark.kind}: {mark.text}"))
     return Figure(
         f"the last {len(batches)} executions of {record.name}",
-        Clock(begin - (end - begin) * _BEFORE, max([end, *(mark.time for mark in marks)]), wall),
+        TimeSpan(begin - (end - begin) * _BEFORE, max([end, *(mark.time for mark in marks)]), wall),
         Lanes(sorted(names.values()), _LANE, drawn=2 * _WAIT, foot=31, name="instance", has_track=True),
         [
             Spans(blocks[False], BLUE, "execution", ", with its batch size"),

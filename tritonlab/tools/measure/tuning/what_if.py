@@ -14,7 +14,7 @@ import numpy as np
 from ....core.config.model_config import ModelConfig
 from ....core.short_number import short_number
 from ....figures.axes import axes_of
-from ....figures.figure import Clock, Figure, Lanes, Span, Spans
+from ....figures.figure import Figure, Lanes, Span, Spans, TimeSpan
 from ....figures.stored_picture import date_line, stored_picture
 from ....figures.svg_picture import BLUE, PURPLE
 from .recorded_executions import RecordedExecutions
@@ -132,7 +132,7 @@ class WhatIf(SettingsResult):
         )
         return Figure(
             f"batches of {self.name}: recorded, and below what would have been",
-            Clock(begin - (stop - begin) * _MARGIN, stop, self._wall),
+            TimeSpan(begin - (stop - begin) * _MARGIN, stop, self._wall),
             Lanes(self._names, _LANE, drawn=2 * _BLOCK + 2, foot=13, name="instance", second="what if"),
             [Spans(recorded, BLUE, "recorded", ", with the batch size"), Spans(replayed, PURPLE, "what if")],
         )

@@ -8,7 +8,7 @@ import pytest
 
 from tritonlab.core.unknown_option import UnknownOption
 from tritonlab.tools.deploy.environment.placed import EnvironmentOptions
-from tritonlab.tools.deploy.options import ExportOptions
+from tritonlab.tools.deploy.export_options import ExportOptions
 
 
 def test_without_options_and_with_none_they_are_the_same() -> None:
