@@ -137,7 +137,7 @@ def test_small_requests_stay_on_the_event_loop(http: RawHTTP, monkeypatch: pytes
 
 
 def test_health_answers_while_loads_have_all_threads(http: RawHTTP, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    with held(monkeypatch, lab.server.core, "load") as begun:
+    with held(monkeypatch, lab.server.core.control, "load") as begun:
         clients = [
             threading.Thread(target=http.post, args=("/v2/repository/models/identity/load",), daemon=True)
             for _ in range(70)
