@@ -1,5 +1,5 @@
-"""`Bench`, what all relations of a check work with: the copy of the model, requests that it takes, their answers, the
-noise, and the time that is left.
+"""`Bench`, the shared tools of all relations of a check: the copy of the model, accepted requests, their answers, the
+noise, and the remaining time.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from .problems import answer_problems, rule_broken
 from .sample import ModelAnswer, Sample
 from .scratch_model import ScratchModel
 
-#: Requests that are known to be taken, at most, and those that are tried to find them.
+#: The most accepted requests that are kept, and the most that are tried to find them.
 _POOL, _TRIED = 12, 40
-#: Inputs that are exchanged between two of them, at most.
+#: The most inputs that are exchanged between two accepted requests.
 _MIXED = 4
-#: Seconds in which an answer must come, at least; and how many times as long as the slowest known one.
+#: The shortest time limit of an answer, in seconds, and the limit as a multiple of the slowest known answer.
 _LEAST_TIMEOUT, _TIMES = 2.0, 20.0
-#: Seconds by which a trial may go on when the time of its relation is over.
+#: Seconds for which a trial may continue after the time of its relation is over.
 _GRACE = 2.0
-#: The most elements of a request that has many.
+#: The most elements of a request with many elements.
 _MOST_ELEMENTS = 1 << 16
-#: Seconds between two answers of a model that reads a clock: more than one, as clocks are often shown in seconds.
+#: Seconds between two answers of a model that reads a clock: more than one, as clocks often show whole seconds.
 _TICK = 1.1
-#: Requests that are enough to know if the model is slow.
+#: Requests that are enough to judge whether the model is slow.
 _FEW = 4
 
 
@@ -55,11 +55,11 @@ class OutOfTime(Exception):
 
 
 class Stopped(Exception):
-    """The check is to end now, with what was found."""
+    """The check must end now, with the findings so far."""
 
 
 class Known(NamedTuple):
-    """A request and the answer that it gets alone. `words`: what is special about it."""
+    """A request and the answer that it gets alone. `words`: its special property."""
 
     sample: Sample
     answer: ModelAnswer
@@ -70,10 +70,10 @@ class Known(NamedTuple):
 class Bench:
     """The bench of one check.
 
-    `pool` are requests that the model answers, `refused` those that it answers with an error, `edges` those of edge
-    values, whatever became of them, `long` those of many elements. `contract` are requests whose answers break a rule
-    of Triton's; the answers of the `endless` had not ended when the time for it was over, while the model went on with
-    them. `found`: the relations and kinds of findings.
+    `pool`: requests that the model answers. `refused`: requests that it answers with an error. `edges`: requests with
+    edge values, whatever the answer. `long`: requests with many elements. `contract`: requests whose answers break a
+    rule of Triton's. `endless`: requests whose answers had not ended in time, while the model went on with them.
+    `found`: the relations and kinds of findings.
     """
 
     scratch: ScratchModel
@@ -82,7 +82,7 @@ class Bench:
     random: np.random.Generator
     is_random: bool = False
     is_clocked: bool = False
-    #: whether its sources make sets or call hash()
+    #: whether the model's sources make sets or call hash()
     is_hashed: bool = False
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -95,16 +95,16 @@ class Bench:
     endless: list[Known] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     found: set[tuple[str, str]] = field(default_factory=set)
-    #: whether two instances of it were seen not to start
+    #: whether two instances of the model failed to start together
     has_one_instance: bool = False
     deadline: float = math.inf
-    #: when all of the check has to be over
+    #: when the whole check must be over
     end: float = math.inf
     say: Callable[[str], None] = lambda text: None
     #: called before each request; raises Stopped
     poll: Callable[[], None] = lambda: None
     sent: int = 0
-    #: the first answers of new processes, by the requests
+    #: the first answers of new processes, by request
     _first_answers: dict[tuple[Any, ...], ModelAnswer] = field(default_factory=dict)
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _fill: Fill = FILLS[0]
@@ -113,18 +113,18 @@ class Bench:
 
     @property
     def left(self) -> float:
-        """The seconds that are left for what is done now."""
+        """The seconds that are left for the current step."""
         return self.deadline - self.clock()
 
     def over(self) -> bool:
         return self.left <= 0
 
     def limit(self, seconds: float) -> None:
-        """Let what is done now have so many seconds, as far as the check has them."""
+        """Limit the current step to `seconds`, or to the rest of the check's time."""
         self.deadline = min(self.clock() + seconds, self.end)
 
     def need(self, seconds: float) -> None:
-        """Let what is done now have so many seconds more, at least, as far as the check has them."""
+        """Give the current step at least `seconds` more, or the rest of the check's time."""
         self.deadline = max(self.deadline, min(self.clock() + seconds, self.end))
 
     def _check_time(self) -> None:
@@ -147,25 +147,25 @@ class Bench:
         return bool(self.config.HasField("sequence_batching"))
 
     def sequence_id(self) -> int | str:
-        """Return an id that no sequence has had, of the type that the model wants."""
+        """Return an unused sequence id, of the type that the model takes."""
         number = next(self._ids)
         controls = [control for one in self.config.sequence_batching.control_input for control in one.control]
         is_text = any(control.kind == 3 and control.data_type == DataType.BYTES for control in controls)
         return f"sequence-{number}" if is_text else number
 
     def whole_sequence(self) -> dict[str, Any]:
-        """Return the fields of a request that is a sequence of its own; none if the model has no sequences."""
+        """Return the fields of a request that is a whole sequence; none if the model has no sequences."""
         flags = SEQUENCE_START | SEQUENCE_END
         return {"correlation_id": self.sequence_id(), "flags": flags} if self.sequences else {}
 
     def alone(self, sample: Sample) -> ModelAnswer:
-        """Send one request, as a sequence of its own where the model has sequences, and wait for its end."""
+        """Send one request, as a whole sequence if the model has sequences, and wait for its end."""
         self._check_time()
         self.sent += 1
         return self.scratch.alone(sample, **self.whole_sequence())
 
     def retry(self, sample: Sample, unanswered: ModelAnswer) -> ModelAnswer:
-        """Send a request again and wait twice as long: a slow start is not a missing answer."""
+        """Send a request again with twice the time limit: a slow start is not a missing answer."""
         self.recover(unanswered)
         before, self.scratch.timeout = self.scratch.timeout, 2 * self.scratch.timeout
         answer = self.alone(sample)
@@ -184,23 +184,23 @@ class Bench:
         return self.scratch.ask([one.request(self.scratch.name) for one in samples])
 
     def renew(self, careful: bool = True) -> None:
-        """Start new processes, if it has to be done in new ones."""
+        """Start new processes, if the case requires them."""
         if careful:
             self._check_time()
             self.scratch.fresh()
 
     def varied(self) -> Sample:
-        """Return a request of new values, of one row and the size of those that are known."""
+        """Return a request of new values, with one row and the size of the known requests."""
         return self.generator.one(new_values if self._fill is FILLS[0] else self._fill, 1, 2)
 
     def renew_after_time(self) -> None:
-        """Start new processes for what comes next, after something was cut short."""
+        """Start new processes for the next step, after something was cut short."""
         self.scratch.stop(0.2)
         self.scratch.fresh()
 
     def fresh_answer(self, sample: Sample, after: float = 0.0) -> ModelAnswer:
-        """Return the first answer of new processes, `after` so many seconds. What they answered before and do not
-        answer now depends on the time, or on nothing, and is noise."""
+        """Return the first answer of new processes, after `after` seconds. If they answered differently before, the
+        difference depends on the time or on nothing, and is noise."""
         self.renew()
         if after:
             self.sleep(after)
@@ -211,7 +211,7 @@ class Bench:
         return answer
 
     def depends_on_time(self, sample: Sample) -> bool:
-        """Return whether new processes of a model that reads a clock answer otherwise somewhat later."""
+        """Return whether new processes of a model that reads a clock answer differently a little later."""
         if not self.is_clocked:
             return False
         before = deepcopy(self.noise)
@@ -220,25 +220,25 @@ class Bench:
         return self.noise != before
 
     def recover(self, answer: ModelAnswer) -> None:
-        """Start new processes if the last answer says that the old ones are dead or hang."""
+        """Start new processes if the last answer shows that the old ones are dead or hang."""
         if answer.died or not answer.ended:
             self.renew_after_time()
 
-    # -- what is wrong with an answer by itself
+    # -- errors within one answer
 
     def problems(self, sample: Sample, answer: ModelAnswer) -> Iterator[tuple[str, str]]:
-        """Yield what an answer has that the config does not promise, or lacks, as the output and a sentence."""
+        """Yield each difference between an answer and the config, as the output and a sentence."""
         for name, words in answer_problems(self.scratch.version.config, sample, answer, self.shape.rows(sample)):
             if not self.is_left_out_at_times(words):
                 yield name, words
 
     def is_left_out_at_times(self, words: str) -> bool:
-        """Return whether a sentence says that an output is missing which other answers have: there may be nothing to
-        say."""
+        """Return whether a sentence reports a missing output that other answers have: the model may leave it out on
+        purpose."""
         names = {name for one in (*self.pool, *self.edges) for outputs in one.answer.responses for name in outputs}
         return any(f"does not have '{name}', which" in words for name in names)
 
-    # -- what the model is like
+    # -- the properties of the model
 
     def learn(self) -> None:
         """Find requests that the model answers, their answers alone, and the noise."""
@@ -252,7 +252,7 @@ class Bench:
         self._sweep_sizes()
 
     def prepare(self, samples: Sequence[Sample], answers: Sequence[ModelAnswer]) -> None:
-        """Take these requests for all that is known, to do one case again."""
+        """Use these as the only known requests, to repeat one case."""
         for sample, answer in zip(samples, answers, strict=True):
             (self.pool if answer.good else self.refused).append(Known(sample, answer))
         self._set_timeout(answer.seconds for answer in answers if answer.ended)
@@ -260,7 +260,7 @@ class Bench:
             self._learn_of(self.pool[0].sample, 2)
 
     def _set_timeout(self, seconds: Iterable[float]) -> None:
-        """Set how long answers are waited for, by how long these took."""
+        """Set the time limit of answers from the times of these."""
         self.scratch.timeout = max(_LEAST_TIMEOUT, _TIMES * max(seconds, default=0.0) + self.scratch.load_seconds)
 
     def _fill_pool(self) -> None:
@@ -275,7 +275,7 @@ class Bench:
                 if len(self.pool) >= _POOL or self.over() or self._is_slow():
                     break
                 if (tried >= 6 and len(self.pool) == taken) or (self.endless and not self.pool):
-                    break  # values of this kind are not for this model, or none ends in time
+                    break  # this kind of values does not fit the model, or no answer ends in time
                 self._try(next(candidates))
             if len(self.pool) > taken or self.over():
                 self._fill = fill
@@ -283,7 +283,7 @@ class Bench:
                 return
 
     def _mix(self) -> None:
-        """Try requests that differ in one input from another: a model may tell them apart by the others only."""
+        """Try requests that differ in one input only: the model may distinguish requests by the other inputs alone."""
         if not self.pool:
             return
         first, *others = self.pool
@@ -295,7 +295,7 @@ class Bench:
                 self._try(first.sample.with_input(name, other.sample.inputs[name]))
 
     def _is_slow(self) -> bool:
-        """Return whether enough requests are known for a model that takes long for each."""
+        """Return whether enough requests are known for a model that is slow on each."""
         spent = sum(known.answer.seconds for known in (*self.pool, *self.refused))
         return len(self.pool) >= _FEW and spent > 0.1 * self.left
 
@@ -313,11 +313,11 @@ class Bench:
         self.recover(answer)
 
     def _measure_noise(self) -> None:
-        """Ask again in new processes, from the last to the first: what differs depends on what came before, or on
-        nothing."""
+        """Send the requests to new processes again, from the last to the first: a different answer depends on earlier
+        requests, or on nothing."""
         self.say("measuring whether it is deterministic")
         self._learn_of(self.pool[0].sample, 3)
-        self.renew()  # the first request may be what all later answers depend on
+        self.renew()  # all later answers may depend on the first request
         again: list[Known] = [Known(one.sample, self.alone(one.sample)) for one in reversed(self.pool)][::-1]
         for place, (before, after) in enumerate(zip(self.pool, again, strict=True)):
             if self.noise.differ(before.answer, after.answer) is None:
@@ -329,11 +329,11 @@ class Bench:
             self.pool[place] = Known(before.sample, ones[0])
 
     def _learn_of(self, sample: Sample, times: int) -> None:
-        """Learn the noise of a request in so many new processes, as the first one and as the second there: what differs
-        though the same came before depends on the time, or on nothing."""
+        """Learn the noise of a request in `times` new processes, as their first and as their second request: if the
+        answer differs after the same requests, the difference depends on the time, or on nothing."""
         answers = [(self.fresh_answer(sample), self.alone(sample)) for _ in range(times)]
         firsts, seconds = zip(*answers, strict=True)
-        if self.is_random:  # processes forked from one have the state of its random numbers
+        if self.is_random:  # processes forked from one share the state of its random numbers
             firsts = (*firsts, *seconds[-1:], *(self.alone(sample) for _ in range(3)))
         if self.is_clocked and (later := self.fresh_answer(sample, _TICK)).good:
             firsts = (*firsts, later)
@@ -353,11 +353,11 @@ class Bench:
             self.recover(answer)
 
     def _sweep_sizes(self) -> None:
-        """Try more elements than the other requests have, where dimensions are of any size."""
+        """Try more elements than the other requests have, where dimensions are variable."""
         if not self.shape.is_variable or self.generator.given_names:
             return
         self.say("sending many elements")
-        is_picky = any(not one.words for one in self.refused)  # it may take even sizes only
+        is_picky = any(not one.words for one in self.refused)  # the model may accept even sizes only
         for size in LONG_SIZES:
             if self.over() or self._is_slow() or self.shape.elements(size) > _MOST_ELEMENTS:
                 return
@@ -373,14 +373,15 @@ class Bench:
             self.recover(answer)
 
     def mixed_company(self) -> list[Known]:
-        """Return answered requests with edge values or many elements; none for a model with noise, which was measured
-        with the requests of the pool only."""
+        """Return answered requests with edge values or many elements; none for a model with noise, as the noise was
+        measured with the requests of the pool only."""
         if not self.noise.is_silent:
             return []
         return [one for one in self.edges if one.answer.good and not is_extreme(one.words)] + self.long
 
     def edge_samples(self) -> Iterator[tuple[str, Sample]]:
-        """Yield requests of edge values in words, for one input after the other, from a request that is answered."""
+        """Yield requests with edge values and their description, one input after the other, made from an answered
+        request."""
         base = self.pool[0].sample
         amounts = self.amounts()
         for name, tensor in base.inputs.items():
@@ -397,8 +398,8 @@ class Bench:
         yield "timeout is 1 microsecond", replace(base, fields={**base.fields, "timeout": 1})
 
     def amounts(self) -> set[str]:
-        """Return the inputs of whole numbers that seem to say how much the model does: with a larger one it answers
-        more, or later."""
+        """Return the integer inputs that seem to set the amount of work: with a larger value the model answers more, or
+        later."""
         base, found = self.pool[0], set()
         for name, tensor in base.sample.inputs.items():
             if tensor.datatype.numpy.kind not in "iuf" or name in self.generator.given_names:

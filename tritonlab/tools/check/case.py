@@ -1,5 +1,5 @@
-"""`Case`, an experiment of a check that can be repeated: at most two requests and what is done with them; `Judgement`,
-what it shows; and the functions with which all relations search and judge.
+"""`Case`, a repeatable experiment of a check with one or two requests; `Judgement`, its result; and the functions with
+which all relations search and judge.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """One experiment. `kind` is which of those of `relation`; `samples` are the request that is judged and, if there is
-    one, the other; `order`: in which order they are sent, by number. `facts`: more about it, in JSON values.
+    """One experiment. `kind`: one of the kinds of `relation`. `samples`: the judged request and, if there is one, the
+    other. `order`: their numbers in the order of sending. `facts`: further facts, as JSON values.
     """
 
     relation: str
@@ -37,8 +37,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a case has shown: the relation does not hold. `expected` and `got` are the answers of the judged request.
-    `place`: the line of the model's file, if it is known. `series`: what was measured, for a plot."""
+    """The result of a case whose relation does not hold. `expected` and `got` are the answers of the judged request.
+    `place`: the line in the model's file, if known. `series`: measurements for a plot."""
 
     sentence: str
     difference: AnswerDifference | None = None
@@ -50,15 +50,15 @@ class Judgement:
 
 _One = TypeVar("_One")
 
-#: Judges a case: None if the relation holds. The flag says whether it has to be done in new processes.
+#: Judges a case: None if the relation holds. The flag is set if the case must run in new processes.
 Judge = Callable[["Bench", Case, bool], "Judgement | None"]
 
 
 @dataclass(frozen=True)
 class Relation:
-    """One of the relations of a check. `search` yields the cases that look wrong; `judges` decide, by kind of case.
-    `why_not` returns why it does not apply to a model, "" if it does. `beyond`: what of it nobody can try, and why, in
-    words. `weight`: its share of the time. `careful`: the kinds of which each trial needs new processes.
+    """One relation of a check. `search` yields suspicious cases; `judges` decide, by kind of case. `why_not` returns
+    why the relation does not apply to a model, "" if it does. `beyond`: the part that cannot be tried, and why, in
+    words. `weight`: its share of the time. `careful`: the kinds whose trials each need new processes.
     """
 
     name: str
@@ -75,8 +75,8 @@ class Relation:
 def judge_answers(
     bench: Bench, expected: ModelAnswer, got: ModelAnswer, where: str, alone: str, why: str = ""
 ) -> Judgement | None:
-    """Judge whether two answers to a request differ by more than noise. `where` and `alone`: how it was sent when it
-    got them, in words; `why`: a sentence after that.
+    """Judge whether two answers to a request differ by more than noise. `where` and `alone`: how it was sent for each
+    answer, in words; `why`: a sentence to append.
     """
     difference = bench.noise.differ(expected, got)
     if difference is None:
@@ -86,7 +86,7 @@ def judge_answers(
 
 
 def sentence_of(difference: AnswerDifference, where: str, alone: str) -> str:
-    """Say in what two answers differ."""
+    """Return how two answers differ, as a sentence."""
     if difference.kind == "error":
         return f"A request that is answered {alone} fails {where}: {difference.got.removeprefix('error: ')}."
     if difference.kind == "count":
@@ -97,7 +97,7 @@ def sentence_of(difference: AnswerDifference, where: str, alone: str) -> str:
 
 
 def show_first(bench: Bench, judge: Judge, cases: Iterable[Case], careful: bool = False) -> Iterator[Case]:
-    """Yield the first of the cases that shows something."""
+    """Yield the first case that shows a failure."""
     for case in cases:
         if judge(bench, case, careful) is not None:
             yield case
@@ -113,5 +113,5 @@ def in_time(bench: Bench, ones: Iterable[_One]) -> Iterator[_One]:
 
 
 def fit(bench: Bench, samples: Sequence[Sample]) -> bool:
-    """Return whether requests have room in one batch."""
+    """Return whether requests fit into one batch."""
     return sum(map(bench.shape.rows, samples)) <= bench.shape.most_rows

@@ -1,4 +1,4 @@
-"""`CheckFinding`, one thing that a check has found: in a sentence, as requests, and as a case to do again."""
+"""`CheckFinding`, one finding of a check: as a sentence, as requests, and as a repeatable case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .noise import AnswerDifference
 from .problems import rule_broken
 from .sample import Sample
 
-#: The file beside the requests of a kept case that has the rest of it.
+#: The file next to the requests of a kept case with the rest of the case.
 _CASE_FILE = "case.json"
 
 _TEST = '''"""A finding of tritonlab's check of a model: it fails as long as the model does this.
@@ -46,9 +46,9 @@ def {function}():
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """One finding. `relation` names what does not hold, `sentence` says how. `case` is the smallest experiment that
-    shows it, `judgement` what it has shown; `line` is where in the model's file, and `where` that in the author's
-    words (a cell's line). `seed` finds it again. `also` are findings that this one, the smallest, explains.
+    """One finding. `relation`: the name of the broken relation; `sentence` explains how. `case`: the smallest
+    experiment that shows it; `judgement`: its result. `line`: the line in the model's file, and `where` the same in the
+    author's words (a cell's line). `seed` finds it again. `also`: findings that this one, the smallest, explains.
     """
 
     model: str
@@ -61,35 +61,35 @@ class CheckFinding:
     seed: int = 0
     side_effects: bool = False
     again: Callable[[Case], Judgement | None] | None = None
-    #: findings that this one explains, which are not counted
+    #: findings that this one explains; they are not counted
     also: tuple[CheckFinding, ...] = ()
 
     @property
     def requests(self) -> list[InferenceRequest]:
-        """The requests, at most two: the one that is judged, and the one that disturbs it."""
+        """The requests, at most two: the judged one, and the one that disturbs it."""
         return [sample.request(self.model) for sample in self.case.samples]
 
     @property
     def line(self) -> int | None:
-        """The number of the line of model.py, if it is known."""
+        """The line number in model.py, if known."""
         return self.judgement.place[1] if self.judgement.place is not None else None
 
     @property
     def difference(self) -> AnswerDifference | None:
-        """Where the answer differs, if it is one that does."""
+        """Where the answer differs, if the finding is about a difference."""
         return self.judgement.difference
 
     def replay(self) -> str:
-        """Do the same with the model as it is now, in a copy of it, and return what it shows, in a sentence; "" if the
-        model is mended."""
+        """Repeat the case on a copy of the current model, and return the result as a sentence; "" if the model is
+        fixed."""
         if self.again is None:
             raise RuntimeError("a finding that was read from a file is replayed by check_case")
         judgement = self.again(self.case)
         return judgement.sentence if judgement is not None else ""
 
     def to_pytest(self, path: str | Path | None = None) -> Snippet:
-        """Return a pytest that fails as long as the model does this, and passes when it is mended. `path`: the
-        directory to write it to; beside it lies its case, in a directory of its name."""
+        """Return a pytest that fails as long as the model has this problem, and passes once it is fixed. `path`: the
+        directory to write it to; its case lies next to it, in a directory of the same name."""
         name = f"test_{file_stem(self.model)}_{self.relation}_{self.case.kind}".replace("-", "_")
         more = ", side_effects=True" if self.side_effects else ""
         text = _TEST.format(
@@ -146,19 +146,20 @@ class CheckFinding:
         return "\n".join(self.lines())
 
 
-#: What explains findings of other kinds: a model that keeps something between requests is wrong without a reload, too.
+#: The finding that explains findings of other kinds: a model that keeps state between requests is also wrong without a
+#: reload.
 _EXPLAINS = {
     ("company", "state"): {"after", "poison", "crowd", "busy", "instances", "reload", "rows", "beside", "many"},
     ("company", "batch"): {"beside", "cancelled", "crowd", "rows"},
     ("company", "crowd"): {"busy", "beside"},
     ("neighbours", "after"): {"poison", "refused"},
 }
-#: The same of findings at one line: an exception that ends `execute` leaves undone what comes after it.
+#: The same for findings at one line: an exception that ends `execute` skips the code after it.
 _EXPLAINS_AT_LINE = {("neighbours", "failed"): {"after"}}
 
 
 def group_findings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Return the findings that no other one explains, each with those that it explains."""
+    """Return the findings that no other one explains, each with the findings that it explains."""
     below: dict[int, list[CheckFinding]] = {}
     for one in findings:
         head, seen = one, {id(one)}  # by kinds and lines, findings may explain each other in a circle
@@ -170,8 +171,8 @@ def group_findings(findings: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]
 
 
 def _explains(one: CheckFinding, other: CheckFinding) -> bool:
-    """Return whether the cause of a finding is at work in another one: by the kinds of both, because the same rule is
-    broken, or because the same line fails with fewer requests."""
+    """Return whether a finding has the same cause as another one: by the kinds of both, because both break the same
+    rule, or because the same line fails with fewer requests."""
 
     def has_kind_for(first: CheckFinding, second: CheckFinding) -> bool:
         return second.case.kind in _EXPLAINS.get((first.relation, first.case.kind), ())
@@ -188,12 +189,12 @@ def _explains(one: CheckFinding, other: CheckFinding) -> bool:
 
 
 def _rule(finding: CheckFinding) -> str:
-    """Return the rule of Triton's that the model breaks in a finding; "" if none."""
+    """Return the rule of Triton's that a finding breaks; "" if none."""
     return rule_broken(finding.judgement.got) if finding.judgement.got is not None else ""
 
 
 def write_to(case: Case, directory: Path) -> None:
-    """Write a case into a directory: its requests in the form of golden cases, and what is done with them."""
+    """Write a case into a directory: its requests as golden cases, and the steps with them."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, sample in enumerate(case.samples):
         write_exchange(Exchange(sample.request("requests"), name=str(number)), directory)
@@ -211,5 +212,5 @@ def read_from(directory: str | Path) -> Case:
         return Case(
             facts["relation"], facts["kind"], samples=samples, order=tuple(facts["order"]), facts=facts["facts"]
         )
-    except Exception as error:  # whatever a value of a wrong kind leads to
+    except Exception as error:  # any error of a value of a wrong kind
         raise ValueError(f"{path} is not a case of a check: {type(error).__name__}: {error}") from None

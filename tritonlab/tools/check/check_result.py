@@ -1,4 +1,4 @@
-"""`CheckResult`, what a check has found and what it has tried, as text, HTML, JSON, JUnit and plot."""
+"""`CheckResult`, the findings and trials of a check, as text, HTML, JSON, JUnit and plot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .check_finding import CheckFinding
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The most elements of a tensor, and letters of a text, in a cell.
+#: The most elements of a tensor, and letters of a text, in a table cell.
 _ELEMENTS, _LETTERS = 32, 60
 #: Inline, because a page may keep no style sheet; legible on light and dark pages.
 _MARKED = "font-weight:bold;color:#d9342b"
@@ -36,8 +36,8 @@ _TONES = (BLUE, ORANGE, PURPLE, RED)
 
 @dataclass(frozen=True)
 class Tried:
-    """One relation of a check. `left_out`: why it was not tried; "" if it was. `cut`: whether the time was over before
-    all of it was tried."""
+    """One relation of a check. `left_out`: why it was not tried; "" if it was. `cut`: whether the time ended before all
+    of it was tried."""
 
     relation: str
     explanation: str
@@ -47,7 +47,7 @@ class Tried:
 
 @dataclass(eq=False, repr=False)
 class CheckResult:
-    """The result of `Model.check`. `checked`: whether the model answered any request, and the time was enough to try
+    """The result of `Model.check`. `checked`: whether the model answered any request and there was time to try
     anything. `ok`: it was checked, and nothing was found. `tried`: the relations, each with its explanation. `notes`:
     sentences on how to read it.
     """
@@ -69,7 +69,7 @@ class CheckResult:
         return self.checked and not self.findings
 
     def of(self, relation: str) -> list[CheckFinding]:
-        """Return what was found of one relation, also what another finding explains."""
+        """Return the findings of one relation, also those that another finding explains."""
         return [one for head in self.findings for one in (head, *head.also) if one.relation == relation]
 
     @property
@@ -84,7 +84,7 @@ class CheckResult:
         return f"Check of {self.name}: {found}; {spent}{ended}"
 
     def text(self) -> str:
-        """Return everything in words."""
+        """Return the whole result in words."""
         lines = [self.verdict]
         for finding in self.findings:
             lines += ["", *(f"  {line}" for line in finding.lines())]
@@ -104,7 +104,7 @@ class CheckResult:
         return "holds as far as the time went" if one.cut else "holds"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return the whole result as JSON values."""
         return {
             "model": self.name,
             "ok": self.ok,
@@ -129,18 +129,18 @@ class CheckResult:
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw with matplotlib what grows with requests and return the Axes. `ax`: where to draw, instead of in a new
-        figure. Raises ImportError without matplotlib, and UnavailableError if nothing was found to grow.
+        """Plot the resources that grow with requests with matplotlib and return the Axes. `ax`: where to draw, instead
+        of in a new figure. Raises ImportError without matplotlib, and UnavailableError if nothing grows.
         """
         drawn = _growth_figure(self.name, self._grown())
         return drawn.plot(ax, f"What {self.name} keeps", f"nothing was found to grow in '{self.name}'")
 
     def figure(self) -> str:
-        """Return the first that grows with requests as SVG text; empty if nothing does."""
+        """Return the first resource that grows with requests as SVG text; empty if none does."""
         return _growth_figure(self.name, self._grown()[:1]).svg()
 
     def _grown(self) -> list[tuple[Case, Mapping[str, Any]]]:
-        """Return the cases in which something grows, with what was measured."""
+        """Return the cases in which a resource grows, with the measurements."""
         return [(one.case, one.judgement.series) for one in self.findings if one.judgement.series is not None]
 
     def html(self) -> str:
@@ -176,7 +176,7 @@ def _finding_html(finding: CheckFinding) -> str:
 
 
 def _side_by_side(finding: CheckFinding) -> str:
-    """Return the two requests beside each other, and the answers, with the element that differs in bold."""
+    """Return the two requests next to each other, and the answers, with the differing element in bold."""
     case, judgement = finding.case, finding.judgement
     if judgement.series is not None:
         return ""
@@ -206,8 +206,8 @@ def _table_of(rows: Sequence[Sequence[str]]) -> str:
 
 
 def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
-    """Return JUnit's XML of the results of several models, by name; a text in the place of one is why it could not be
-    checked. Each relation is a test."""
+    """Return the JUnit XML of the results of several models, by name; a text instead of a result is the reason why the
+    model could not be checked. Each relation is a test."""
     root = ElementTree.Element("testsuites")
     for name, result in results:
         suite = ElementTree.SubElement(root, "testsuite", name=name)
@@ -231,7 +231,7 @@ def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
 
 
 def _growth_figure(name: str, grown: Sequence[tuple[Case, Mapping[str, Any]]]) -> Figure:
-    """Return what a model's processes hold against the requests that they have had, a line for each case."""
+    """Return the resources of a model's processes against the requests that they have had, a line for each case."""
     marks = []
     values, unit = [0.0], ""
     for number, (case, series) in enumerate(grown):
@@ -251,14 +251,14 @@ def _growth_figure(name: str, grown: Sequence[tuple[Case, Mapping[str, Any]]]) -
 
 
 def _gained(series: Mapping[str, Any]) -> tuple[list[float], str]:
-    """Return what was gained since the first measurement, and the unit as it follows a name."""
+    """Return the increase since the first measurement, and the unit in the form that follows a name."""
     is_bytes = series["kind"] in ("memory", "shared memory")
     first, scale = series["values"][0], 1 << 20 if is_bytes else 1
     return [(value - first) / scale for value in series["values"]], ", MiB" if is_bytes else ""
 
 
 def _tensor_cell(tensor: Tensor | None, marked: tuple[int, ...] | None = None) -> str:
-    """Return the shape and the first values of a tensor, or those around the element that is marked, by index."""
+    """Return the shape and the first values of a tensor, or the values around the marked element, by index."""
     if tensor is None:
         return cell("", look=_LOOK)
     array = tensor.numpy() if tensor.datatype is DataType.BYTES else floats(tensor)

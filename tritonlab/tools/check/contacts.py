@@ -1,4 +1,4 @@
-"""`Contacts`, whom a model talks to: other models, and services over the network, as its source and processes show."""
+"""`Contacts`, the other models and network services that a model uses, as its source and processes show."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ...core.source.source_file import UNPARSABLE
 from ...core.status import TritonError
 from ...server.api.model import Model
 
-#: Modules that talk over a network, by their first name.
+#: Top-level modules that use a network.
 _NETWORK = {
     *("socket", "http", "urllib", "urllib3", "requests", "httpx", "aiohttp", "websocket", "websockets", "grpc"),
     *("tritonclient", "redis", "boto3", "botocore", "google.cloud", "azure", "psycopg", "psycopg2", "pymongo"),
     *("sqlalchemy", "mysql", "kafka", "confluent_kafka", "pika", "paramiko", "smtplib", "ftplib", "openai"),
     *("elasticsearch", "zmq"),
 }
-#: Submodules of these that only read texts.
+#: Submodules of these that only parse text.
 _HARMLESS = {"urllib.parse", "http.HTTPStatus", "urllib.error"}
-#: What in a source makes values that nobody can foresee.
+#: Names in a source that make unpredictable values.
 _RANDOM = ("random", "uuid", "secrets", "urandom", "time_ns", "perf_counter", "shuffle", "randn", "multinomial")
-#: What in a source reads a clock.
+#: Names in a source that read a clock.
 _CLOCKS = {
     *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "ctime", "localtime"),
     *("gmtime", "strftime", "now", "utcnow", "today"),
 }
 _CALLS = {"exec", "async_exec"}
-#: What sends something to another address, as a server on a socket of its own does not.
+#: Names that send to another address, unlike a server on its own socket.
 _CONNECTS = {"connect", "connect_ex", "create_connection", "sendto"}
 _CLASS = "TritonPythonModel"
 _IMPORTS = {"import_module", "__import__", "run_path", "run_module", "spec_from_file_location", "iter_modules"}
@@ -39,8 +39,8 @@ _IMPORTS = {"import_module", "__import__", "run_path", "run_module", "spec_from_
 
 @dataclass(frozen=True)
 class Contacts:
-    """The others that a model talks to: the names of models, "" among them for unknown ones, and what of the network
-    it uses."""
+    """The contacts of a model: the names of models, "" among them for unknown ones, and the network services it
+    uses."""
 
     models: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Contacts:
 
     @staticmethod
     def of_model(model: Model) -> Contacts:
-        """Return the contacts of a model that serves."""
+        """Return the contacts of a serving model."""
         directory = model.directory
         models: dict[str, None] = {}
         with suppress(TritonError):
@@ -69,11 +69,11 @@ class Contacts:
 
     @staticmethod
     def named_in(directory: Path) -> list[str]:
-        """Return the texts in the sources of a model, among which are the names of models that it calls."""
+        """Return the texts in the sources of a model; they include the names of the models that it calls."""
         return [text for source in _read_sources(directory) for text in source.texts]
 
     def words(self) -> str:
-        """Say whom it talks to."""
+        """Return the contacts in words."""
         named = [f"'{name}'" for name in self.models if name]
         parts = [f"it calls {', '.join(named) if named else 'other models'} (BLS)"] if self.models else []
         parts += [f"it uses {', '.join(self.network)}"] if self.network else []
@@ -81,7 +81,7 @@ class Contacts:
 
 
 class _Source:
-    """The words of a source: attributes, names, texts, and what it imports, in the order in which they stand."""
+    """The words of a source in their order: attributes, names, texts, and imports."""
 
     def __init__(self, tree: ast.Module) -> None:
         nodes = [*ast.walk(tree)]
@@ -91,7 +91,7 @@ class _Source:
         self.imports = [one for one in nodes if isinstance(one, (ast.Import, ast.ImportFrom))]
         self.members = {alias.name for one in self.imports if isinstance(one, ast.ImportFrom) for alias in one.names}
         self.makes_sets = any(isinstance(one, (ast.Set, ast.SetComp)) for one in nodes)
-        #: whether it imports or runs what only a running program knows
+        #: whether it imports or runs names that only a running program has
         self.imports_any = any(isinstance(one, ast.Call) and _imports_any(one) for one in nodes)
         #: the words of imports, of texts as `helper.py` or `pack/helper`, and the classes
         self.words = {part for word in self.imported for part in word.split(".")}
@@ -124,8 +124,8 @@ class _Source:
 
 
 def _read_sources(directory: Path) -> list[_Source]:
-    """Return the sources of a model: the files with its class, and those in its directory that they name as a module
-    or in a text, and so on. What lies there and is never named, as a client, is not the model's.
+    """Return the sources of a model: the files with its class, and the files in its directory that these name, as a
+    module or in a text, and so on. A file there that is never named, such as a client, is not the model's.
     """
     found: dict[Path, _Source] = {}
     for file in sorted(directory.rglob("*.py")):
@@ -133,7 +133,7 @@ def _read_sources(directory: Path) -> list[_Source]:
             if file.stat().st_size < 1 << 20:
                 found[file] = _Source(ast.parse(file.read_text(encoding="utf-8", errors="replace")))
     reached = [source for source in found.values() if _CLASS in source.words] or list(found.values())
-    for source in reached:  # it grows meanwhile
+    for source in reached:  # `reached` grows meanwhile
         if source.imports_any:
             return list(found.values())
         for file, other in found.items():
@@ -169,18 +169,17 @@ def _sockets(pid: int | None) -> list[str]:
 
 
 def uses_random(directory: Path) -> bool:
-    """Return whether the sources of a model name something that makes values which nobody can foresee."""
+    """Return whether the sources of a model use a function that makes unpredictable values."""
     words = (source.attributes | source.names | source.imported for source in _read_sources(directory))
     return any(part in word for each in words for word in each for part in _RANDOM)
 
 
 def uses_clock(directory: Path) -> bool:
-    """Return whether the sources of a model read a clock, so that what they answer may depend on the time."""
+    """Return whether the sources of a model read a clock, so that its answers may depend on the time."""
     return any((source.attributes | source.members) & _CLOCKS for source in _read_sources(directory))
 
 
 def uses_hashes(directory: Path) -> bool:
-    """Return whether the sources of a model make sets or call hash(), which differ from one process to the next for
-    texts."""
+    """Return whether the sources of a model make sets or call hash(): for texts these differ between processes."""
     names = {"set", "frozenset", "hash"}
     return any(source.makes_sets or source.names & names for source in _read_sources(directory))

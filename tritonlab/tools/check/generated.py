@@ -1,4 +1,5 @@
-"""Requests made from a model's configuration: values that most models take, and the edges of what it declares."""
+"""Requests made from a model's configuration: values that most models accept, and the edge values of its
+declaration."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError
 from .sample import Sample
 
-#: Sizes of a dimension of any size, smallest first: a model that adds two inputs needs both of one size, so all
-#: dimensions of one request have the same.
+#: Sizes of a variable dimension, smallest first. All dimensions of one request have the same size, as a model that adds
+#: two inputs needs.
 _SIZES = (2, 4, 1, 8, 3, 16)
-#: Sizes that are tried when those are known to be taken: one more than a power of two, and what buffers are made for.
+#: Sizes that are tried after one of the above was accepted: one more than a power of two, and usual sizes of buffers.
 LONG_SIZES = (17, 64, 513)
 _WORDS = ("ab", "cat sat", "x", "the quick brown fox", "12", "Grüße", "a-b_c", "hello world", "7", "0.5")
 
 Random = np.random.Generator
-#: Fills an array of that datatype and shape.
+#: Fills an array with that datatype and shape.
 Fill = Callable[[DataType, tuple[int, ...], Random], NDArray[Any]]
 
 
 def _plain_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
-    """Small values: letters, whole numbers, and floats of which some are negative."""
+    """Return small values: letters, integers, and floats of which some are negative."""
     if datatype is DataType.BYTES:
         return _texts(list(_WORDS), shape, random)
     if datatype is DataType.BOOL:
@@ -69,7 +70,7 @@ def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random
 
 
 def new_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
-    """Values that no request had before: random texts, and numbers of many digits."""
+    """Return values that no earlier request had: random texts, and numbers with many digits."""
     if datatype is DataType.BYTES:
         return _objects(shape, lambda: f"text {int(random.integers(1 << 60)):x}".encode())
     if datatype.numpy.kind == "f":
@@ -77,7 +78,7 @@ def new_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> ND
     return _plain_values(datatype, shape, random)
 
 
-#: Kinds of values, those that most models take first.
+#: Kinds of values; those that most models accept come first.
 FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _texts_of(_make_json))
 
 
@@ -93,7 +94,7 @@ def _objects(shape: tuple[int, ...], make: Callable[[], object]) -> NDArray[Any]
 
 
 def tensor_of(datatype: DataType, array: NDArray[Any]) -> Tensor:
-    """Return a tensor over an array that is in the datatype's own form, bit patterns for BF16."""
+    """Return a tensor over an array in the datatype's own form, bit patterns for BF16."""
     if datatype is DataType.BYTES:
         return Tensor.from_numpy(array)
     return Tensor(datatype, array.shape, np.ascontiguousarray(array).reshape(array.shape))
@@ -105,7 +106,7 @@ def array_of(tensor: Tensor) -> NDArray[Any]:
 
 
 class RequestShape:
-    """What the requests of a model look like: names, datatypes and dims of its inputs, without the batch dimension."""
+    """The form of a model's requests: names, datatypes and dims of its inputs, without the batch dimension."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.batches = config.max_batch_size > 0
@@ -120,7 +121,7 @@ class RequestShape:
         return any(-1 in dims for dims in self.dims.values())
 
     def elements(self, size: int) -> int:
-        """Return how many elements a request of one row has. `size`: of dimensions of any size."""
+        """Return how many elements a request of one row has. `size`: the size of variable dimensions."""
         return sum(int(np.prod(self.shape(name, 1, size), dtype=np.int64)) for name in self.types)
 
     def shape(self, name: str, rows: int, size: int) -> tuple[int, ...]:
@@ -128,14 +129,14 @@ class RequestShape:
         return (rows, *dims) if self.batches else dims
 
     def make_inputs(self, random: Random, fill: Fill, rows: int, size: int) -> dict[str, Tensor]:
-        """Return inputs of so many rows. `size`: of dimensions of any size."""
+        """Return inputs with `rows` rows. `size`: the size of variable dimensions."""
         return {
             name: tensor_of(datatype, fill(datatype, self.shape(name, rows, size), random))
             for name, datatype in self.types.items()
         }
 
     def with_batch(self, sample: Sample) -> Sample:
-        """Return the request with a batch dimension, if its inputs have none and the model wants one."""
+        """Return the request with a batch dimension, if the model requires one and the inputs lack it."""
         lacks = [len(one.shape) == len(self.dims.get(name, [])) for name, one in sample.inputs.items()]
         if not (self.batches and all(lacks)):
             return sample
@@ -149,8 +150,8 @@ class RequestShape:
 
 
 class Generator:
-    """The source of the requests of a check. `given`: for some inputs, what makes their values; one call returns one
-    value, without the batch dimension.
+    """The source of the requests of a check. `given`: for some inputs, the function that makes their values; each call
+    returns one value, without the batch dimension.
     """
 
     def __init__(self, shape: RequestShape, random: Random, given: Mapping[str, Callable[[], Any]]) -> None:
@@ -165,7 +166,7 @@ class Generator:
         self.has_given = bool(given)
 
     def candidates(self, fill: Fill, is_taken: Callable[[], bool]) -> Iterator[Sample]:
-        """Yield requests without end: of any size until the model has taken one, then the most of that size first."""
+        """Yield requests without end: of varying sizes until the model accepts one, then mostly of that size."""
         sizes = _SIZES if self.shape.is_variable else (1,)
         size, taken = sizes[0], 0
         for number in range(1 << 30):
@@ -202,7 +203,7 @@ class Generator:
 
 
 def _shape_value(value: Any, dims: Sequence[int]) -> Any:
-    """Return a scalar as an array of the dims, where these are ones only."""
+    """Return a scalar as an array with the dims, if these are all ones."""
     if isinstance(value, (str, bytes, int, float, bool)) and dims and all(size in (1, -1) for size in dims):
         array: Any = value
         for _ in dims:
@@ -211,7 +212,7 @@ def _shape_value(value: Any, dims: Sequence[int]) -> Any:
     return value
 
 
-#: Edges of values: what is tried, and how an array of floats, of whole numbers or of texts is filled with it.
+#: Edge values: their description, and how they fill an array of floats, integers or texts.
 FLOAT_EDGES: Mapping[str, float] = {
     "1000": 1000.0,
     "-1000": -1000.0,
@@ -233,7 +234,7 @@ TEXT_EDGES: Mapping[str, bytes] = {
 
 
 def value_edges(datatype: DataType) -> Iterator[tuple[str, Any]]:
-    """Yield the edges of a datatype's values, in words and as a value."""
+    """Yield the edge values of a datatype, each with its description."""
     if datatype is DataType.BYTES:
         yield from TEXT_EDGES.items()
     elif datatype is DataType.BF16 or datatype is DataType.BOOL:
@@ -254,13 +255,13 @@ def value_edges(datatype: DataType) -> Iterator[tuple[str, Any]]:
 
 
 def is_extreme(words: str) -> bool:
-    """Return whether an edge, in words, is an extreme of its datatype."""
+    """Return whether an edge value, by its description, is an extreme of its datatype."""
     return words.endswith((" is the largest number", " is the smallest number"))
 
 
 def near_collisions(sample: Sample) -> Iterator[Sample]:
-    """Yield requests that are easily taken for this one: of the same elements in another order, of the same sum, with
-    the same begin, with one element changed, and those that are equal when they are rounded or stripped."""
+    """Yield requests that are easily confused with this one: the same elements in another order, the same sum, the same
+    beginning, one changed element, and requests that are equal after rounding or stripping."""
     for name, tensor in sample.inputs.items():
         if tensor.datatype is DataType.BF16 or tensor.datatype is DataType.BOOL:
             continue
@@ -288,15 +289,14 @@ def near_collisions(sample: Sample) -> Iterator[Sample]:
                 made += [_objects(flat.shape, iter(change).__next__) for change in changes]
         for each in made:
             yield sample.with_input(name, tensor_of(tensor.datatype, each.reshape(array.shape)))
-    for one, other in pairwise(sample.inputs):  # two inputs in each other's place
+    for one, other in pairwise(sample.inputs):  # two inputs exchanged
         first, second = sample.inputs[one], sample.inputs[other]
         if first.datatype is second.datatype and first.shape == second.shape:
             yield sample.with_inputs({**sample.inputs, one: second, other: first})
 
 
 def _change_last_digits(flat: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return arrays of floats that differ from that one in the digits only which are cut off where it is the key of a
-    cache."""
+    """Return copies that differ in the last digits only, which a cache key would cut off."""
     made = [np.trunc(flat)]
     for little in (0.004, 0.03, -0.03):
         changed = flat.copy()
@@ -306,14 +306,14 @@ def _change_last_digits(flat: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def fill_tensor(tensor: Tensor, value: Any) -> Tensor:
-    """Return a tensor of the same shape with that value everywhere."""
+    """Return a tensor of the same shape filled with that value."""
     if tensor.datatype is DataType.BYTES:
         return Tensor.from_numpy(_objects(tensor.shape, lambda: value))
     return tensor_of(tensor.datatype, np.full(tensor.shape, value, tensor.datatype.numpy))
 
 
 def with_rows(sample: Sample, rows: Sequence[int]) -> Sample:
-    """Return the request with these of its rows."""
+    """Return the request with only these of its rows."""
     inputs = {
         name: tensor_of(tensor.datatype, np.take(array_of(tensor), list(rows), axis=0))
         for name, tensor in sample.inputs.items()
@@ -322,7 +322,7 @@ def with_rows(sample: Sample, rows: Sequence[int]) -> Sample:
 
 
 def join_rows(samples: Sequence[Sample]) -> Sample:
-    """Return one request with the rows of all; their shapes must be equal but for the rows."""
+    """Return one request with the rows of all; their shapes may differ in the rows only."""
     inputs = {
         name: tensor_of(first.datatype, np.concatenate([array_of(one.inputs[name]) for one in samples]))
         for name, first in samples[0].inputs.items()

@@ -1,4 +1,4 @@
-"""How what a model's processes hold grows with requests: measured from outside, judged by robust slopes."""
+"""The growth of a model's resources with requests: measured from outside, judged by robust slopes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-#: What is measured, in words of one unit of it.
+#: The measured resources, each in words for one unit.
 KINDS = {
     "memory": "bytes",
     "shared memory": "bytes",
@@ -21,7 +21,7 @@ KINDS = {
     "files": "files",
     "objects": "Python objects",
 }
-#: What must be gained per request before it counts: less than that is rounding.
+#: The least gain per request that counts: less is rounding.
 _LEAST = {"memory": 160.0, "shared memory": 160.0, "objects": 0.4} | dict.fromkeys(
     ("descriptors", "threads", "blocks", "files"), 0.02
 )
@@ -36,7 +36,7 @@ def shared_blocks() -> set[str]:
 
 
 def measure(pids: Sequence[int]) -> dict[str, float]:
-    """Return what these processes hold now."""
+    """Return the resources that these processes hold now."""
     found = dict.fromkeys(KINDS, 0.0)
     for pid in pids:
         root = Path(f"/proc/{pid}")
@@ -53,14 +53,14 @@ def measure(pids: Sequence[int]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth per request: the median slope, and the bounds of its 95 % confidence."""
+    """Growth per request: the median slope, and the bounds of its 95 % confidence interval."""
 
     per_request: float
     low: float
     high: float
 
     def grows(self, kind: str, share: float = 1.0) -> bool:
-        """Return whether it grows by more than rounding; `share`: of the least growth that counts."""
+        """Return whether the growth is more than rounding; `share`: the share of the least gain that is required."""
         return self.low > 0 and self.per_request >= share * _LEAST[kind]
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,8 +68,8 @@ class Slope:
 
 
 def slope(requests: Sequence[float], values: Sequence[float]) -> Slope:
-    """Return the slope of Theil and Sen over all pairs, and its confidence by the variance of Kendall's tau. One
-    allocation of a large block, or one that is freed late, moves it little.
+    """Return the Theil-Sen slope over all pairs, and its confidence interval by the variance of Kendall's tau. One
+    allocation of a large block, or one late release, changes it little.
     """
     x, y = np.asarray(requests, np.float64), np.asarray(values, np.float64)
     n = len(x)
@@ -82,13 +82,13 @@ def slope(requests: Sequence[float], values: Sequence[float]) -> Slope:
 
 
 def is_steady(values: Sequence[float], kind: str) -> bool:
-    """Return whether what grew has grown in both halves alike: a cache that fills grows in the first only."""
+    """Return whether both halves grew alike: a cache that fills grows in the first half only."""
     half = len(values) // 2
     gains = values[half] - values[0], values[-1] - values[half]
     return gains[1] > 0 and gains[1] >= steady_share(kind) * gains[0]
 
 
 def steady_share(kind: str) -> float:
-    """Return the share of an earlier growth that a later one has at least, to be the same: objects are counted exactly,
-    and for the first thousand requests an interpreter makes fewer and fewer for itself."""
+    """Return the least share of an earlier growth that a later one must have, to count as the same: objects are counted
+    exactly, and during the first thousand requests an interpreter makes fewer and fewer for itself."""
     return 0.7 if kind == "objects" else 0.4

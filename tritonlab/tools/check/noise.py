@@ -1,4 +1,4 @@
-"""The noise of a model, which all comparisons allow, and the comparison of two of its answers."""
+"""The noise of a model, which all comparisons allow, and the comparison of two answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...exchanges.comparison import TensorDiff, compare_outputs, equal_elements,
 from ...exchanges.literal import floats
 from .sample import ModelAnswer
 
-#: A sum of another order, as in a larger batch, moves floats by so much of the largest in the tensor.
+#: Another order of summation, as in a larger batch, changes floats by this share of the largest in the tensor.
 _OF_LARGEST = {DataType.FP64: 1e-11, DataType.FP32: 2e-5, DataType.FP16: 4e-3, DataType.BF16: 3e-2}
 #: Comparisons allow the measured noise times this.
 _MARGIN = 4.0
@@ -23,8 +23,8 @@ _MARGIN = 4.0
 
 @dataclass(frozen=True)
 class AnswerDifference:
-    """Where two answers to one request differ. `kind`: error, count, outputs, datatype, shape or value. `index`: of the
-    first element that does, of `output` in response number `response`."""
+    """The first difference between two answers to one request. `kind`: error, count, outputs, datatype, shape or value.
+    `index`: the first differing element of `output` in response number `response`."""
 
     kind: str
     output: str = ""
@@ -46,16 +46,16 @@ class AnswerDifference:
 
 @dataclass
 class AnswerNoise:
-    """How far the answers to one request differ by themselves. `values`: by output the largest absolute difference.
-    `free`: outputs that differ in more than numbers, which are not compared. `counts`: whether even the number of
-    responses differs.
+    """The differences between answers to the same request. `values`: by output the largest absolute difference. `free`:
+    outputs that differ in more than numbers; they are not compared. `counts`: whether even the number of responses
+    differs.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     counts: bool = False
     fails: bool = False
-    #: whether the same responses come in another order, which is no noise, but is looked at as such (`streams`)
+    #: whether the same responses come in another order; that is not noise, the relation `streams` judges it
     order: bool = False
 
     @property
@@ -63,7 +63,7 @@ class AnswerNoise:
         return not (self.values or self.free or self.counts or self.fails)
 
     def learn(self, answers: Sequence[ModelAnswer]) -> None:
-        """Take the differences between these answers to one request for noise."""
+        """Add the differences between these answers to one request to the noise."""
         first = answers[0]
         for other in answers[1:]:
             if is_reordered(first, other):
@@ -97,7 +97,7 @@ class AnswerNoise:
             self.free.add(found.output)
 
     def sentence(self) -> str:
-        """Say what is not deterministic; empty if everything is."""
+        """Return what is not deterministic, as a sentence; empty if everything is."""
         if self.is_silent:
             return ""
         parts = []
@@ -115,11 +115,11 @@ class AnswerNoise:
         )
 
     def differ(self, expected: ModelAnswer, got: ModelAnswer) -> AnswerDifference | None:
-        """Return the first difference between two answers to one request that is more than noise."""
+        """Return the first difference between two answers to one request that exceeds the noise."""
         if expected.good != got.good or (not expected.good and expected.ended != got.ended):
             return None if self.fails else AnswerDifference("error", expected=expected.text(), got=got.text())
         if not expected.good:
-            return None  # both failed; what they say of it may differ
+            return None  # both failed; the texts may differ
         if self.order and is_reordered(expected, got):
             return None
         if len(expected.responses) != len(got.responses) and not self.counts:
@@ -163,7 +163,7 @@ def _content(outputs: Mapping[str, Tensor]) -> list[tuple[str, str, bytes]]:
 
 
 def value_text(tensor: Tensor, index: tuple[int, ...]) -> str:
-    """Return one element as a person writes it."""
+    """Return one element in the form in which a person writes it."""
     if tensor.datatype is DataType.BYTES:
         value = bytes(tensor.numpy()[index])
         try:

@@ -1,9 +1,8 @@
-"""`Probe`, the kernel's end of what is looked at inside a copy of a model: its allocations, and what it does with its
-inputs.
+"""`Probe`, the kernel's side of the instrumentation inside a copy of a model: its allocations, and its use of inputs.
 
-The copy's model.py gets lines at its end, below all of the author's, that wrap `execute`. What it has to do it reads
-from a file before it executes, so a request has to be sent for each command. A check needs no change of the stub, and
-serving models have none of it.
+Lines at the end of the copy's model.py, below all of the author's, wrap `execute`. Before each execution they read a
+command from a file, so each command needs a request. A check requires no change of the stub, and serving models have
+none of these lines.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...core.scratch_directory import ScratchDirectory
 
-#: Appended to model.py. Its lines are below the author's, so that those keep their numbers.
+#: Appended to model.py, below the author's lines, whose numbers stay the same.
 _APPENDED = """
 
 # -- added by tritonlab to this copy of the model, for its check
@@ -28,7 +27,7 @@ Layout = Literal["copies", "read-only", "spread"]
 
 
 class TracedLine(NamedTuple):
-    """A line of the model, and the bytes per request that are allocated there and stay."""
+    """A line of the model, and the bytes that each request allocates there and does not free."""
 
     file: str
     line: int
@@ -41,7 +40,7 @@ class TracedLine(NamedTuple):
 
 
 class Probe:
-    """The probe of one copy. `ask` sends a request, at which the copy does what it is told here."""
+    """The probe of one copy. `ask` sends a request, on which the copy runs the command."""
 
     def __init__(self) -> None:
         self._scratch = ScratchDirectory("probe-")
@@ -52,24 +51,24 @@ class Probe:
         append_to(model, file, _APPENDED.format(directory=str(self._directory)))
 
     def count(self, ask: Callable[[], object]) -> float:
-        """Return how many blocks Python has allocated for its objects; 0 if that is not known."""
+        """Return how many blocks Python has allocated for its objects; 0 if unknown."""
         return float(self._do("count", ask) or 0)
 
     def give_copies(self, name: str, ask: Callable[[], object], how: Layout = "copies") -> None:
-        """Let each as_numpy() of that input return an array of its own: an ordinary one, one that is read-only, or one
-        that is not contiguous ("spread"). A name of "" ends that."""
+        """Make each as_numpy() of that input return its own array: an ordinary one, a read-only one, or a
+        non-contiguous one ("spread"). A name of "" ends that."""
         self._do(f"{how} {name}" if name else "plain", ask)
 
     def trace(self, ask: Callable[[], object]) -> None:
-        """Begin to trace allocations."""
+        """Start tracing allocations."""
         self._do("trace", ask)
 
     def mark(self, ask: Callable[[], object]) -> None:
-        """Remember what is allocated now."""
+        """Remember the current allocations."""
         self._do("mark", ask)
 
     def grown(self, ask: Callable[[], object], requests: int) -> TracedLine | None:
-        """Return the line at which most was allocated since the mark and not freed."""
+        """Return the line with the most memory allocated since the mark and not freed."""
         found = self._do("grown", ask)
         if not found:
             return None
@@ -88,7 +87,7 @@ class Probe:
 
 
 def append_to(model: Path, file: str, lines: str) -> None:
-    """Append lines to the Python file of that name of every version in a model's directory."""
+    """Append lines to the Python file `file` of every version in a model's directory."""
     for source in model.glob(f"*/{file}"):
         if source.suffix == ".py":
             source.write_bytes(source.read_bytes() + lines.encode())

@@ -1,4 +1,4 @@
-"""What is wrong with an answer by itself: the rules of Triton, and what the config promises."""
+"""Errors within one answer: broken rules of Triton, and differences from the config."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...core.inference.tensor import Tensor
 from ...server.observe.first_looks import VersionCheck
 from .sample import ModelAnswer, Sample
 
-#: How errors begin that the server makes when the model's code breaks a rule.
+#: The beginnings of errors that the server makes when the model's code breaks a rule.
 _FAILED = "Failed to process the request(s) for model"
 _SENDER = "Unable to send response."
-#: Rules of which Triton's text says nothing to an author, and their sentences.
+#: Rules that Triton's text does not explain to an author, and their sentences.
 _RULES = {
     "Number of InferenceResponse objects do not match": "execute returns another number of responses than it got "
     "requests",
@@ -34,7 +34,7 @@ _RULES = {
 
 
 def rule_broken(answer: ModelAnswer) -> str:
-    """Return which rule the model's code has broken, in words, so that the answer is an error of the server's or none;
+    """Return the rule that the model's code has broken, in words, if the answer is an error of the server's or missing;
     "" if none."""
     if not answer.ended and not answer.died:
         if answer.busy:
@@ -56,7 +56,7 @@ def rule_broken(answer: ModelAnswer) -> str:
 
 
 def answer_problems(config: ModelConfig, sample: Sample, answer: ModelAnswer, rows: int) -> Iterator[tuple[str, str]]:
-    """Yield what an answer has that the config does not promise, or lacks, as the output and a sentence."""
+    """Yield each difference between an answer and the config, as the output and a sentence."""
     if words := rule_broken(answer):
         yield "", words
     if not answer.good:
@@ -73,7 +73,7 @@ def answer_problems(config: ModelConfig, sample: Sample, answer: ModelAnswer, ro
 
 
 def text_outputs(answers: list[tuple[Sample, ModelAnswer]]) -> set[str]:
-    """Return the outputs that seem to be text: BYTES that were valid UTF-8 in all answers to requests of ASCII."""
+    """Return the outputs that seem to be text: BYTES that were valid UTF-8 in all answers to ASCII requests."""
     seen: dict[str, list[bytes]] = {}
     for sample, answer in answers:
         if all(text.isascii() for _, text in _texts(sample.inputs)):
@@ -89,7 +89,7 @@ def is_utf8(sample: Sample) -> bool:
 
 
 def broken_text(answer: ModelAnswer, names: set[str]) -> tuple[str, bytes] | None:
-    """Return an output of text, and its element, that is not valid UTF-8."""
+    """Return a text output, and its element, that is not valid UTF-8."""
     texts = (one for outputs in answer.responses for one in _texts(outputs))
     return next(((name, text) for name, text in texts if name in names and not _is_utf8(text)), None)
 

@@ -42,28 +42,28 @@ from .scratch_model import ScratchModel
 from .shrink import shrink
 from .strategies import drawing
 
-#: In the order in which they are tried.
+#: In the order of trial.
 RELATIONS: tuple[Relation, ...] = (ANSWERS, STREAMS, SEQUENCES, COMPANY, NEIGHBOURS, EDGES, LIFE, RESOURCES)
-#: The share of the time that finding requests may take, and the most seconds of one shrinking.
+#: The share of the time for finding requests, and the most seconds for shrinking one case.
 _LEARN, _SHRINK = 0.3, 8.0
-#: The share of the time that the first answer may take.
+#: The share of the time for the first answer.
 _FIRST = 0.15
-#: Seconds that finding requests has in any case: without them nothing can be tried.
+#: The least seconds for finding requests: without requests nothing can be tried.
 _LEARN_LEAST = 5.0
-#: The share of the time that relations have in any case, however long the start and the first answers took.
+#: The least share of the time for the relations, however long the start and the first answers took.
 _TRY = 0.5
-#: The share that is kept for what has to be seen a second time at the end.
+#: The share that is reserved for repeating findings at the end.
 _CONFIRMED = 0.08
 _NO_TIME = "no time was left"
-#: Seconds that a case may take to be seen a second time.
+#: The most seconds to repeat a case.
 _CONFIRM = 20.0
-#: Seconds between two reports of what is done.
+#: Seconds between two progress reports.
 _EVERY = 0.25
-#: The microseconds after which a sequence expires, at least; `sequences` tries expiry with less.
+#: The least microseconds after which a sequence expires; `sequences` tries expiry with less.
 _SEQUENCE_IDLE = 60_000_000
-#: The requests of earlier failures that are sent, at most.
+#: The most requests of earlier failures that are sent.
 _FAILED = 4
-#: Findings of one relation, at most.
+#: The most findings of one relation.
 _FINDINGS = 2
 
 Progress = Callable[["Doing"], object]
@@ -73,8 +73,8 @@ Cite = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Doing:
-    """What a check does now: `relation` and `text` in words, the seconds since its begin and how many it may take, and
-    how much was found."""
+    """The current step of a check: `relation` and `text` in words, the seconds since the start, the seconds allowed,
+    and the number of findings."""
 
     relation: str
     text: str
@@ -100,7 +100,7 @@ class CheckOptions:
     progress: Progress | None = None
 
     def chosen(self) -> list[Relation]:
-        """Return the relations to try. Raises InvalidArgumentError for a name that is none."""
+        """Return the relations to try. Raises InvalidArgumentError for an unknown name."""
         names = [one.name for one in RELATIONS]
         wanted = names if self.relations is None else list(self.relations)
         if isinstance(self.relations, str):
@@ -114,10 +114,10 @@ class CheckOptions:
 
 
 def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = None, cite: Cite = str) -> CheckResult:
-    """Check a model, also with its last requests and those of its last failures, as far as the server has kept them.
+    """Check a model, also with its last requests and its last failed ones, as far as the server has kept them.
 
-    `golden`: requests that are kept for it. An interrupt ends it with what was found until then. Raises
-    InvalidArgumentError, ModelLoadError if the copy does not load.
+    `golden`: kept requests to send as well. An interrupt ends the check with the findings so far. Raises
+    InvalidArgumentError, and ModelLoadError if the copy does not load.
     """
     relations = options.chosen()
     contacts = Contacts.of_model(model)
@@ -132,7 +132,7 @@ def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = 
 
 
 class _Run:
-    """One check under way."""
+    """One check in progress."""
 
     def __init__(self, model: Model, options: CheckOptions, cite: Cite) -> None:
         self._model = model
@@ -241,11 +241,11 @@ class _Run:
             self._try(bench, replace(COMPANY, search=search_more), bench.left)
 
     def _has_company(self) -> bool:
-        """Return whether company was found to matter, so that more of it says nothing new."""
+        """Return whether other requests were found to change answers, so that more of them show nothing new."""
         return any(one.relation == COMPANY.name for one in self._findings)
 
     def _try(self, bench: Bench, relation: Relation, share: float) -> bool:
-        """Try a relation; return whether its time was enough."""
+        """Try a relation; return whether there was enough time."""
         try:
             self._search(bench, relation, share)
         except OutOfTime:
@@ -273,7 +273,7 @@ class _Run:
                 return
 
     def _confirm(self, bench: Bench, relation: Relation, case: Case, share: float) -> CheckFinding | None:
-        """Do a case again, as it must be seen twice, and make it small."""
+        """Repeat a case, as it must fail twice, and shrink it."""
         left, seconds = bench.left, min(_SHRINK, max(share / 2, 1.0))
         bench.need(_CONFIRM)
         judgement = relation.judges[case.kind](bench, case, True)
@@ -308,7 +308,7 @@ class _Run:
         )
 
     def _say(self, text: str) -> None:
-        """Report what is done now. Raises Stopped if that is answered with False."""
+        """Report the current step. Raises Stopped if the callback returns False."""
         self._text, self._reported_at = text, time.monotonic()
         since, options = self._reported_at - self._began, self._options
         doing = Doing(self._relation, text, since, options.seconds, len(self._findings))
@@ -338,8 +338,8 @@ def make_bench(scratch: ScratchModel, model: Model, options: CheckOptions, examp
 
 
 def _batching(scratch: ScratchModel) -> dict[str, Any]:
-    """Return what of the config differs in the copy: a model that takes batches gets them, also if its author has not
-    said yet that requests are to be joined. Sequences do not expire where the machine is busy."""
+    """Return the changes of the config in the copy: a model that takes batches gets them, even if its author has not
+    enabled batching yet. Sequences do not expire on a busy machine."""
     config = scratch.config
     if config.HasField("sequence_batching"):
         idle = max(int(config.sequence_batching.max_sequence_idle_microseconds), _SEQUENCE_IDLE)
@@ -355,7 +355,7 @@ def _batching(scratch: ScratchModel) -> dict[str, Any]:
 
 
 def open_scratch(model: Model, examples: Sequence[Sample] = ()) -> ScratchModel:
-    """Return a copy of a model that serves, and of those that it needs, also for the requests that are given."""
+    """Return a copy of a serving model and of the models that it needs, also for the given requests."""
     core = model.server.core
     version = core.find(model.name, model.version)
     others = []
@@ -374,8 +374,8 @@ def open_scratch(model: Model, examples: Sequence[Sample] = ()) -> ScratchModel:
 
 
 def _find_needed(model: Model, examples: Sequence[Sample]) -> list[str]:
-    """Return the models that it consists of or has called, or that its source or a request names, and what these
-    need."""
+    """Return the models that this one consists of, has called, or names in its source or a request, and the models that
+    these need."""
     core = model.server.core
     found: list[str] = []
     todo = [model.name]
@@ -396,7 +396,7 @@ def _find_needed(model: Model, examples: Sequence[Sample]) -> list[str]:
 
 
 def _read_examples(model: Model, example: Any) -> list[Sample]:
-    """Return the requests that the author gives: inputs by name, a request, or several of them."""
+    """Return the requests that the author gives: inputs by name, a request, or several requests."""
     if example is None:
         return []
     several = example if isinstance(example, (list, tuple)) else [example]
@@ -434,7 +434,7 @@ def _last(model: Model) -> list[Sample]:
 
 
 def _find_failed(model: Model) -> list[Sample]:
-    """Return the requests that have failed last, as far as they were kept."""
+    """Return the last failed requests, as far as they were kept."""
     found: list[Sample] = []
     for failure in model.failures:
         with suppress(TritonError):
@@ -461,7 +461,7 @@ def _nothing_taken(bench: Bench, seconds: float) -> str:
 
 
 def repeat(model: Model, case: Case, options: CheckOptions) -> Judgement | None:
-    """Do a case again with the model as it is now."""
+    """Repeat a case with the current model."""
     relation = next(one for one in RELATIONS if one.name == case.relation)
     with open_scratch(model, case.samples) as scratch:
         bench = make_bench(scratch, model, options, case.samples)
@@ -480,10 +480,10 @@ def repeat(model: Model, case: Case, options: CheckOptions) -> Judgement | None:
 def check_case(
     case: str | os.PathLike[str], model: str | os.PathLike[str] | Model, *, side_effects: bool = False
 ) -> None:
-    """Do a kept case of a finding again, and raise AssertionError, with what it shows, as long as the model does it.
+    """Repeat a kept case of a finding, and raise AssertionError with the result as long as the model has the problem.
 
-    case: the directory beside a test that `to_pytest` of a finding has written. model: a model directory, or a model
-    that serves. Raises FileNotFoundError for a directory that is not there.
+    case: the directory that `to_pytest` of a finding has written next to the test. model: a model directory, or a
+    serving model. Raises FileNotFoundError for a missing directory.
     """
     kept_case = read_from(os.fspath(case))
     options = CheckOptions(side_effects=side_effects)
@@ -500,7 +500,7 @@ def _repeat_directory(directory: Path, case: Case, options: CheckOptions) -> Jud
         raise FileNotFoundError(f"{directory} is not a model directory: set TRITONLAB_MODEL to the model's")
     directory = directory.resolve()
     with tempfile.TemporaryDirectory(prefix="tritonlab-check-") as repository:
-        for each in directory.parent.iterdir():  # it may call its neighbours
+        for each in directory.parent.iterdir():  # the model may call its neighbours
             if each.is_dir():
                 (Path(repository) / each.name).symlink_to(each)
         with Server(repository, model_control_mode="explicit") as server:

@@ -1,4 +1,4 @@
-"""`Sample`, the content of a request that a check sends, and `ModelAnswer`, what came back."""
+"""`Sample`, the content of a request of a check, and `ModelAnswer`, the answer to it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ...core.plain_facts import plain
 from ...core.status import RemoteException
 from ...exchanges.exchange import non_default_settings
 
-#: What the text of a request shows of a tensor, in characters.
+#: The most characters of a tensor in the text of a request.
 _SHOWN = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The content of a request: inputs with their batch dimension, and the fields that are not the default ones."""
+    """The content of a request: inputs with their batch dimension, and the fields without default values."""
 
     inputs: Mapping[str, Tensor]
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def from_request(request: InferenceRequest) -> Sample:
-        """Return the content of a request, without what ties it to a sequence or a place in a queue."""
+        """Return the content of a request, without its sequence and its place in a queue."""
         fields = non_default_settings(request)
         for name in ("request_id", "correlation_id", "flags", "priority", "timeout"):
             fields.pop(name, None)
@@ -50,13 +50,13 @@ class Sample:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A value that is equal for requests of equal content."""
+        """A value that is equal for requests with equal content."""
         tensors = tuple((name, one.datatype, one.shape, one.data.tobytes()) for name, one in self.inputs.items())
         return tensors, repr(sorted(self.fields.items()))
 
     @property
     def size(self) -> tuple[int, int, float]:
-        """A measure by which the smallest of several requests is chosen."""
+        """The measure by which the smallest of several requests is chosen."""
         elements = sum(int(np.prod(one.shape)) for one in self.inputs.values())
         weight = sum(_weight(one) for one in self.inputs.values())
         return elements, sum(one.byte_size for one in self.inputs.values()), weight
@@ -70,7 +70,7 @@ class Sample:
                         yield bytes(element).decode()
 
     def text(self) -> str:
-        """Return the inputs in one line, the first values of each."""
+        """Return the inputs in one line, each with its first values."""
         texts = (f"{name}: {tensor_text(one)}" for name, one in self.inputs.items())
         more = [f"{name}={value!r}" for name, value in self.fields.items()]
         return "; ".join([*texts, *more])
@@ -95,13 +95,13 @@ def tensor_text(tensor: Tensor) -> str:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What came back for one request: the outputs of each response that has any, and how it ended.
+    """The answer to one request: the outputs of each response that has any, and how it ended.
 
     `error`: the text of the error, "" for none. `exception`: the Python exception of the model's code. `ended`: whether
     the final flag came in time. `empty`: how many responses without outputs came besides an empty final one. `after`:
-    how many responses came after the request was cancelled. `polled`: whether the model looked at the cancellation.
-    `died`: whether its process ended; `busy`: whether `execute` still went on, or responses still came, when the time
-    for the answer was over.
+    how many responses came after the request was cancelled. `polled`: whether the model checked for the cancellation.
+    `died`: whether its process ended. `busy`: whether `execute` was still running, or responses still came, when the
+    time for the answer was over.
     """
 
     responses: tuple[Mapping[str, Tensor], ...] = ()
@@ -117,12 +117,12 @@ class ModelAnswer:
 
     @property
     def good(self) -> bool:
-        """Return whether the model has answered, and not with an error."""
+        """Return whether the model has answered without an error."""
         return self.ended and not self.error
 
     @property
     def is_refusal(self) -> bool:
-        """Return whether the model has answered with an error, and goes on."""
+        """Return whether the model has answered with an error and still runs."""
         return not self.good and self.ended and not self.died
 
     def text(self) -> str:
@@ -137,14 +137,14 @@ class ModelAnswer:
 
     @property
     def summary(self) -> str:
-        """The exception or the first line of the error, without the words that all errors have."""
+        """The exception or the first line of the error, without the words that all errors share."""
         if self.exception is not None:
             return str(self.exception).partition("\n")[0][:_SHOWN]
         return (self.error.partition("message: ")[2] or self.error).strip().partition("\n")[0][:_SHOWN]
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """The author's line that raised, or that called the library which did, if there is one."""
+        """The author's line that raised or called the raising library, if there is one."""
         every: Sequence[Any] = self.exception.frames if self.exception is not None else ()
         frames = [one for one in every if "-packages/" not in one.file and "/lib/python" not in one.file] or every
         return (frames[-1].file, frames[-1].line) if frames else None

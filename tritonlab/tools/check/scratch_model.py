@@ -1,5 +1,5 @@
-"""`ScratchModel`, a copy of a model in a server of its own, where a check may do what it likes: the author's model goes
-on serving, and neither its files nor its processes are touched.
+"""`ScratchModel`, a copy of a model in its own server, with which a check may do anything: the author's model still
+serves, and neither its files nor its processes are touched.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from ...server.options import Options
 from .probe import Probe, append_to
 from .sample import ModelAnswer, Sample
 
-#: Files of more bytes than that are linked, not copied: weights are read, and a copy would take minutes.
+#: Files of more bytes are linked, not copied: weights are only read, and a copy would take minutes.
 _LINKED = 256 << 20
 _SLOW_END = 0.05
-#: Seconds within which a copy has to end its `finalize` when the check has no more use of it.
+#: Seconds that a copy has for its `finalize` when the check no longer uses it.
 _END = 3.0
-#: Seconds that a load of a copy that has started before may take, at least; and how many times as long as it took.
+#: The shortest time limit, in seconds, for a later load of a copy, and the limit as a multiple of its first load.
 _LOAD, _LOAD_TIMES = 10.0, 5.0
-#: The list of files that the copy has made in the temporary directory of all.
+#: The list of files that the copy has made in the shared temporary directory.
 _MADE = "made"
-#: The program in a copy's directory that starts this Python with another seed of hashes.
+#: The program in a copy's directory that starts this Python with another hash seed.
 _PYTHON = "python-of-the-check"
-#: Appended to the model.py of all models that are copied.
+#: Appended to the model.py of all copied models.
 _KEEP_FILES = """
 
 # -- added by tritonlab to this copy of the model: its temporary files are in a directory of its own
@@ -57,7 +57,7 @@ _tritonlab_keep_files({directory!r})
 
 @dataclass
 class _SentRequest:
-    """A request under way. Hooks and callbacks come on any thread."""
+    """A request in progress. Hooks and callbacks run on any thread."""
 
     request: InferenceRequest
     started: float
@@ -68,7 +68,7 @@ class _SentRequest:
     ended_at: float = 0.0
     latest_at: float = 0.0
     cancel_at: int = -1
-    #: after so many responses, so many seconds after its cancellation, nobody waits any longer
+    #: responses and seconds after its cancellation; once both are reached, the wait ends
     enough: tuple[int, float] | None = None
     cancelled_at: float = 0.0
     done: threading.Event = field(default_factory=threading.Event)
@@ -98,7 +98,7 @@ def _copy_to_host(tensor: Tensor) -> Tensor:
 
 
 class CopyWatch(Instrument):
-    """A record of deaths of instances, and of requests whose cancellation the model has looked at."""
+    """A record of deaths of instances, and of requests for which the model has checked the cancellation."""
 
     def __init__(self) -> None:
         self.deaths: list[str] = []
@@ -112,9 +112,9 @@ class CopyWatch(Instrument):
 
 
 class ScratchModel:
-    """A copy of a model. `ask` sends requests to it in exactly the batch that is wanted, or one after the other.
+    """A copy of a model. `ask` sends it requests in exactly the given batch, or one after the other.
 
-    `timeout`: the seconds after which a request counts as not answered; a model that has been seen to be slow has more.
+    `timeout`: the seconds after which a request counts as not answered; longer for a model that was found to be slow.
     Use it as a context manager.
     """
 
@@ -128,13 +128,13 @@ class ScratchModel:
         others: Sequence[tuple[str, Path]] = (),
         probe: Probe | None = None,
     ) -> None:
-        """others: models that it calls or consists of, with their directories, which are copied, too. `probe` is
+        """others: models that it calls or consists of, with their directories; they are copied, too. `probe` is
         attached to the copy before it is loaded."""
         self.name = name
         self.config = config
         self.timeout = 5.0
         self.watch = CopyWatch()
-        #: traces what it allocates; None where its code is not Python of its own
+        #: traces its allocations; None if it has no Python code of its own
         self.probe = probe
         self._scratch = ScratchDirectory("check-")
         self.path = self._scratch.path
@@ -162,13 +162,13 @@ class ScratchModel:
         self.server = Server(self.path, own_options)
         self.server.instruments.add(self.watch)
         self._others = [each for each, _ in others]
-        #: whether the others are what it consists of, whose processes begin and end with it
+        #: whether the others are its parts, whose processes start and end with it
         self.is_ensemble = bool(is_ensemble(config))
-        #: fields of its config, in their JSON form, that are never as the author has them
+        #: fields of its config, in their JSON form, that always differ from the author's
         self.base: dict[str, Any] = {}
         self.override: dict[str, Any] = {}
         self.load_seconds = 0.0
-        #: whether its `finalize` was seen not to end; then it is killed at once
+        #: whether its `finalize` was found not to end; then it is killed at once
         self._ends_slowly = False
         self._has_started = False
 
@@ -184,30 +184,30 @@ class ScratchModel:
             self._remove_made()
             self._scratch.remove()
 
-    # -- what it writes
+    # -- its files
 
     def count_files(self) -> int:
-        """Return how many files the copy has made that are still there: in its directory, and among temporary ones."""
+        """Return how many files that the copy has made still exist: in its directory, and among temporary ones."""
         own = sum(len(files) for root in (self.path, self._made.path / "tmp") for _, _, files in os.walk(root))
         return own + sum(path.is_file() for path in self._find_made_elsewhere())
 
     def _find_made_elsewhere(self) -> set[Path]:
-        """Return the files and directories that it has made in the temporary directory, though it is not its own."""
+        """Return the files and directories that it has made in the temporary directory, outside of its own."""
         with suppress(OSError):
             return set(map(Path, (self._made.path / _MADE).read_text(errors="surrogateescape").split("\0")[:-1]))
         return set()
 
     def _remove_made(self) -> None:
-        for path in sorted(self._find_made_elsewhere(), reverse=True):  # a directory after what is in it
+        for path in sorted(self._find_made_elsewhere(), reverse=True):  # a directory comes after its contents
             with suppress(OSError):
                 path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
         self._made.remove()
 
-    # -- its life
+    # -- its life cycle
 
     def start(self, **differing: Any) -> None:
-        """Load the copy in new processes. `differing`: fields of its config, in their JSON form, that are not as the
-        author has them. Raises ModelLoadError."""
+        """Load the copy in new processes. `differing`: fields of its config, in their JSON form, that differ from the
+        author's. Raises ModelLoadError."""
         self.stop()
         for each in self._others:
             if self.server.model(each).state != "READY":
@@ -219,15 +219,15 @@ class ScratchModel:
         except TritonError:
             if not self._has_started or differing.get("instance_group"):
                 raise
-            # what an earlier process has left behind may be in its way, under a name made of its place
+            # files of an earlier process, named after its directory, may be in its way
             self._move()
             self._load(differing)
         self._has_started = True
         self.load_seconds = time.monotonic() - began
 
     def _load(self, differing: Mapping[str, Any]) -> None:
-        """Load the copy; the first time for as long as it takes, then for many times as long as it took. Raises
-        ModelLoadError, also if that is over."""
+        """Load the copy: the first time without a limit, later within a multiple of the first time. Raises
+        ModelLoadError, also if that time is over."""
         config = self.written(**differing)
         if not self._has_started:
             self.server.load(self.name, config=config)
@@ -263,8 +263,8 @@ class ScratchModel:
         self._scratch, self.path = scratch, scratch.path
 
     def written(self, **differing: Any) -> dict[str, Any]:
-        """Return the config of the copy: as the author's, but for `base` and `differing`, without a cache, in which
-        answers would be kept, and with one instance."""
+        """Return the config of the copy: the author's with `base` and `differing`, with one instance, and without a
+        cache, which would keep answers."""
         found: dict[str, Any] = to_dict(self.config)
         found.pop("response_cache", None)
         if not self.is_ensemble:
@@ -275,7 +275,7 @@ class ScratchModel:
                 found.pop(key, None)
             else:
                 found[key] = value
-        from_json(found)  # raises for what no config can be
+        from_json(found)  # raises for an invalid config
         return found
 
     def fresh(self) -> None:
@@ -284,14 +284,14 @@ class ScratchModel:
 
     @property
     def is_hashable(self) -> bool:
-        """Return whether its processes can be started with another seed of hashes: they are of this Python."""
+        """Return whether its processes can be started with another hash seed: they run this Python."""
         own = self.path / self.name / own_stub.NAME
         return self.probe is not None and PARAMETER not in self.config.parameters and not own.exists()
 
     @contextmanager
     def with_hash_seeds(self) -> Iterator[Callable[[int], None]]:
-        """Return a function that starts new processes with that PYTHONHASHSEED, which a process has for all of its
-        life."""
+        """Return a function that starts new processes with that PYTHONHASHSEED, which is fixed for the life of a
+        process."""
         directory = self.path / self.name
         python = directory / _PYTHON
 
@@ -310,7 +310,7 @@ class ScratchModel:
             self.start(**self.override)
 
     def stop(self, timeout: float | None = None) -> float:
-        """Unload the copy and return how many seconds that took. `timeout`: after which it is killed."""
+        """Unload the copy and return how many seconds that took. It is killed after `timeout` seconds."""
         began = time.monotonic()
         default = _SLOW_END if self._ends_slowly else _END
         for each in (self.name, *(self._others if self.is_ensemble else ())):
@@ -321,11 +321,11 @@ class ScratchModel:
         return seconds
 
     def load(self) -> None:
-        """Load the copy once more while it serves, as an author who has edited it does."""
+        """Load the copy again while it serves, like an author who has edited it."""
         self.server.load(self.name, config=self.written(**{**self.override, "parameters": self._marked()}))
 
     def _marked(self) -> dict[str, Any]:
-        """Return its parameters and one that no load had, so that the next load is not for nothing."""
+        """Return its parameters and a new one, so that the next load is not skipped."""
         known = dict(to_dict(self.config).get("parameters", {}))
         return {**known, "tritonlab_check": {"string_value": str(time.monotonic_ns())}}
 
@@ -335,7 +335,7 @@ class ScratchModel:
 
     @property
     def instances(self) -> list[ModelInstance]:
-        """Return the instances of the copy, or those of the models that it consists of."""
+        """Return the instances of the copy, or of the models that it consists of."""
         versions = [self.version]
         if self.is_ensemble:
             versions += [self.server.core.find(each) for each in self._others]
@@ -351,7 +351,7 @@ class ScratchModel:
 
     @property
     def batches(self) -> bool:
-        """Return whether several requests can be in one execution of the copy as it is loaded now."""
+        """Return whether the copy, as it is loaded now, can have several requests in one execution."""
         found = self.version.config
         return bool(found.max_batch_size > 0 and found.HasField("dynamic_batching"))
 
@@ -362,7 +362,7 @@ class ScratchModel:
         return self.ask([sample.request(self.name, **more)])[0]
 
     def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
-        """Send requests so that they are one batch, in that order, on that instance."""
+        """Send requests as one batch, in that order, to that instance."""
         return self.ask([one.request(self.name) for one in samples], instance=instance, gather=True)
 
     def ask(
@@ -375,9 +375,14 @@ class ScratchModel:
         timeout: float | None = None,
         enough: tuple[int, float] | None = None,
     ) -> list[ModelAnswer]:
-        """Send requests and wait for their ends. `gather`: send them as one batch, in that order, to that instance.
-        `cancel`: the requests, by number, that are cancelled after so many responses; -1 for as soon as they execute.
-        `enough`: the responses, and the seconds, after a cancellation for which a stream is waited for at most.
+        """Send requests and wait for their ends.
+
+        Args:
+            gather: send them as one batch, in that order, to that instance.
+            cancel: the numbers of the requests to cancel, each with the number of responses before that; -1 for as soon
+                as they execute.
+            enough: the responses and the seconds after a cancellation; once both are reached, the wait for a stream
+                ends.
         """
         version = self.version
         before = len(self.watch.deaths)
@@ -410,13 +415,13 @@ class ScratchModel:
             one.done.set()
 
     def _hold(self, version: ModelVersion) -> list[ModelInstance]:
-        """Let requests wait until an instance is idle again, as if all were busy. Raises UnavailableError if one stays
+        """Make requests wait until an instance is idle again, as if all were busy. Raises UnavailableError if one stays
         busy."""
         instances = list(version.instances)
         scheduler: Any = version.scheduler
         deadline = time.monotonic() + self.timeout
         for number, one in enumerate(instances):
-            while not scheduler.instance_away(one):  # the end of an execution may be on its way
+            while not scheduler.instance_away(one):  # the message that an execution has ended may be on its way
                 if time.monotonic() > deadline:
                     for held in instances[:number]:
                         scheduler.instance_idle(held)
@@ -446,7 +451,7 @@ class ScratchModel:
 
 
 def _wait(sent: Sequence[_SentRequest], timeout: float) -> None:
-    """Wait for the ends of requests, until none has come for so many seconds: they may be executed one by one."""
+    """Wait for the ends of requests, until none has come for `timeout` seconds: they may be executed one by one."""
     for one in sent:
         ended = time.monotonic()
         while not one.done.wait(max(ended + timeout - time.monotonic(), 0.0)):
@@ -466,7 +471,7 @@ def _copy(origin: Path, target: Path) -> None:
     elsewhere: list[Path] = []
 
     def leave(folder: str, names: list[str]) -> list[str]:
-        """Return the links to directories of other places, which may be a whole home."""
+        """Return the links to directories elsewhere, which may be a whole home directory."""
         found = [name for name in names if (Path(folder) / name).is_dir() and leads_out(Path(folder) / name, roots)]
         elsewhere.extend(Path(folder) / name for name in found)
         return found

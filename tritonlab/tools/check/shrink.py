@@ -1,5 +1,4 @@
-"""The shrinking of a case to the smallest one that still shows the same: fewer requests, rows and elements, plainer
-values.
+"""The shrinking of a case to the smallest one with the same result: fewer requests, rows and elements, simpler values.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _SINGLE = 12
 def shrink(
     bench: Bench, relation: Relation, case: Case, judgement: Judgement, seconds: float
 ) -> tuple[Case, Judgement]:
-    """Return the smallest case that was found in that time, and what it shows."""
+    """Return the smallest case found in that time, and its result."""
     judge, until = relation.judges[case.kind], time.monotonic() + seconds
     careful = case.kind in relation.careful
     trials = 0
 
     def shows(smaller: Case) -> Judgement | None:
-        # what is quickly seen not to show it need not be tried in new processes
+        # a case that quickly fails to show it need not be tried in new processes
         if not careful and judge(bench, smaller, False) is None:
             return None
         return judge(bench, smaller, True)
@@ -54,7 +53,9 @@ def shrink(
 
 
 def _is_same_failure(one: Judgement, other: Judgement) -> bool:
-    """Return whether two judgements are about the same kind of thing, so that one error is not traded for another."""
+    """Return whether two judgements show the same kind of failure, so that shrinking does not replace one error by
+    another.
+    """
     if (one.difference is None) != (other.difference is None):
         return False
     if one.difference is not None and other.difference is not None:
@@ -63,7 +64,7 @@ def _is_same_failure(one: Judgement, other: Judgement) -> bool:
 
 
 def smaller_cases(bench: Bench, case: Case) -> Iterator[Case]:
-    """Yield cases that are smaller in one way each, those that save most first."""
+    """Yield cases that are smaller in one way each, the largest savings first."""
     yield from _shorter(case)
     if bench.generator.given_names and not bench.shape.batches:
         return
@@ -112,7 +113,7 @@ def _sizes(bench: Bench, samples: tuple[Sample, ...]) -> Iterator[Callable[[Samp
 
 
 def _cut(bench: Bench, sample: Sample, size: int) -> Sample:
-    """Return the request with its dimensions of any size cut to that."""
+    """Return the request with its variable dimensions cut to that size."""
     inputs = {}
     for name, tensor in sample.inputs.items():
         dims = bench.shape.dims.get(name, [])

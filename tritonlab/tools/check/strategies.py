@@ -20,13 +20,13 @@ from ...core.inference.data_type import DataType
 from ...core.status import InvalidArgumentError
 from ...repository.layout import CONFIG_FILE
 
-#: The most values that are drawn from one strategy at once, before they are used again.
+#: The most values that are drawn from one strategy at once, before they are reused.
 _DRAWN = 200
 _MOST_SIZE = 8
 
 
 def hypothesis_of(what: str) -> Any:
-    """Return the module hypothesis. Raises ImportError, which says what needs it and how to get it."""
+    """Return the module hypothesis. Raises ImportError, whose text explains why it is needed and how to install it."""
     try:
         return importlib.import_module("hypothesis")
     except ModuleNotFoundError:
@@ -113,14 +113,14 @@ def _message(config: Any) -> ModelConfig:
     if "\n" not in text and "{" not in text and ":" not in text:
         path = Path(config)
         path = path / CONFIG_FILE if path.is_dir() else path
-        path.stat()  # raises for what is not there
+        path.stat()  # raises for an unknown input
         return read_config(path)
     return parse_pbtxt(text, "the config text")
 
 
 def drawing(given: Mapping[str, Any] | None, seed: int) -> dict[str, Callable[[], Any]]:
-    """Return for each input a function that returns its next value. What is given for an input is a strategy of
-    hypothesis, a function of a numpy random generator, or a collection of values.
+    """Return for each input a function that returns its next value. Each given input has a hypothesis strategy, a
+    function of a numpy random generator, or a collection of values.
     """
     return {name: _draw(name, one, seed) for name, one in (given or {}).items()}
 
@@ -146,7 +146,7 @@ def _cycle(values: Sequence[Any]) -> Callable[[], Any]:
 
 
 def _examples(strategy: Any, seed: int) -> list[Any]:
-    """Return values of a strategy, the same for the same seed."""
+    """Return values of a strategy; the same seed gives the same values."""
     hypothesis = hypothesis_of("a strategy")
     found: list[Any] = []
 

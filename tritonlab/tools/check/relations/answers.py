@@ -1,4 +1,4 @@
-"""`answers`: each request gets one end, and what the config declares."""
+"""`answers`: each request gets one end, and an answer that fits the config."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..problems import broken_text, is_utf8, rule_broken, text_outputs
 from ..sample import ModelAnswer, Sample
 
 NAME = "answers"
-#: Requests that are tried for what the log has said, lines of a traceback, and the seconds in which a line must come.
+#: The requests that are tried for a record of the log, the lines of a traceback, and the seconds to wait for a line.
 _LOGGED, _LINES, _SETTLE = 4, 30, 0.3
-#: Requests with which it is tried whether the model changes its inputs.
+#: Requests to try whether the model changes its inputs.
 _CHANGED = 3
 _FOREIGN = ("Grüße aus Köln", "日本語のテキスト", "naïve café ☃", "🎈🎈🎈")
 
 
 def search(bench: Bench) -> Iterator[Case]:
-    """Yield requests whose answers break a rule, alone, in a batch, and of text that is not ASCII."""
+    """Yield requests whose answers break a rule: alone, in a batch, and with text that is not ASCII."""
     if (wrong := next(_find_wrong(bench), None)) is not None:
         yield Case(NAME, "alone", (wrong.sample,))
         return
@@ -40,10 +40,10 @@ def search(bench: Bench) -> Iterator[Case]:
 
 
 def _find_wrong(bench: Bench) -> Iterator[Known]:
-    """Yield requests that are known to have an answer which breaks a rule."""
+    """Yield requests whose known answers break a rule."""
     yield from bench.contract
     yield from (one for one in bench.pool if next(bench.problems(one.sample, one.answer), None) is not None)
-    # one that is not answered in time may be much work
+    # a request that is not answered in time may be much work
     yield from (one for one in bench.edges if one.answer.ended and rule_broken(one.answer))
 
 
@@ -62,7 +62,7 @@ def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _thread_place(bench: Bench, since: int) -> tuple[str, int] | None:
-    """Return the line at which a thread of the model has ended in an exception, which only the log has."""
+    """Return the line at which an exception has ended a thread of the model; only the log has it."""
     until = time.monotonic() + _SETTLE
     while True:
         place = _place_in("\n".join(one.text for one in bench.scratch.server.logs(bench.scratch.name)[since:]))
@@ -76,7 +76,7 @@ def _message(words: str) -> str:
 
 
 def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge two requests of one batch, each of which is answered alone."""
+    """Judge two requests of one batch that are both answered alone."""
     if not fit(bench, case.sent()):
         return None
     bench.renew(careful)
@@ -104,8 +104,8 @@ def _find_changed(bench: Bench) -> Iterator[Case]:
 
 
 def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether the model reads from an input what it has written there itself: with an array of its own for each
-    as_numpy() it would give another answer."""
+    """Judge whether the model reads from an input the values that it has written there itself: if each as_numpy()
+    returned its own array, the answer would differ."""
     probe, sample, name = bench.scratch.probe, case.samples[0], str(case.facts["input"])
     if probe is None or name not in sample.inputs:
         return None
@@ -123,7 +123,7 @@ def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             return None
         probe.give_copies("", ask)
         if any(bench.noise.differ(got, ask()) is not None for _ in range(2)):
-            return None  # it differs from one time to the next, with the same array
+            return None  # the answer varies from one time to the next, with the same array
         probe.give_copies(name, ask, "read-only")
         place = bench.alone(sample).place
     finally:
@@ -139,13 +139,13 @@ def _find_logged(bench: Bench) -> Iterator[Case]:
 
 
 def _read_log(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | None:
-    """Return what the server's log says, from that record on, of the model's answers that no client sees."""
+    """Return the server's log after that record, about answers of the model that no client sees."""
     records = bench.scratch.server.logs(bench.scratch.name)[since:]
     for number, record in enumerate(records):
         text = record.text
         states = bench.config.sequence_batching.state
         if any(f"'{state.output_name}' is not an output" in text for state in states):
-            continue  # it goes to the scheduler, not to a client
+            continue  # the error goes to the scheduler, not to a client
         if text.startswith(UNCHECKED) and not bench.is_left_out_at_times(text):
             return text.removeprefix(UNCHECKED), (record.file, record.line) if record.file else None
         before = "\n".join(one.text for one in records[max(number - _LINES, 0) : number + 1])
@@ -157,7 +157,7 @@ def _read_log(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | 
 
 
 def _place_in(text: str) -> tuple[str, int] | None:
-    """Return the last line of a model's file that a traceback names."""
+    """Return the last line of a model's file in a traceback."""
     found = re.findall(r'File "([^"]+\.py)", line (\d+)', text)
     own = [(file, int(line)) for file, line in found if "_pb_stub" not in file and "-packages" not in file]
     return own[-1] if own else None
@@ -169,7 +169,7 @@ def judge_logged(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     answer = bench.alone(case.samples[0])
     until = time.monotonic() + _SETTLE
     while (found := _read_log(bench, since)) is None and time.monotonic() < until:
-        time.sleep(0.02)  # what a thread prints comes later
+        time.sleep(0.02)  # a thread prints later
     if found is None:
         return None
     return Judgement(_message(found[0]), got=answer, place=found[1])
@@ -191,7 +191,7 @@ def _fill(sample: Sample, names: list[str], text: str) -> dict[str, Tensor]:
 
 def judge_text(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if not is_utf8(case.samples[0]):
-        return None  # it was cut in two when it was made smaller
+        return None  # the text was cut in two by shrinking
     bench.renew(careful)
     answer = bench.alone(case.samples[0])
     found = broken_text(answer, set(case.facts["outputs"]))

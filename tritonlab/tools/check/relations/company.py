@@ -1,4 +1,4 @@
-"""`company`: a request gets the answer that it gets alone, whatever is before it and beside it."""
+"""`company`: a request gets the same answer as alone, whatever precedes it and whatever is next to it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..sample import ModelAnswer, Sample
 NAME = "company"
 #: The most batches of requests that are tried.
 _BATCHES = 60
-#: Requests that are sent at once, in no batch.
+#: Requests that are sent at once, not in a batch.
 AT_ONCE = 8
-#: Requests that are much like the first one, at most, and how often two instances are asked at once.
+#: The most requests similar to the first one, and how often two instances are called at once.
 _SIMILAR, _ROUNDS = 16, 40
-#: Errors of edge values of which it is tried whether a new instance has them.
+#: Errors of edge values for which a new instance is tried.
 _REFUSED = 6
-#: The most requests that are sent before one, to see if their number is what counts.
+#: The most requests that are sent before one, to see if their number matters.
 _MANY = 1_000
-#: Values that are another request's before it is said that answers are mixed up: fewer may be equal by chance.
+#: Values equal to another request's before answers count as mixed up: fewer may be equal by chance.
 _MIXED_UP = 3
 
 
 def search(bench: Bench) -> Iterator[Case]:
-    """Yield cases of state, of a batch and of a second instance that look wrong."""
+    """Yield suspicious cases of state, of a batch, and of a second instance."""
     bench.say("one after the other")
     state = _find_state(bench)
     if state is None and not bench.over():
@@ -68,7 +68,7 @@ def search(bench: Bench) -> Iterator[Case]:
 
 
 def _find_state(bench: Bench) -> Case | None:
-    """Return two requests of which the second gets another answer after the first than alone."""
+    """Return two requests of which the second, after the first, gets another answer than alone."""
     bench.renew()
     sent: list[Sample] = []
     half = len(bench.pool) // 2
@@ -88,8 +88,8 @@ def _find_state(bench: Bench) -> Case | None:
 
 
 def _find_mistaken(bench: Bench) -> Case | None:
-    """Return two requests of which the second gets another answer after the first than before it: those that are much
-    similar, edge values, and many elements."""
+    """Return two requests of which the second gets another answer after the first than before it: similar requests,
+    edge values, and many elements."""
     similar = [*islice(near_collisions(bench.pool[0].sample), _SIMILAR), *(one.sample for one in bench.pool[:1])]
     for samples in (similar, [*(one.sample for one in bench.mixed_company()), bench.pool[0].sample]):
         if len(samples) < 2 or bench.over():
@@ -109,8 +109,8 @@ def _find_mistaken(bench: Bench) -> Case | None:
 
 
 def _find_refused_after(bench: Bench) -> Case | None:
-    """Return an edge value that was refused and that a new instance answers, and the request after which it is
-    refused; one edge value of each error is tried."""
+    """Return an edge value that was refused but that a new instance answers, and the request that causes the refusal;
+    one edge value of each error is tried."""
     by_error = {one.answer.summary: one for one in reversed(bench.edges) if one.answer.ended and not one.answer.good}
     for known in in_time(bench, [*by_error.values()][:_REFUSED]):
         if known.answer.died or not bench.fresh_answer(known.sample).good:
@@ -152,8 +152,8 @@ def judge_state(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def judge_after(bench: Bench, case: Case, where: str, why: str = "", *, fails: bool = False) -> Judgement | None:
-    """Judge a request after the other one of a case, which is the cause only if the request alone, sent twice, gets one
-    answer. `fails`: whether the other one has to fail."""
+    """Judge a request after the other one of a case. The other one is the cause only if the request alone, sent twice,
+    gets the same answer. `fails`: whether the other one must fail."""
     victim, other = case.samples
     expected = bench.fresh_answer(victim)
     if not expected.good:
@@ -170,8 +170,8 @@ def judge_after(bench: Bench, case: Case, where: str, why: str = "", *, fails: b
 
 
 def is_stateful(bench: Bench, sample: Sample, expected: ModelAnswer, times: int = 1) -> bool:
-    """Return whether a request is answered otherwise when it is only sent again, so that nothing else need be the
-    cause. `expected`: its answer from a new instance; `times`: how often it is sent again."""
+    """Return whether a request alone, sent again, gets another answer, so that no other cause is needed. `expected`:
+    its answer from a new instance; `times`: how often it is sent again."""
     bench.renew()
     return any(bench.noise.differ(expected, bench.alone(sample)) is not None for _ in range(times + 1))
 
@@ -180,8 +180,7 @@ def is_stateful(bench: Bench, sample: Sample, expected: ModelAnswer, times: int 
 
 
 def search_more(bench: Bench) -> Iterator[Case]:
-    """Yield cases of random company that look wrong, for as long as there is time: one after the other, and in batches.
-    """
+    """Yield suspicious cases of random company as long as there is time: one after the other, and in batches."""
     known = [*bench.pool, *bench.mixed_company()]
     batches = bench.scratch.batches and bench.shape.most_rows > 1
     bench.renew()
@@ -201,7 +200,7 @@ def search_more(bench: Bench) -> Iterator[Case]:
                 yield case
                 if (NAME, case.kind) in bench.found:
                     return
-            bench.renew()  # what it was cannot be shown with these requests
+            bench.renew()  # these requests cannot show the cause
             count = 0
             break
         sent = [*sent, *(chosen or [victim])][-8:]
@@ -210,7 +209,8 @@ def search_more(bench: Bench) -> Iterator[Case]:
 def _reasons(
     bench: Bench, victim: Known, batch: Sequence[Known], *, place: int, before: Sequence[Known], count: int
 ) -> Iterator[Case]:
-    """Yield cases that may show why a request is answered otherwise: its batch, a request before it, or their number.
+    """Yield cases that may explain why a request is answered differently: its batch, an earlier request, or their
+    number.
     """
     if batch and (case := _reduce(bench, batch, place)) is not None:
         yield case
@@ -253,7 +253,7 @@ def _find_batch(bench: Bench, is_stateful: bool) -> Case | None:
 
 
 def _batches(bench: Bench) -> Iterator[list[Known]]:
-    """Yield batches of requests: two, the same one twice, of mixed lengths, full ones, and random ones."""
+    """Yield batches of requests: two, the same one twice, mixed lengths, full ones, and random ones."""
     pool, most = bench.pool, bench.shape.most_rows
     singles = [one for one in pool if bench.shape.rows(one.sample) == 1] or pool[:1]
     first = pool[0]
@@ -276,7 +276,7 @@ def _batches(bench: Bench) -> Iterator[list[Known]]:
 
 
 def _ragged_batches(singles: Sequence[Known], most: int) -> Iterator[list[Known]]:
-    """Yield batches of requests of one row, no two of one length: the longest last, first, and between others."""
+    """Yield batches of one-row requests, all of different lengths: the longest last, first, and in the middle."""
     by_length = {one.sample.size[0]: one for one in singles}
     mixed = [by_length[length] for length in sorted(by_length)][-most:]
     if len(mixed) > 1:
@@ -287,7 +287,7 @@ def _ragged_batches(singles: Sequence[Known], most: int) -> Iterator[list[Known]
 
 
 def _reduce(bench: Bench, order: Sequence[Known], place: int) -> Case | None:
-    """Return the smallest case with the request at that place that still looks wrong."""
+    """Return the smallest suspicious case with the request at that place."""
     others = [one.sample for number, one in enumerate(order) if number != place]
     orders: list[tuple[Sample, tuple[int, ...]]] = [(other, each) for other in others for each in ((0, 1), (1, 0))]
     for other in others[:4]:
@@ -312,7 +312,7 @@ def judge_batch(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if difference is not None and number == 0:
             first = bench.fresh_answer(case.samples[0]) if careful else expected[place]
             if bench.noise.differ(first, got[place]) is None:
-                return None  # alone in a new instance it gets that as well: what is before it counts, not the batch
+                return None  # alone in a new instance it gets the same answer: earlier requests matter, not the batch
             text = _batch_sentence(bench, difference, case=case, place=place, expected=expected)
             return Judgement(text, difference, expected[place], got[place], got[place].place)
     return None
@@ -336,8 +336,8 @@ def _batch_sentence(
 
 
 def _are_mixed_up(bench: Bench) -> bool:
-    """Return whether requests of one batch, of which each gets another answer alone, get more than two values of each
-    other."""
+    """Return whether requests of one batch, which all get different answers alone, get more than two values of each
+    other's answers."""
     by_answer: list[Known] = []
     for one in bench.pool:
         is_other = all(bench.noise.differ(one.answer, each.answer) is not None for each in by_answer)
@@ -371,14 +371,14 @@ def _apart(one: ModelAnswer, other: ModelAnswer) -> int:
 
 
 def _value(answer: ModelAnswer, difference: AnswerDifference) -> str:
-    """Return the value that another answer has where two differ."""
+    """Return the other answer's value where the two differ."""
     try:
         return value_text(answer.responses[difference.response][difference.output], difference.index)
     except (IndexError, KeyError):
         return ""
 
 
-# -- several at once, in no batch
+# -- several at once, not in a batch
 
 
 def _find_crowd(bench: Bench, is_stateful: bool) -> Iterator[Case]:
@@ -398,7 +398,7 @@ def judge_crowd(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def cases_at_once(bench: Bench, relation: str, kind: str, known: Sequence[Known], rounds: int) -> Iterator[Case]:
-    """Send `AT_ONCE` of the known requests in each round, and yield a case of the first that gets another answer than
+    """Send `AT_ONCE` of the known requests in each round, and yield a case of the first one with another answer than
     alone."""
     for number in in_time(bench, range(rounds)):
         chosen = [known[(number + each) % len(known)] for each in range(AT_ONCE)]
@@ -412,7 +412,7 @@ def cases_at_once(bench: Bench, relation: str, kind: str, known: Sequence[Known]
 
 
 def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
-    """Judge whether a request gets another answer among others than alone; `where` says that in the sentence."""
+    """Judge whether a request gets another answer among others than alone; `where` describes that in the sentence."""
     expected = bench.fresh_answer(case.samples[0])
     if not expected.good:
         return None
@@ -426,7 +426,7 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
 
 
 def _differ_in_turn(bench: Bench, case: Case, rounds: int) -> bool:
-    """Return whether the request is answered otherwise also if as many are sent one after the other."""
+    """Return whether the request is also answered differently if as many are sent one after the other."""
     expected = bench.fresh_answer(case.samples[0])
     bench.renew()
     answers = [bench.alone(one) for _ in range(rounds) for one in case.sent()]
@@ -449,7 +449,7 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
         answers = [bench.together([sample], instance) for instance in (0, 1)]
     except TritonError:
         bench.has_one_instance = True
-        return None  # that is for `life`
+        return None  # the relation `life` tries that
     finally:
         bench.scratch.start()
     for number, (got,) in enumerate(answers, 1):
@@ -460,7 +460,7 @@ def judge_instances(bench: Bench, case: Case, careful: bool) -> Judgement | None
 
 
 def instances_of(bench: Bench, count: int) -> dict[str, Any]:
-    """Return what of the config differs for so many instances."""
+    """Return the changes of the config for `count` instances."""
     return {"instance_group": [{**bench.scratch.written()["instance_group"][0], "count": count}]}
 
 
@@ -473,7 +473,7 @@ def _find_busy(bench: Bench) -> Iterator[Case]:
 
 
 def judge_busy(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge requests that two instances have at the same time, no two of them in a batch."""
+    """Judge requests that run on two instances at the same time, each in its own batch."""
     expected = bench.fresh_answer(case.samples[0])
     if not expected.good:
         return None
@@ -483,17 +483,17 @@ def judge_busy(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if found is None:
             return None
         bench.scratch.start(dynamic_batching=None)
-        # one instance may do the same when it has as many requests
+        # one instance may give the same answers to as many requests
         return found if _judge_among(bench, case, expected, rounds + 1)[0] is None else None
     except TritonError:
-        return None  # that is for `life`
+        return None  # the relation `life` tries that
     finally:
         bench.scratch.start()
 
 
 def _judge_among(bench: Bench, case: Case, expected: ModelAnswer, most: int) -> tuple[Judgement | None, int]:
-    """Send the requests of a case at once, so many times at most; return what the first judged answer that differs
-    shows, and in which round it came."""
+    """Send the requests of a case at once, at most `most` times; return the result of the first differing answer of
+    the judged request, and its round."""
     where, why = "while another instance executes another request", "The two instances share something."
     for rounds in range(1, most + 1):
         for number, got in zip(case.order, bench.at_once(case.sent()), strict=True):

@@ -1,4 +1,4 @@
-"""`streams`: the responses of a decoupled model come in order, and end when nobody wants them any more."""
+"""`streams`: the responses of a decoupled model come in order, and end after a cancellation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from ..noise import is_reordered
 from .company import AT_ONCE, cases_at_once, judge_at_once
 
 NAME = "streams"
-#: A model goes on after a cancellation if it sends so many responses more, over so many seconds, and never looks.
+#: A model continues after a cancellation if it sends so many more responses, over so many seconds, without checking for
+#: it.
 _MORE, _SECONDS = 5, 0.2
-#: Responses, and the seconds, after a cancellation, by which a stream that does not end is judged.
+#: The responses, and the seconds, after a cancellation at which a stream that has not ended is judged.
 _ENOUGH = 10, 1.0
 
 
 def search(bench: Bench) -> Iterator[Case]:
-    """Yield streams that differ among many, and streams that go on after their cancellation."""
+    """Yield streams that differ when sent among many, and streams that continue after their cancellation."""
     bench.say("cancelling streams")
     yield from _find_deaf(bench)
     if bench.over() or not bench.pool:
@@ -37,7 +38,7 @@ def _sort_longest_first(streams: Sequence[Known]) -> list[Known]:
 
 
 def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether a stream has its responses in the same order each time, alone and among others."""
+    """Judge whether a stream has the same order of responses each time, alone and among others."""
     bench.renew(careful)
     sample = case.samples[0]
     first = bench.alone(sample)
@@ -45,7 +46,7 @@ def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         answers = bench.scratch.ask([sample.request(bench.scratch.name) for _ in range(size)])
         if not all(got.ended for got in answers):
             bench.recover(next(got for got in answers if not got.ended))
-            return None  # that is for "many", while there is time for it
+            return None  # the kind "many" tries that, while there is time
         for got in answers:
             if first.good and got.good and is_reordered(first, got):
                 name = next(iter(got.responses[0]), "")
@@ -90,14 +91,14 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
         text = f"it sends all {len(got.responses)} responses, {got.after} of them after the cancellation"
     else:
         if got.after < _ENOUGH[0]:
-            return None  # it is slow, or hangs
+            return None  # the stream is slow, or hangs
         text = f"it sends {got.after} responses more within {_ENOUGH[1]:g} s or somewhat longer"
     text = f"The model goes on after a stream is cancelled: {text}, and never calls is_cancelled()."
     return Judgement(text, expected=whole, got=got)
 
 
 def judge_unended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether a stream that is cancelled gets an end at all."""
+    """Judge whether a cancelled stream ends at all."""
     bench.renew(careful)
     sample = case.samples[0]
     if not bench.alone(sample).good:

@@ -1,4 +1,4 @@
-"""`edges`: values at the edges of what the config allows are answered, or refused, and do no harm."""
+"""`edges`: values at the edges of the config are answered, or refused, without damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..sample import ModelAnswer, Sample
 from .company import judge_after
 
 NAME = "edges"
-#: Exceptions that nobody raises to refuse a value.
+#: Exceptions that are not meant as a refusal of a value.
 _ACCIDENTS = {
     "IndexError",
     "ZeroDivisionError",
@@ -28,11 +28,11 @@ _ACCIDENTS = {
     "NameError",
 }
 _ROWS = 32
-#: What numpy says of shapes that do not fit: nobody writes that to refuse a value.
+#: numpy's texts about shapes that do not fit: no author writes them to refuse a value.
 _SHAPES = re.compile(
     "zero-size array|empty sequence|could not be broadcast|cannot reshape|not aligned|at least one array"
 )
-#: The edges that are ordinary numbers.
+#: The edge values that are ordinary numbers.
 _MODERATE = re.compile(r" is -?1000$")
 
 
@@ -62,7 +62,7 @@ def _harm(bench: Bench, known: Known) -> str:
     if answer.died:
         return "died"
     if not answer.ended:
-        # so large a number may well be much to do
+        # so large a number may require much work
         return "" if answer.busy and is_extreme(known.words) else "hangs"
     if is_accident(answer):
         return "accident"
@@ -76,7 +76,7 @@ def _harm(bench: Bench, known: Known) -> str:
 
 
 def is_accident(answer: ModelAnswer) -> bool:
-    """Return whether the exception is none that refuses a value."""
+    """Return whether the exception is not meant as a refusal of a value."""
     exception = answer.exception
     if exception is None:
         return False
@@ -85,15 +85,15 @@ def is_accident(answer: ModelAnswer) -> bool:
 
 
 def _is_nan_of_numbers(bench: Bench, known: Known) -> bool:
-    """Return whether numbers give NaN, which no request of the usual values does. Only numbers that may well come
-    count: with the largest of its datatype nearly every sum is infinite."""
+    """Return whether numbers give NaN, as no request of the usual values does. Only realistic numbers count: with the
+    largest of the datatype nearly every sum is infinite."""
     if not (known.answer.good and _MODERATE.search(known.words) and _nan_in(known.answer)):
         return False
     return not any(_nan_in(one.answer) for one in bench.pool)
 
 
 def _nan_in(answer: ModelAnswer) -> str:
-    """Return the first output that has a NaN."""
+    """Return the first output with a NaN."""
     for outputs in answer.responses:
         for name, tensor in outputs.items():
             if tensor.datatype.numpy.kind == "f" and np.isnan(floats(tensor)).any():
@@ -125,12 +125,12 @@ def judge_edge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _with(words: str) -> str:
-    """Return an edge as it follows "request": `with no rows`, `whose X is NaN`."""
+    """Return an edge value in the form that follows "request": `with no rows`, `whose X is NaN`."""
     return f"{'with' if words.startswith('no ') else 'whose'} {words}"
 
 
 def _find_poison(bench: Bench) -> Iterator[Case]:
-    """Yield edge values after which, or beside which, another request gets another answer."""
+    """Yield edge values that change another request's answer, after them or next to them."""
     if ("company", "state") in bench.found:
         return
     victim = next((one for one in bench.pool if bench.shape.rows(one.sample) == 1), bench.pool[0])
@@ -172,7 +172,7 @@ def judge_beside(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _find_rows(bench: Bench) -> Iterator[Case]:
-    """Yield a request of many rows of which one is answered otherwise than in a request of its own."""
+    """Yield a request of many rows of which one gets another answer than in a request of its own."""
     shapes: dict[Any, list[Sample]] = {}
     for known in bench.pool:
         for row in range(bench.shape.rows(known.sample)):
@@ -185,7 +185,7 @@ def _find_rows(bench: Bench) -> Iterator[Case]:
 
 
 def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge the rows of one request, each of which must get the answer that it gets in a request of its own."""
+    """Judge the rows of one request: each must get the same answer as in a request of its own."""
     sample = case.samples[0]
     count = bench.shape.rows(sample)
     if count < 2:
@@ -219,7 +219,7 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
                 bench.noise.differ(one, bench.alone(with_rows(sample, [place]))) is not None
                 for place, one in reversed([*enumerate(single)])
             ):
-                return None  # a row alone is answered by what came before it
+                return None  # a row alone is answered according to earlier requests
             where = f"for row {row + 1} of a request of {count} rows"
             text = sentence_of(difference, where, "for the same row in a request of its own")
             return Judgement(text, difference, expected, one)
@@ -227,8 +227,9 @@ def judge_rows(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _note_layouts(bench: Bench) -> None:
-    """Note which inputs the model must be able to write to, and which must be contiguous. That is not a finding:
-    Triton's arrays always are both, but those of a script or a test that calls the same code may be neither."""
+    """Note the inputs that must be writable for the model, and the inputs that must be contiguous. That is not a
+    finding: Triton's arrays always are both, but the arrays of a script or a test that calls the same code may be
+    neither."""
     probe, known = bench.scratch.probe, bench.pool[0]
     if probe is None:
         return

@@ -1,4 +1,5 @@
-"""`life`: the model starts, several times at once, serves through a reload, comes back when it is killed, and ends."""
+"""`life`: the model starts, several times at once, serves through a reload, recovers after its process is killed, and
+ends."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ from ..sample import ModelAnswer, Sample
 from .company import instances_of, is_stateful
 
 NAME = "life"
-#: Seconds within which `finalize` has to end.
+#: Seconds that `finalize` may take.
 _FINALIZE = 3.0
-#: Requests that are sent without a reload, at most, to see if they get the same answer.
+#: The most requests that are sent without a reload, to see if they get the same answer.
 _CONTROLS = 1_000
-#: Seeds of hashes, and the requests that are sent with each.
+#: Hash seeds, and the requests that are sent with each.
 _SEEDS, _HASHED = (1, 2, 3), 4
-#: The seconds that four starts of a process may take, which is not forked.
+#: The most seconds for four starts of a process, which is not forked.
 _HASHED_SECONDS = 8.0
 
 
 def search(bench: Bench) -> Iterator[Case]:
-    """Yield the steps of the life in which something is wrong."""
+    """Yield the steps of the life cycle that fail."""
     for kind, words in (
         ("end", "its end"),
         ("starts", "several starts at once"),
@@ -37,7 +38,7 @@ def search(bench: Bench) -> Iterator[Case]:
         if bench.over():
             break
         if kind == "starts" and bench.scratch.is_ensemble:
-            continue  # it has no instances of its own
+            continue  # the model has no instances of its own
         bench.say(words)
         case = Case(NAME, kind, (bench.pool[0].sample,))
         if JUDGES[kind](bench, case, True) is not None:
@@ -49,7 +50,7 @@ def search(bench: Bench) -> Iterator[Case]:
 
 
 def judge_end(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether `finalize` ends, and does not fail."""
+    """Judge whether `finalize` ends without an error."""
     bench.renew()
     bench.alone(case.samples[0])
     failures = bench.scratch.server.core.failures
@@ -96,7 +97,7 @@ def judge_starts(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def judge_killed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether the model comes back, as it was, when its process is killed."""
+    """Judge whether the model recovers, with the same answers, after its process is killed."""
     bench.renew()
     expected = bench.alone(case.samples[0])
     instance = bench.scratch.instances[0]
@@ -118,7 +119,7 @@ def judge_killed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge requests that come while the model is loaded again."""
+    """Judge requests that arrive during a reload of the model."""
     bench.renew()
     expected = bench.alone(case.samples[0])
     if not expected.good or bench.sequences:
@@ -154,7 +155,7 @@ def judge_reload(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _find_order_of_hashes(bench: Bench) -> Iterator[Case]:
-    """Yield a request that is answered otherwise by a process whose hashes of texts are others."""
+    """Yield a request that a process with other text hashes answers differently."""
     samples = [one.sample for one in bench.pool[:_HASHED]]
     answers = _ask_by_seed(bench, _SEEDS, samples)
     for seed, others in zip(_SEEDS[1:], answers[1:], strict=True):
@@ -165,7 +166,7 @@ def _find_order_of_hashes(bench: Bench) -> Iterator[Case]:
 
 
 def _ask_by_seed(bench: Bench, seeds: Sequence[int], samples: Sequence[Sample]) -> list[list[ModelAnswer]]:
-    """Return the answers of a new process of each of these seeds."""
+    """Return the answers of new processes, one for each of these seeds."""
     found = []
     with bench.scratch.with_hash_seeds() as start:
         for seed in seeds:
@@ -175,8 +176,7 @@ def _ask_by_seed(bench: Bench, seeds: Sequence[int], samples: Sequence[Sample]) 
 
 
 def judge_hashes(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether the answer is another one in a process of another seed of hashes, and the same in one of the same
-    seed."""
+    """Judge whether the answer differs with another hash seed, and is the same with the same seed."""
     if not bench.scratch.is_hashable:
         return None
     seeds = (_SEEDS[0], int(case.facts["seed"]), _SEEDS[0])

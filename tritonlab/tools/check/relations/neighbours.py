@@ -1,4 +1,4 @@
-"""`neighbours`: a request that fails, or is cancelled, does not touch those beside it and after it."""
+"""`neighbours`: a request that fails, or is cancelled, does not affect the requests next to it and after it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..sample import ModelAnswer, Sample
 from .company import judge_after
 
 NAME = "neighbours"
-#: The most refused requests that are tried beside others.
+#: The most refused requests that are tried next to others.
 _TRIED = 8
 
 
 def search(bench: Bench) -> Iterator[Case]:
-    """Yield cases of a request beside one that the model refuses, after it, and beside one that is cancelled."""
+    """Yield cases of a request next to a refused one, after a refused one, and next to a cancelled one."""
     victim = _single(bench)
     together = bench.scratch.batches and not bench.sequences and bench.shape.most_rows > 1
     bad = _different(bench)
     if together:
         bench.say("beside a request that fails")
-        # models that are right otherwise decode texts without a thought of other bytes
+        # even correct models often decode texts without handling other bytes
         pairs = ((victim, other) for other in bad if is_utf8(other))
         cases = (Case(NAME, "failed", pair, order) for pair in pairs for order in ((0, 1), (1, 0)))
         yield from show_first(bench, judge_failed, in_time(bench, cases))
@@ -41,12 +41,12 @@ def search(bench: Bench) -> Iterator[Case]:
 
 
 def _single(bench: Bench) -> Sample:
-    """Return a request of one row, so that there is room for another one in the batch."""
+    """Return a request of one row, so that the batch has room for another one."""
     return next((one.sample for one in bench.pool if bench.shape.rows(one.sample) == 1), bench.pool[0].sample)
 
 
 def _different(bench: Bench) -> list[Sample]:
-    """Return refused requests, one of each error first."""
+    """Return refused requests, first one of each error."""
     by_error: dict[str, Sample] = {}
     for known in bench.refused:
         kind = known.answer.exception.type_name if known.answer.exception is not None else known.answer.summary
@@ -55,7 +55,7 @@ def _different(bench: Bench) -> list[Sample]:
 
 
 def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a request in a batch with one that fails alone."""
+    """Judge a request in a batch with a request that fails alone."""
     if not fit(bench, case.sent()):
         return None
     bench.renew(careful)
@@ -75,7 +75,7 @@ def judge_failed(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if not is_error and ("company", "batch") in bench.found:
         return None
     if bench.noise.differ(expected, control) is not None and not (is_error and control.good):
-        return None  # it is answered otherwise when it is sent again, without the neighbour
+        return None  # the answer differs when the request is sent again, without the neighbour
     if is_error:
         how = "fails with" if got.ended else "gets no answer beside"
         text = f"A good request {how} a bad one in its batch: {(got.summary or 'no answer').rstrip('.')}. "
@@ -92,7 +92,7 @@ def judge_after_failed(bench: Bench, case: Case, careful: bool) -> Judgement | N
 def _find_cancelled(bench: Bench, together: bool) -> Iterator[Case]:
     victim = _single(bench)
     others = [one for one in bench.pool if one.sample.key != victim.key]
-    # a stream that is short has ended before its cancellation comes
+    # a short stream ends before its cancellation arrives
     other = max(others, key=lambda one: len(one.answer.responses)).sample if others else victim
     orders, facts = ((0, 1), (1, 0)) if together else ((1, 0),), {"together": together}
     cases = (Case(NAME, "cancelled", (victim, other), order, facts) for order in orders)
@@ -108,7 +108,7 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
     plain = _with_cancelled(bench, case, together, ())
     place = case.order.index(0)
     if bench.noise.differ(expected, plain[place]) is not None:
-        return None  # the other one is enough, cancelled or not
+        return None  # the other request is enough, cancelled or not
     for _ in range(3):
         for when in (-1, 0, 1) if bench.scratch.decoupled else (-1,):
             got = _with_cancelled(bench, case, together, (when,))[place]
@@ -116,7 +116,7 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
             judgement = judge_answers(bench, expected, got, where, "alone")
             if judgement is None or judgement.difference is None:
                 continue
-            bench.renew()  # what the cancellation has left behind is not there without it
+            bench.renew()  # without the cancellation there is nothing left behind
             again = _with_cancelled(bench, case, together, ())[place]
             if bench.noise.differ(expected, again) is None or (judgement.difference.kind == "error" and again.good):
                 return judgement

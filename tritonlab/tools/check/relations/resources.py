@@ -1,4 +1,4 @@
-"""`resources`: what the model's processes hold does not grow with requests, nor with errors and cancellations."""
+"""`resources`: the resources of the model's processes do not grow with requests, errors or cancellations."""
 
 from __future__ import annotations
 
@@ -14,41 +14,42 @@ from ..probe import TracedLine
 from ..sample import ModelAnswer, Sample
 
 NAME = "resources"
-#: Points of a measurement; the slope is that of the second half.
+#: Points of a measurement; the slope is taken from the second half.
 _POINTS = 16
-#: Points without which a measurement that was cut short says nothing.
+#: The fewest points with which a measurement that was cut short counts.
 _LEAST_POINTS = 8
-#: Requests between two points, at most.
+#: The most requests between two points.
 _MOST = 400
 #: Requests in flight together.
 TOGETHER = 16
-#: Requests after which a bounded cache is full, mostly.
+#: Requests after which most bounded caches are full.
 _WARM = 1_600
-#: Requests of new values after which a cache that goes on growing is said to have no bound.
+#: Requests of new values after which a growing cache counts as unbounded.
 _NEW = 20_000
-#: What has small limits, so that it need not be many thousands.
+#: Resources with small limits, which do not need many thousands of units to fail.
 _SCARCE = ("descriptors", "threads", "blocks")
-#: Requests for which allocations are traced, and the seconds that this may take.
+#: Requests for which allocations are traced, and the most seconds for that.
 _TRACED, _TRACING = 100, 10.0
-#: The seconds that are left for tracing by the measurements that are not needed for a finding.
+#: The seconds that optional measurements must leave for tracing.
 _LINE_SECONDS = 6.0
-#: The share of the least growth that has to be seen again: a slope near it is now above it, now below.
+#: The share of the least growth that must be seen again: a slope near the least growth is above it one time, below it
+#: the next.
 _AGAIN = 0.5
-#: The objects that are gained at least: a small cache, or an interpreter that is warming up, has as many.
+#: The fewest gained objects that count: a small cache, or an interpreter that is warming up, has as many.
 _OBJECTS = 1000
-#: The share of a plan's time that one measurement has: two are made to see if something grows, and four to be sure.
+#: The share of a plan's time for one measurement: two show whether something grows, and four make sure.
 _ONCE = 0.22
-#: Seconds after which a model that refuses because there is too much to do answers again.
+#: Seconds after which an overloaded model answers again.
 _PAUSE = 1.5
-#: The share of the process' growth that Python's own count of a line has at least, if it is the same number.
+#: The least share of the process's growth that Python's own count of a line must have, to be the same growth.
 _CLOSE = 0.8
-#: Seconds in which nobody else may make a block of shared memory, for it to be the model's.
+#: Seconds in which no other process may make a block of shared memory, for it to count as the model's.
 _IDLE = 0.3
 
 
 def search(bench: Bench) -> Iterator[Case]:
-    """Yield what grows with requests, with errors, and with cancellations. Raises OutOfTime if that was not measured
-    for want of time."""
+    """Yield the resources that grow with requests, with errors, and with cancellations. Raises OutOfTime if there was
+    no time to measure that."""
     longest = max(bench.pool, key=lambda one: len(one.answer.responses))
     plans = [("answered", 0.5, "thousands of requests", bench.pool[0])]
     plans += [("refused", 0.25, "errors", one) for one in bench.refused[:1]]
@@ -57,7 +58,7 @@ def search(bench: Bench) -> Iterator[Case]:
     cut = False
     for kind, share, words, known in plans:
         bench.say(words)
-        bench.limit(total * share)  # whatever those before it took
+        bench.limit(total * share)  # however long the earlier ones took
         case = Case(NAME, kind, (known.sample,), facts={"seconds": min(max(total * share * _ONCE, 1.0), 12.0)})
         try:
             grown = judge(bench, case, False) is not None
@@ -73,11 +74,11 @@ def search(bench: Bench) -> Iterator[Case]:
 
 
 def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge whether anything grows with these requests. What grows once is measured again, for longer, if this is
-    careful; else OutOfTime is raised if the time was not enough to know."""
+    """Judge whether anything grows with these requests. A first growth is measured again, for longer, if `careful` is
+    set; otherwise OutOfTime is raised if there was not enough time to decide."""
     scratch = bench.scratch
     is_given = scratch.config.HasField("dynamic_batching") or scratch.is_ensemble or bench.sequences
-    # what an execution leaves is what a request leaves, where the author joins none
+    # without dynamic batching an execution leaves as much behind as a request
     scratch.start(**({} if is_given else {"dynamic_batching": None}))
     try:
         return _judge(bench, case, careful)
@@ -90,7 +91,7 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     load = RepeatedLoad(bench, case.kind, case.samples[0])
     try:
         early = _measure_growth(load, seconds, until=_WARM)
-        # what has a small limit is full before a cache would be
+        # a resource with a small limit is full before a cache would be
         first = _find_growth(early, _SCARCE)
         if not first:
             whole = _measure_growth(load, seconds)
@@ -100,13 +101,13 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         if not first:
             return None
         if not careful:
-            return Judgement("Something grows.")  # how much is measured when it is judged
+            return Judgement("Something grows.")  # the amount is measured when the case is judged
         bench.need(3 * seconds + _TRACING)
         longer = max(min(1.5 * seconds, bench.left - _LINE_SECONDS), seconds)
         last = _measure_growth(load, longer)
         again = _keep_growth(first, _find_growth(last, tuple(first), _AGAIN))
         again = again or {kind: grown for kind, grown in first.items() if kind in _SCARCE}
-        if _is_short(last):  # that refutes nothing, and the search has seen it as well
+        if _is_short(last):  # that refutes nothing: the search has seen it as well
             again = first
     except Broken as broken:
         return _judge_broken(bench, case, load, broken)
@@ -121,14 +122,14 @@ def _judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     new = _measure_cache(bench, load, kind=kind, seconds=seconds) if kind in ("memory", "objects") else None
     if new is not None:
         if kind not in (grown := _find_growth(new, (kind,), _AGAIN)):
-            return None  # it is full
+            return None  # the cache is full
         found = grown[kind]
     return _describe_growth(bench, case, kind=kind, found=found, load=load)
 
 
 def _measure_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: float) -> Measured | None:
-    """Return a measurement with new values only, which the load has from then on, if the same requests sent again
-    leave nothing: then it is a cache that grows. None if they do, or if there is no time to see it."""
+    """Return a measurement with new values only, which the load sends from then on, if the same requests sent again
+    leave nothing behind: then a cache is growing. None if they do, or if there is no time to measure it."""
     bench.need(3 * seconds + _TRACING)
     if not load.varies or bench.left < 2 * seconds + _LINE_SECONDS:
         return None
@@ -145,7 +146,7 @@ def _measure_cache(bench: Bench, load: RepeatedLoad, kind: str, seconds: float) 
 
 
 def _judge_broken(bench: Bench, case: Case, load: RepeatedLoad, broken: Broken) -> Judgement | None:
-    """Judge a model that has answered many requests and then answers no more."""
+    """Judge a model that has answered many requests and then stops answering."""
     answer = broken.answer
     if case.kind != "answered" or load.sent < 2 * TOGETHER or load.is_varied(broken.sample):
         return None
@@ -225,7 +226,7 @@ def _bytes(amount: float) -> str:
 
 
 class Broken(Exception):
-    """An answer without which nothing can be measured: the model died, hangs or fails."""
+    """An answer after which nothing can be measured: the model died, hangs or fails."""
 
     def __init__(self, sample: Sample, answer: ModelAnswer, mates: Sequence[Sample] = ()) -> None:
         super().__init__(sample, answer, mates)
@@ -238,31 +239,31 @@ class Broken(Exception):
 
 
 class RepeatedLoad:
-    """The requests of one measurement: those that are answered, half of them of new values each time; those that fail;
-    or those that are cancelled.
+    """The requests of one measurement: answered ones, half of them with new values each time; failing ones; or
+    cancelled ones.
     """
 
     def __init__(self, bench: Bench, kind: str, sample: Sample) -> None:
         self.bench = bench
         self.kind = kind
         self.sent = 0
-        #: what is sent to ask the model what it holds: any request, in a replay the only one that is known
+        #: the request that makes the model report its resources: any request; in a replay the only known one
         self.plain = bench.pool[0].sample if bench.pool else sample
         known = {"answered": bench.pool, "refused": bench.refused}.get(kind, [])
         self._samples = [one.sample for one in known] or [sample]
         self._pool = {id(one) for one in self._samples}
-        #: whether requests of new values are sent, which the model has to take
+        #: whether requests with new values are sent; the model has to accept them
         self.varies = kind == "answered"
         self.values: Literal["both", "known", "new"] = "both"
         self._others = shared_blocks()
         self._settled = False
 
     def blocks(self) -> set[str]:
-        """Return the names in /dev/shm that are there since the begin."""
+        """Return the names in /dev/shm since the start."""
         return shared_blocks() - self._others
 
     def is_varied(self, sample: Sample) -> bool:
-        """Return whether the request was made for this load, so that nobody knows whether the model takes it."""
+        """Return whether the request was made for this load, so that the model may refuse it."""
         return id(sample) not in self._pool
 
     def _next(self) -> Sample:
@@ -272,7 +273,7 @@ class RepeatedLoad:
         return self._samples[self.sent % len(self._samples)]
 
     def send(self, count: int) -> None:
-        """Send so many requests. Raises Broken, OutOfTime."""
+        """Send `count` requests. Raises Broken, OutOfTime."""
         bench, scratch = self.bench, self.bench.scratch
         for start in range(0, count, TOGETHER):
             samples = [self._next() for _ in range(min(TOGETHER, count - start))]
@@ -287,7 +288,7 @@ class RepeatedLoad:
             for sample, answer in zip(samples, answers, strict=True):
                 if not answer.ended or answer.died or (self.kind == "answered" and not answer.good):
                     if self.is_varied(sample) and answer.ended and not answer.died:
-                        self.varies = False  # the model does not take all values
+                        self.varies = False  # the model does not accept all values
                         continue
                     bench.recover(answer)
                     raise Broken(sample, answer, samples)
@@ -296,14 +297,14 @@ class RepeatedLoad:
 
 
 class Measured(NamedTuple):
-    """Points of a measurement: requests sent, and what was held then, by kind."""
+    """Points of a measurement: requests sent, and the resources held then, by kind."""
 
     requests: list[float]
     held: list[dict[str, float]]
 
 
 class GrownUse(NamedTuple):
-    """What has grown: its slope, and the points."""
+    """A resource that has grown: its slope, and the points."""
 
     slope: Slope
     requests: list[float]
@@ -311,8 +312,8 @@ class GrownUse(NamedTuple):
 
 
 def _measure_growth(load: RepeatedLoad, seconds: float, until: int = 0) -> Measured:
-    """Send requests and measure now and then, for that time or until so many are sent. When the time of the relation is
-    over, what was measured until then has to do. Raises Broken, OutOfTime."""
+    """Send requests and measure now and then, for that time or until so many are sent. If the relation's time is over,
+    the measurements so far are used. Raises Broken, OutOfTime."""
     found = Measured([0.0], [_measure_use(load)])
     began = time.monotonic()
     step = TOGETHER
@@ -344,7 +345,8 @@ def _measure_use(load: RepeatedLoad) -> dict[str, float]:
 
 
 def _find_growth(measured: Measured, kinds: Sequence[str], share: float = 1.0) -> dict[str, GrownUse]:
-    """Return what has grown in both halves alike, by the slope of the second. `share`: of what it must at least."""
+    """Return the resource that has grown alike in both halves, by the slope of the second. `share`: the required share
+    of the least growth."""
     if _is_short(measured):
         return {}
     found = {}
@@ -365,7 +367,7 @@ def _is_short(measured: Measured) -> bool:
 
 
 def _keep_growth(first: Mapping[str, GrownUse], again: Mapping[str, GrownUse]) -> dict[str, GrownUse]:
-    """Return what has grown again, and not much less than at first."""
+    """Return the resources that have grown again, and not much less than at first."""
     return {
         kind: found
         for kind, found in again.items()
@@ -374,14 +376,14 @@ def _keep_growth(first: Mapping[str, GrownUse], again: Mapping[str, GrownUse]) -
 
 
 def _grows_alone() -> bool:
-    """Return whether others make blocks of shared memory now."""
+    """Return whether other processes make blocks of shared memory now."""
     before = shared_blocks()
     time.sleep(_IDLE)
     return bool(shared_blocks() - before)
 
 
 def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
-    """Return the line of the model that allocates what stays, as tracemalloc sees it."""
+    """Return the line of the model that allocates the remaining memory, according to tracemalloc."""
     probe = bench.scratch.probe
     if probe is None:
         return None
@@ -390,7 +392,7 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     timeout = bench.scratch.timeout
     try:
         bench.renew()
-        bench.scratch.timeout = max(timeout, _TRACING)  # the request at which traces are compared takes seconds
+        bench.scratch.timeout = max(timeout, _TRACING)  # the request that compares traces takes seconds
         probe.trace(lambda: bench.alone(load.plain))
         load.send(_TRACED)
         probe.mark(lambda: bench.alone(load.plain))
@@ -400,7 +402,7 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
         return None
     finally:
         bench.scratch.timeout = timeout
-        bench.renew_after_time()  # `renew` would raise OutOfTime, and with it what was found would be lost
+        bench.renew_after_time()  # `renew` would raise OutOfTime, and the finding would be lost
 
 
 RESOURCES = Relation(

@@ -1,4 +1,4 @@
-"""`sequences`: a sequence gets the answers that it gets alone, whatever other sequences there are and were."""
+"""`sequences`: a sequence gets the same answers as alone, whatever other sequences run before and next to it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NAME = "sequences"
 _STEPS = 3
 #: The most sequences at once.
 _MOST = 32
-#: The `max_sequence_idle_microseconds` with which expiry is tried.
+#: The `max_sequence_idle_microseconds` of the expiry trial.
 _IDLE = 200_000
-#: The distance of two ids that are the same modulo any number up to 16, any power of two up to 1024, and 100.
+#: The difference of two ids that are equal modulo any number up to 16, any power of two up to 1024, and 100.
 _FAR = 230_630_400
 
 
@@ -34,7 +34,7 @@ def search(bench: Bench) -> Iterator[Case]:
         ("expired", "sequences that expire"),
     ):
         if kind == "crowded" and (_places(bench) < 3 or (NAME, "interleaved") in bench.found):
-            continue  # two at once have been tried
+            continue  # two sequences at once have been tried
         bench.say(words)
         facts = {"count": _places(bench)} if kind == "crowded" else {}
         tried = in_time(bench, pairs[:2] if kind in ("ended", "interleaved") else pairs[:1])
@@ -58,12 +58,12 @@ class _Steps:
         return self._sample.request(self._bench.scratch.name, correlation_id=self.ident, flags=flags)
 
     def send(self, count: int = _STEPS) -> list[ModelAnswer]:
-        """Send so many requests, one after the other."""
+        """Send `count` requests, one after the other."""
         return [self._bench.scratch.ask([self.request()])[0] for _ in range(count)]
 
 
 class _Scene(NamedTuple):
-    """The answers of the judged sequence, and where and why they may differ from those alone, in words."""
+    """The answers of the judged sequence, and where and why they may differ from its answers alone, in words."""
 
     got: list[ModelAnswer]
     where: str
@@ -71,7 +71,7 @@ class _Scene(NamedTuple):
 
 
 def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    """Judge a sequence in the scenes of a case, each in new processes, by its answers alone."""
+    """Judge a sequence by its answers alone, in the scenes of a case, each in new processes."""
     victim, other = case.samples[0], case.samples[-1]
     bench.renew()
     expected = _Steps(bench, victim).send()
@@ -86,7 +86,7 @@ def judge(bench: Bench, case: Case, careful: bool) -> Judgement | None:
 
 
 def _play_ended(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
-    """Send a sequence after another has ended, in its slot."""
+    """Send a sequence after another has ended, in the same slot."""
     bench.renew()
     _Steps(bench, other).send()
     got = _Steps(bench, victim).send()
@@ -94,12 +94,12 @@ def _play_ended(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]
 
 
 def _play_interleaved(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
-    """Send the requests of a sequence in turn with those of another."""
+    """Send the requests of a sequence and of another one alternately."""
     for order, at_once in (((0, 1), False), ((0, 1), True), ((1, 0), True)):
         bench.renew()
         pair = _Steps(bench, victim), _Steps(bench, other)
         if isinstance(pair[0].ident, int):
-            pair[1].ident = pair[0].ident + _FAR  # a table of fixed size has one place for both
+            pair[1].ident = pair[0].ident + _FAR  # a table of fixed size puts both into one place
         got: list[ModelAnswer] = []
         for _ in range(_STEPS):
             requests = [pair[number].request() for number in order]
@@ -109,14 +109,14 @@ def _play_interleaved(bench: Bench, victim: Sample, other: Sample) -> Iterator[_
 
 
 def _places(bench: Bench) -> int:
-    """Return how many sequences one instance has at once, as far as they are tried."""
+    """Return how many sequences one instance holds at once, as far as that is tried."""
     batching = bench.config.sequence_batching
     oldest = int(batching.oldest.max_candidate_sequences) if batching.HasField("oldest") else 0
     return min(oldest or max(int(bench.config.max_batch_size), 1), _MOST)
 
 
 def _play_crowded(bench: Bench, victim: Sample, other: Sample, count: int) -> Iterator[_Scene]:
-    """Send a sequence beside as many others as the scheduler lets in."""
+    """Send a sequence next to as many others as the scheduler admits."""
     bench.renew()
     every = [_Steps(bench, victim), *(_Steps(bench, other) for _ in range(count - 1))]
     rounds = [[one.send(1)[0] for one in every] for _ in range(_STEPS)]
@@ -126,7 +126,7 @@ def _play_crowded(bench: Bench, victim: Sample, other: Sample, count: int) -> It
 
 
 def _play_restarted(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
-    """Send a sequence under the id of another, which has had no END."""
+    """Send a sequence with the id of another one that has had no END."""
     bench.renew()
     before = _Steps(bench, other, 9)
     before.send(2)
@@ -136,7 +136,7 @@ def _play_restarted(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Sc
 
 
 def _play_expired(bench: Bench, victim: Sample, other: Sample) -> Iterator[_Scene]:
-    """Send a sequence after another has been idle for too long, in its slot."""
+    """Send a sequence after another has been idle for too long, in the same slot."""
     batching = dict(bench.scratch.written()["sequence_batching"])
     batching["max_sequence_idle_microseconds"] = _IDLE
     try:
