@@ -15,23 +15,23 @@ from typing import IO
 from ...core.explained import Explained
 from ...core.status import Code
 
-#: Receives one line about what is done now.
+#: Receives one line about the current step.
 Say = Callable[[str], None]
 
-#: What Jupyter sets for the programs of a notebook: pip then writes colours into its JSON.
+#: The variable that Jupyter sets for the programs of a notebook: with it pip writes colours into its JSON.
 _COLOURS = ("FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 _LOOK = 0.05
 _LAST_LINES = 12
 
 
 class Cancelled(Explained, Exception):
-    """The author cancelled what was under way; everything it had begun was taken back."""
+    """The author has cancelled the running work; all of it was undone."""
 
     code = Code.CANCELLED
 
 
 class CommandFailed(Explained, OSError):
-    """A command that ended with an error, with the last lines that it printed."""
+    """A command that failed, with the last lines that it printed."""
 
     code = Code.INTERNAL
 
@@ -46,7 +46,7 @@ class CommandFailed(Explained, OSError):
 def start_command(
     command: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes], env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start the command in `/` as a process group of its own, without an input. Raises CommandFailed."""
+    """Start the command in `/` in its own process group, without input. Raises CommandFailed."""
     try:
         return subprocess.Popen(
             command,
@@ -68,8 +68,8 @@ def run_command(
     timeout: float = 900.0,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Run the command in `/` and return what it printed on stdout, without colours. Its whole process group ends with
-    the call. `env`: by default that of this process.
+    """Run the command in `/` and return its stdout, without colours. Its whole process group ends with the call. `env`:
+    this process's by default.
 
     Raises CommandFailed, or Cancelled once `cancel` is set.
     """

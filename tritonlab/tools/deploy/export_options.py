@@ -20,15 +20,16 @@ from .manifests.files import KINDS
 from .releases import DEFAULT_TARGET
 from .verify.verification import releases
 
-#: Called with the bytes written so far and those of all models; an exception that it raises cancels the export.
+#: Called with the bytes written so far and the bytes of all models; an exception that it raises cancels the export.
 Progress = Callable[[int, int], object]
 NO_ENVIRONMENT = EnvironmentOptions("none")
-#: The name of a repository that has deploy files beside it.
+#: The name of a repository that has deploy files next to it.
 MODELS = "models"
 
 
 class ExportOptionError(Explained, ValueError):
-    """An option of an export that cannot be, with what to write instead. `is_place`: that is another directory."""
+    """An invalid option of an export, with a valid alternative. `is_place`: whether the alternative is another
+    directory."""
 
     code = Code.INVALID_ARG
 
@@ -44,7 +45,7 @@ class ExportOptionError(Explained, ValueError):
 @dataclass(frozen=True)
 class ExportOptions:
     """The options of one export, as `tritonlab.export` describes them. `env` is for `target`; `deploy`, `verify` and
-    `include` are lists. `say` is called with one line about each step."""
+    `include` are lists. `say` receives one line about each step."""
 
     overwrite: bool = False
     alone: bool = False
@@ -63,7 +64,7 @@ class ExportOptions:
 
     @classmethod
     def from_keywords(cls, **options: Any) -> Self:
-        """Make the options of the keyword arguments of `tritonlab.export`, where None is the default. Raises
+        """Make the options from the keyword arguments of `tritonlab.export`; None stands for the default. Raises
         UnknownOption."""
         UnknownOption.check("export", options, [each.name for each in fields(cls)])
         given = {name: value for name, value in options.items() if value is not None}
@@ -81,8 +82,8 @@ class ExportOptions:
         return cls(**given)
 
     def check(self, directory: str | PathLike[str]) -> None:
-        """Raise ExportOptionError for kinds of deploy files that are not known, or that would lie among the models, or
-        a number of requests that is negative, and UnknownTarget for releases that are not known."""
+        """Raise ExportOptionError for unknown kinds of deploy files, for deploy files that would lie among the models,
+        and for a negative number of requests; UnknownTarget for unknown releases."""
         if self.last < 0:
             raise ExportOptionError(f"last={self.last}: it is a number of requests", f"write 0 to {MOST}")
         if self.verify:

@@ -1,5 +1,5 @@
-"""What an export leaves out of a model, or its report warns of: what only holds on this machine, and files that are
-hidden, large, or outside of the repository.
+"""The parts of a model that an export leaves out, or that its report warns of: parts that depend on this machine, and
+files that are hidden, large, or outside of the repository.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 def incomplete(left_out: Iterable[Omitted]) -> list[str]:
-    """Return the sentences about large files and versions, without which the model cannot be deployed."""
+    """Return the sentences about large files and versions that the model needs for its deployment."""
     return [*sentences(entry for entry in left_out if entry.reason is Omission.LARGE or _is_version(entry))]
 
 
@@ -27,7 +27,7 @@ def _is_version(entry: Omitted) -> bool:
 
 
 def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
-    """Yield what is left out and what to do, one sentence for all that is hidden."""
+    """Yield sentences about the left-out files and the remedies, one sentence for all hidden files."""
     each = list(left_out)
     hidden = [entry.path for entry in each if entry.reason is Omission.HIDDEN]
     if hidden:
@@ -57,8 +57,8 @@ def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
 
 
 def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None:
-    """Take out what the directory of a Python-based backend filled in (rules 2.11.1, 2.11.3); the next server's
-    directory fills it in again."""
+    """Remove the fields that the directory of a Python-based backend filled in (rules 2.11.1, 2.11.3); the next
+    server's directory fills them in again."""
     if not authored.runtime:
         config.ClearField("runtime")
     if PARAMETER not in authored.parameters and config.backend != "python":
@@ -66,12 +66,12 @@ def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None
 
 
 class NotDeployable(InvalidArgumentError):
-    """A model of which there is nothing here that a Triton server could run."""
+    """A model without anything that a Triton server could run."""
 
 
 def check_deployable(name: str, answers: str, files: Iterable[str]) -> None:
-    """Refuse to export a model that something else answered for, in the words `answers`, unless its own files are here.
-    Raises NotDeployable."""
+    """Raise NotDeployable for a model that was answered for by something else (`answers` in words), unless its own
+    files are here."""
     if any("/" in file and Path(file).name != KEEPS for file in files):
         return
     raise NotDeployable(
@@ -81,7 +81,7 @@ def check_deployable(name: str, answers: str, files: Iterable[str]) -> None:
 
 
 def never_ran(answers: str) -> Iterator[str]:
-    """Yield a warning for a model that something else answered for, in the words `answers`."""
+    """Yield a warning for a model that was answered for by something else (`answers` in words)."""
     if answers:
         yield f"it did not answer itself here ({answers}): what was exported are its own files, which never ran here"
 
@@ -92,7 +92,7 @@ def starts_our_stub(directory: Path, files: Iterable[str]) -> list[str]:
 
 
 def warnings(config: ModelConfig, directory: Path, files: Iterable[str]) -> tuple[str, ...]:
-    """Return what the author must see to before the model runs elsewhere, one sentence each."""
+    """Return the tasks for the author before the model runs elsewhere, one sentence each."""
     found = [
         f"{file} starts tritonlab's stub and was left out: a Triton server needs one that was compiled for the same "
         "Python, unless that is the Python of its own stub"

@@ -1,4 +1,4 @@
-"""The modules that a model's stubs have imported, and the installed distributions that they are from."""
+"""The modules that a model's stubs have imported, and their installed distributions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-#: What every process imports at its start, by a `.pth` file or as Python's own hook.
+#: The modules that every process imports at its start, by a `.pth` file or as Python's own hook.
 _AT_START = frozenset({"_distutils_hack", "sitecustomize", "usercustomize"})
 _PACKAGES = ("site-packages", "dist-packages")
 
 
 class LoadedModule(NamedTuple):
-    """A module that is neither Python's nor the model's own. `file`: the directory, for a namespace package.
-    `distribution`: None where none has the file."""
+    """A module that belongs neither to Python nor to the model. `file`: for a namespace package, its directory.
+    `distribution`: None if none has the file."""
 
     name: str
     file: str
@@ -33,8 +33,8 @@ class LoadedModule(NamedTuple):
 
 
 def third_party_modules(modules: Mapping[str, str], own: Iterable[Path]) -> Iterator[LoadedModule]:
-    """Yield those of `modules`, file by name, that are packages of an environment, or neither Python's nor in the
-    directories `own`; shorter names first, so a package before what is in it."""
+    """Yield the modules of `modules`, file by name, that are packages of an environment, or that belong neither to
+    Python nor to the directories `own`; shorter names first, so that a package precedes its modules."""
     left_out = tuple(f"{path}{os.sep}" for each in own for path in {str(each), os.path.realpath(each)})
     installed = tuple(path for path in left_out if packages_directory(path))  # such as our stub, from a wheel
     for name, file in sorted(modules.items(), key=lambda each: (each[0].startswith("_"), len(each[0]), each[0])):
@@ -48,7 +48,7 @@ def third_party_modules(modules: Mapping[str, str], own: Iterable[Path]) -> Iter
 
 
 def packages_directory(file: str) -> str | None:
-    """Return the directory of packages that the file is in; None if it is in none."""
+    """Return the directory of packages that has the file; None if none has it."""
     parts = Path(file).parts
     ends = [number for number, part in enumerate(parts) if part in _PACKAGES]
     return str(Path(*parts[: ends[0] + 1])) if ends else None
@@ -65,7 +65,7 @@ def _is_standard(folder: str) -> bool:
 def _owners(site: str) -> dict[str, metadata.Distribution]:
     """Return the distribution of each file in a directory of packages.
 
-    `Distribution.files` says the same and makes an object of every line, which takes ten times as long.
+    `Distribution.files` gives the same, but makes an object of every line, which takes ten times as long.
     """
     found = {}
     for each in metadata.distributions(path=[site]):

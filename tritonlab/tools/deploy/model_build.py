@@ -1,4 +1,4 @@
-"""The new directory of one model: what it is made of, and how it is written."""
+"""The new directory of one model: its parts, and how it is written."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelBuild:
-    """One model to be exported for `target`, as pre-flight looks at it. `backend`: the Python-based backend that goes
-    with it."""
+    """One model to be exported for `target`, in the form that pre-flight checks. `backend`: the Python-based backend
+    that is exported with it."""
 
     model: Model
     subject: Subject
@@ -49,7 +49,7 @@ class ModelBuild:
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """What of the model has to be copied before it can be deployed."""
+        """The parts of the model that must be copied before it can be deployed."""
         backend = self.backend.tree.left_out if self.backend is not None else []
         return tuple(left_out.incomplete([*self.subject.tree.left_out, *backend]))
 
@@ -63,7 +63,7 @@ class ModelBuild:
 
     @property
     def _not_copied(self) -> set[str]:
-        """The files of the model that it has in another form, or not at all."""
+        """The files of the model that the export has in another form, or not at all."""
         if self._is_kept:
             return set()
         return {CONFIG_FILE, *starts_our_stub(self.subject.directory, self.subject.tree.files)}
@@ -73,13 +73,13 @@ class ModelBuild:
         return self.subject.tree.size(besides=self._not_copied)
 
     def judged(self, environment: PlacedEnvironment | None, repositories: Sequence[Path]) -> Preflight:
-        """Return what will not work at the target, with the environment that is exported with the model.
-        `repositories`: the directories in which all is that will lie beside it."""
+        """Return the problems at the target, with the environment that is exported with the model. `repositories`: the
+        directories with everything that will lie next to it."""
         subject = self.subject if environment is None else environment.subject_with(self.subject)
         return judge(replace(subject, repositories=tuple(repositories)), self.target)
 
     def write(self, new: Path, copied: Callable[[str, int], object]) -> tuple[str, ...]:
-        """Write the model to `new` and return warnings. What a repository keeps is not changed."""
+        """Write the model to `new` and return warnings. Repository models are written unchanged."""
         source, tree = self.subject.directory, self.subject.tree
         new.mkdir(parents=True)
         tree.copy(new, besides=self._not_copied, copied=copied)
@@ -90,7 +90,7 @@ class ModelBuild:
         files, authored = tree.files, source / CONFIG_FILE
         for version in self.model.metadata()["versions"]:
             (new / version).mkdir(exist_ok=True)
-            if not any((new / version).iterdir()):  # an ensemble's is empty, and has to be there
+            if not any((new / version).iterdir()):  # an ensemble's is empty, but must exist
                 (new / version / KEEPS).touch()
         text = read_config_text(authored)
         written = parse_pbtxt(text, str(authored))
@@ -104,16 +104,16 @@ class ModelBuild:
         return (*found, *never_ran(answers), *self._about_files())
 
     def _about_files(self) -> Iterator[str]:
-        """Yield what of the files is left out, and what is exported though it looks like a secret."""
+        """Yield sentences about files that are left out, and about exported files that look like a secret."""
         yield from left_out.sentences(self.subject.tree.left_out)
         if secrets := secrets_in(self.subject.tree.files, self.subject.environment):
             yield ": ".join(secrets_sentence(secrets))
 
 
 def stops(preflight: Preflight) -> Iterator[str]:
-    """Yield what pre-flight found that makes the model fail or answer otherwise at the target."""
+    """Yield the findings of pre-flight that make the model fail or answer differently at the target."""
     for finding in preflight.findings:
-        if finding.outcome is not Prediction.ATTENTION and not is_machine_path(finding):  # which is warned of already
+        if finding.outcome is not Prediction.ATTENTION and not is_machine_path(finding):  # warned of already
             yield str(finding)
 
 
@@ -126,22 +126,22 @@ def _rewritten(text: str, completed: CompletedText) -> Iterator[str]:
 
 
 def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Collection[str]) -> ModelConfig:
-    """Return `served`, the config as this server normalised it, fit for another machine.
+    """Return `served`, the config as this server normalised it, in a form for another machine.
 
-    `authored` is the author's own. Every input, output, instance group, batcher, policy and parameter stays. What a
-    server fills in again by itself (rules 2.11.1, 5.1.1, 5.1.3, 5.1.4) is left out of what the author wrote, and so is
-    what describes this machine: whether instances run on the CPU or on a GPU, and the numbers of its GPUs.
+    `authored` is the author's own. Every input, output, instance group, batcher, policy and parameter stays. Left out,
+    unless the author wrote it, is anything that a server fills in again by itself (rules 2.11.1, 5.1.1, 5.1.3, 5.1.4),
+    and anything that describes this machine: whether instances run on the CPU or on a GPU, and the numbers of its GPUs.
     """
     config = ModelConfig()
     config.CopyFrom(served)
     _forget_devices(config, authored)
     forget_backend_directory(config, authored)
     if not _wrote(authored, "model_transaction_policy") and not config.model_transaction_policy.decoupled:
-        config.ClearField("model_transaction_policy")  # auto_complete_config said what holds anyway
+        config.ClearField("model_transaction_policy")  # auto_complete_config returned the default
     names = {_top(file.split("/", 1)[1]) for file in files if "/" in file}
 
     def filled_in(shorter: ModelConfig) -> list[ModelConfig]:
-        """Return what a server makes of it, without a GPU and with one."""
+        """Return the config after a server has filled it in, without a GPU and with one."""
         filled = autofill(shorter, model_name=served.name, files=names)
         return [normalize_instance_groups(filled, gpu_ids=gpus) for gpus in ((), (0,))]
 
@@ -153,7 +153,7 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
 
 
 def _shorter(config: ModelConfig, authored: ModelConfig) -> Iterator[ModelConfig]:
-    """Yield copies of `config`, each without what was filled into one field; `config` may change between two."""
+    """Yield copies of `config`, each without the filled-in part of one field; `config` may change between two."""
     for descriptor, _ in authored.ListFields():
         shorter = ModelConfig()
         shorter.CopyFrom(config)
@@ -180,12 +180,12 @@ def _top(file: str) -> str:
 
 
 def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
-    """Take this machine's devices out of instance groups that did not name any (rule 5.1.4). The next machine has
+    """Remove this machine's devices from instance groups that did not name any (rule 5.1.4). The next machine has
     others: KIND_CPU from here would keep a model off its GPU."""
     for index, group in enumerate(config.instance_group):
         has_written = index < len(authored.instance_group)
         written = authored.instance_group[index] if has_written else messages.ModelInstanceGroup()
-        group.kind = written.kind  # without one that is KIND_AUTO, which is not printed
+        group.kind = written.kind  # without a kind that is KIND_AUTO, which is not printed
         if not written.gpus:
             del group.gpus[:]
 
@@ -194,5 +194,5 @@ def _wrote(config: ModelConfig, field: str) -> bool:
     return any(descriptor.name == field for descriptor, _ in config.ListFields())
 
 
-#: Fields that every server fills in where they are missing.
+#: Fields that every server fills in if they are missing.
 _FILLED_IN = ("version_policy", "optimization", "default_model_filename")

@@ -1,5 +1,5 @@
-"""The Python-based backends of exported models: the code that runs them lies outside of their directories, and is
-exported next to their repository."""
+"""The Python-based backends of exported models. Their code lies outside of the models' directories, and is exported
+next to the repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .preflight.places import secrets_in, secrets_sentence
 
 
 def backends_of(repository: Path) -> Path:
-    """Return the directory of the backends that are exported with a repository: `backends` next to `models`, otherwise
+    """Return the directory for the backends that are exported with a repository: `backends` next to `models`, otherwise
     `<name>.backends`."""
     return repository.with_name("backends" if repository.name == "models" else f"{repository.name}.backends")
 
@@ -30,8 +30,8 @@ def backends_in(directory: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class OwnBackend:
-    """A Python-based backend of this machine's backend directory. `include`: patterns of files to take although they
-    are hidden, large or outside."""
+    """A Python-based backend of this machine's backend directory. `include`: patterns of hidden, large or outside files
+    to include."""
 
     home: Path
     include: Sequence[str] = ()
@@ -72,21 +72,21 @@ class OwnBackend:
 def find_own_backend(
     model: str, config: ModelConfig, directory: str | Path | None, include: Sequence[str] = ()
 ) -> OwnBackend | None:
-    """Return the Python-based backend that runs a model; None for another kind, also where something else answers for
-    it. Raises NotDeployable if it is not there.
+    """Return the Python-based backend that runs a model; None for another kind, and if something else answers for the
+    model. Raises NotDeployable if it is missing.
 
     Args:
         model: the name of the model.
-        config: as it is served, or as it is written.
+        config: as it is served, or as it was written.
         directory: the backend directory of the server, None for Triton's.
-        include: patterns of files to take although they are hidden, large or outside.
+        include: patterns of hidden, large or outside files to include.
     """
     name = config.backend
     if name in ("", "python") or config.runtime not in ("", MODEL_FILE) or choice_words(config) or runs_shipped(config):
         return None
     home = Path(directory or DEFAULT_DIRECTORY).absolute() / name
     if not (home / MODEL_FILE).is_file():
-        if not config.runtime:  # it is not served, and its backend may be a compiled one
+        if not config.runtime:  # the model is not served, and its backend may be a compiled one
             return None
         raise NotDeployable(
             f"'{model}' cannot be exported: it is run by the backend '{name}', and {home / MODEL_FILE} does not exist. "

@@ -1,5 +1,5 @@
-"""The last steps of an export: new model directories, and the files beside the repository, are compared with the former
-ones, and take their places, all of them or none.
+"""The last steps of an export: new model directories, and the files next to the repository, are compared with the old
+ones and replace them, all or none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import TracebackType
 from ...repository.place import NoRepository, remove, scratch_name
 from .report import ExportConflict, ExportPlan
 
-#: In the directory that an export is built in: the models, and the files that go beside their repository.
+#: The parts of the directory in which an export is built: the models, and the files that lie next to their repository.
 MODELS, BESIDE = "models", "beside"
 
 
@@ -27,8 +27,8 @@ def put_in_place(
     repository: Path, scratch: Path, plans: Sequence[ExportPlan], files: Mapping[Path, ExportPlan], *, overwrite: bool
 ) -> list[Path | None]:
     """Move the models that were built in `scratch` / MODELS, and the files of other directories, to their places, all
-    or none, and return the backups of the models that were replaced. Raises ExportConflict for something else that is
-    there, unless `overwrite` is set."""
+    or none. Return the backups of the replaced models. Raises ExportConflict if other content is in the way, unless
+    `overwrite` is set."""
     in_the_way = [plan for plan in plans if plan.differs and plan.path.exists()]
     in_the_way += [beside for beside in files.values() if beside.changed]
     if in_the_way and not overwrite:
@@ -48,8 +48,8 @@ def put_in_place(
 
 @contextlib.contextmanager
 def scratch_directory(parent: Path) -> Iterator[str]:
-    """Make a directory for as long as the context lasts. Its name is known before it is made, so that an interrupt at
-    any moment leaves nothing."""
+    """Make a directory for the duration of the context. Its name is chosen before it is made, so that an interrupt at
+    any moment leaves nothing behind."""
     path = str(parent / scratch_name())
     try:
         os.mkdir(path, 0o700)
@@ -58,12 +58,12 @@ def scratch_directory(parent: Path) -> Iterator[str]:
         try:
             with contextlib.suppress(OSError):
                 shutil.rmtree(path)
-        finally:  # also what an interrupt has left
+        finally:  # also after an interrupt
             _remove_frugally(path)
 
 
 def _remove_frugally(path: str) -> None:
-    """Remove a tree as far as possible with one open file, where `shutil.rmtree` needs two and there may be no more."""
+    """Remove a tree as far as possible with one open file: `shutil.rmtree` needs two, and no more may be available."""
     for directory, directories, files in os.walk(path, topdown=False):
         for name in (*files, *directories):
             whole = os.path.join(directory, name)
@@ -74,14 +74,14 @@ def _remove_frugally(path: str) -> None:
 
 
 def compare_trees(new: Path, target: Path) -> ExportPlan:
-    """Return what is different if `new` takes the place of the directory `target`. Raises FileExistsError for a target
-    that is not a directory."""
+    """Return the differences if `new` replaces the directory `target`. Raises FileExistsError for a target that is not
+    a directory."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise FileExistsError(f"{target} exists and is not a directory; nothing was written")
     ours, theirs = _entries(new), _entries(target)
     both = {path for path in ours & theirs if not path.endswith("/")}
     same = {path for path in both if _is_equal(new / path, target / path)}
-    # everything that is there would go, so everything is named, also what an export would not write; an empty
+    # every entry would be removed, so every entry is listed, also those that an export would not write; an empty
     # directory is no loss
     return ExportPlan(
         target,
@@ -94,7 +94,7 @@ def compare_trees(new: Path, target: Path) -> ExportPlan:
 
 
 def compare_files(new: Path, target: Path) -> ExportPlan:
-    """Return what is different if the files of `new` are put into the directory `target`, beside what is there. Raises
+    """Return the differences if the files of `new` are added to the directory `target`, next to its other files. Raises
     FileExistsError for a directory in the place of a file."""
     names = sorted(_entries(new))
     there = {name for name in names if os.path.lexists(target / name)}
@@ -117,7 +117,7 @@ def _size(directory: Path) -> int:
 
 
 def _entries(directory: Path) -> set[str]:
-    """Return the files, links and empty directories, these with a slash at their end, relative."""
+    """Return the relative paths of files, links and empty directories; the latter end in a slash."""
     found: set[str] = set()
     for folder, folders, names in os.walk(directory):
         below = Path(folder).relative_to(directory)
@@ -129,7 +129,8 @@ def _entries(directory: Path) -> set[str]:
 
 
 def _is_equal(one: Path, other: Path) -> bool:
-    """Return whether both are links to the same, or files of the same content that both may be executed or not."""
+    """Return whether both are links to the same target, or files with the same content and the same execute
+    permission."""
     if one.is_symlink() or other.is_symlink():
         return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
     if not other.is_file() or _is_executable(one) != _is_executable(other):
@@ -143,22 +144,22 @@ def _is_executable(path: Path) -> bool:
 
 @dataclass
 class _Move:
-    """One directory's change of place. It is written down before it begins, so that an interrupt anywhere within can
-    be undone from what is on disk."""
+    """The move of one directory. It is recorded before it begins, so that an interrupt anywhere within can be undone
+    from the files on disk."""
 
     new: Path
     target: Path
-    #: where the former directory is meanwhile, and then its backup; None if there was none
+    #: where the old directory is during the move, and then its backup; None if there was none
     aside: Path | None = None
-    #: the backup, where it has to be a copy because it is on another file system
+    #: the backup, if it must be a copy because it is on another file system
     copy: Path | None = None
 
 
 class Placement:
-    """A context in which directories are placed; an error or an interrupt in it puts back every one.
+    """A context in which directories are placed; an error or an interrupt in it restores all of them.
 
-    Each move is a rename, so at every moment a target is the former directory, the new one, or, between two renames,
-    absent. The backup is beside the repository, not in it: a server would take it for a model of the wrong name.
+    Each move is a rename, so at every moment a target is the old directory, the new one, or, between two renames,
+    absent. The backup is next to the repository, not in it: a server would take it for a model of the wrong name.
     """
 
     def __init__(self, repository: Path) -> None:
@@ -184,13 +185,13 @@ class Placement:
             with contextlib.suppress(OSError):
                 copy.unlink(missing_ok=True)
         for folder in [*reversed(self._folders), *([self._backups] if self._made_backups else [])]:
-            with contextlib.suppress(OSError):  # it holds what others have written, or backups
+            with contextlib.suppress(OSError):  # it holds files of others, or backups
                 folder.rmdir()
 
     def place(self, new: Path, target: Path) -> Path | None:
-        """Move `new` to `target` and return the backup of what was there; None if nothing was.
+        """Move `new` to `target` and return the backup of the replaced directory; None if there was none.
 
-        Raises NoRepository where no backup can be made, and nothing is replaced.
+        Raises NoRepository, without replacing anything, if no backup can be made.
         """
         move = _Move(new, target)
         self._moves.append(move)
@@ -200,8 +201,8 @@ class Placement:
         return move.copy or move.aside
 
     def place_file(self, new: Path, target: Path) -> None:
-        """Move a file to `target`, which may be on another file system, and make the directories around it. The backup
-        of what was there is beside those of the models."""
+        """Move a file to `target`, which may be on another file system, and make its parent directories. The backup of
+        a replaced file lies next to the models' backups."""
         for folder in reversed(target.parents):
             if not folder.exists():
                 self._folders.append(folder)
@@ -224,7 +225,7 @@ class Placement:
                 raise
             move.aside, move.copy = move.new.with_name(f"{move.new.name}.former"), backup
             _copy(move.target, backup)
-            os.replace(move.target, move.aside)  # it goes with the directory that `new` was built in
+            os.replace(move.target, move.aside)  # it is removed with the directory in which `new` was built
 
     def _make_backups(self, target: Path) -> None:
         self._made_backups = self._made_backups or not self._backups.exists()

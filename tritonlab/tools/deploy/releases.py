@@ -18,15 +18,15 @@ from ...figures.tables import text_table
 _TABLE = Path(__file__).with_name("releases.json")
 _COLUMNS = ("triton", "container", "wheel", "stubs", "python", "glibc", "libstdcxx", "numpy")
 _NOT_KNOWN = "not known"
-#: Where the containers of all releases are.
+#: The repository of the containers of all releases.
 IMAGES = "nvcr.io/nvidia/tritonserver"
-#: The target where none is named: the release whose container an export's report starts.
+#: The default target: the release whose container an export's report starts.
 DEFAULT_TARGET = "2.51"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value of the table and where it is from. `value` is None if it is not known."""
+    """A value of the table and its source. `value` is None if unknown."""
 
     value: Any
     source: str
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Release:
-    """One release. `numpy` is what its models may use: `<2` or `any`."""
+    """One release. `numpy`: the versions that its models may use, `<2` or `any`."""
 
     triton: Cell
     container: Cell
@@ -55,7 +55,7 @@ class Release:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Return what sorts releases by their age."""
+        """Return the key that sorts releases by their age."""
         return _numbers(self.container.value)
 
     @property
@@ -69,7 +69,8 @@ class Release:
 
 @dataclass(frozen=True)
 class Feature:
-    """What a model may use and not every release has: since which container, and the last that is known to lack it."""
+    """A feature that models may use and some releases lack: the first container with it, and the last one known to lack
+    it."""
 
     key: str
     name: str
@@ -79,7 +80,7 @@ class Feature:
     remedy: str
 
     def state(self, release: Release) -> bool | None:
-        """Return whether the release has it; None if that is not known."""
+        """Return whether the release has it; None if unknown."""
         if release.order >= _numbers(self.since.value):
             return True
         return False if release.order <= _numbers(self.lacking.value) or not release.is_started else None
@@ -87,8 +88,8 @@ class Feature:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a model is to run: a release, and what its place gives it. `about` is empty for a plain container, `engine`
-    names the place otherwise; `is_triton` is False for one that serves with tritonlab."""
+    """The place where a model is to run: a release, and the conditions there. `about` is empty for a plain container,
+    `engine` names the place otherwise; `is_triton` is False for an engine that serves with tritonlab."""
 
     release: Release
     about: str = ""
@@ -106,7 +107,7 @@ class Target:
 
 
 class UnknownTarget(Explained, ValueError):
-    """A target that the table does not have."""
+    """A target that is not in the table."""
 
     code = Code.INVALID_ARG
 
@@ -159,7 +160,7 @@ def find(text: str) -> Release:
 
 
 def find_target(text: str) -> Target:
-    """Return the target of a release, or of a place that the table names, such as `kserve`. Raises UnknownTarget."""
+    """Return the target for a release, or for an engine in the table, such as `kserve`. Raises UnknownTarget."""
     name = text.strip().lower()
     place = _read()["targets"].get(name)
     if place is None:
@@ -169,8 +170,8 @@ def find_target(text: str) -> Target:
 
 
 def table_text(sources: bool = False) -> str:
-    """Return the table as text: the releases, then since when there are features. `sources`: with where each cell is
-    from."""
+    """Return the table as text: the releases, then the first release of each feature. `sources`: whether to add the
+    source of each cell."""
     return "\n".join(_lines(sources))
 
 

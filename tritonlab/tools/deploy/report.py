@@ -1,4 +1,4 @@
-"""Reports of what an export would do, and what it did: as objects, as text, as HTML, and as a zip file."""
+"""Reports of the planned and the actual effects of an export: as objects, as text, as HTML, and as a zip file."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from .environment.placed import PlacedEnvironment
     from .verify.verdict import Verification
 
-#: Zip files know no earlier time. One time for all makes equal files of equal models.
+#: The earliest time of zip files. With one time for all, equal models make equal files.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
-#: In names that are not UTF-8, as Python has them.
+#: Characters in names that are not UTF-8, as Python represents them.
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
-#: The lines of a tree that are shown however long the rest is.
+#: The first lines of a tree, which are always shown.
 _LEAST_OF_TREE = 8
 
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """What an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` names what the
-    author must mend before the model runs elsewhere; `bytes`: of all files that are there afterwards.
+    """The effect of an export to `path`. Files are relative to `path`, and sorted. `warnings` names what the author
+    must fix before the model runs elsewhere; `bytes`: of all files there after the export.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class ExportPlan:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that are there afterwards."""
+        """The files there after the export."""
         return tuple(sorted((*self.added, *self.changed, *self.unchanged)))
 
     @property
@@ -73,12 +73,12 @@ class ExportPlan:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did. `image` is the container of the target; `backup` is where the former directory is now;
-    `composing` reports on the models that were exported with this one; `on_gpu`: whether an instance group requests a
-    GPU; `preflight`: what will not work at the target, and what depends on how it is set up; `incomplete`: which files
-    were too large to be exported unasked, so that the model does not deploy yet. Only the first model's report has
-    `beside`, the files beside the repository, `environment`, `verification`, and `dry_run`: whether nothing was
-    written.
+    """The effect of an export. `image`: the container of the target. `backup`: the present place of the old directory.
+    `composing`: reports on the models that were exported with this one. `on_gpu`: whether an instance group requests a
+    GPU. `preflight`: the problems at the target, and the points that depend on its setup. `incomplete`: the files that
+    were too large to be exported without a request, so that the model does not deploy yet. Only the first model's
+    report has `beside`, the files next to the repository, `environment`, `verification`, and `dry_run`: whether nothing
+    was written.
     """
 
     plan: ExportPlan
@@ -104,7 +104,7 @@ class ExportReport:
 
     @property
     def reports(self) -> tuple[ExportReport, ...]:
-        """Return this report and those of the models that were written with it."""
+        """Return this report and the reports of the models that were written with it."""
         return (self, *self.composing)
 
     @property
@@ -149,10 +149,12 @@ class ExportReport:
         )
 
     def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
-        """Pack what was exported, models, the files beside them, and the verdict on them with its page and requests,
-        into a zip file, `<repository>-<model>.zip` beside
-        the repository if no path is given; a file of that name is replaced. Equal models give zip files that are equal
-        byte for byte. Raises InvalidArgumentError for a dry run, which has written nothing."""
+        """Pack the export (models, the files next to them, and the verdict with its page and requests) into a zip file.
+
+        The default path is `<repository>-<model>.zip` next to the repository; an existing file is replaced. Equal
+        models give zip files that are equal byte for byte. Raises InvalidArgumentError for a dry run, which has written
+        nothing.
+        """
         if self.dry_run:
             raise InvalidArgumentError("it was a dry run, and nothing is there to be packed: export without dry_run")
         target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
@@ -190,7 +192,7 @@ class ExportReport:
         return "\n".join([self.tree(), *self._notes(), self._how()])
 
     def __repr__(self) -> str:
-        rest = "\n".join([*self._notes(), self._how()])  # what is to be done is not cut, files are
+        rest = "\n".join([*self._notes(), self._how()])  # tasks are not cut, files are
         return "\n".join([few_lines(self.tree(), max(MOST_LINES - 1 - rest.count("\n"), _LEAST_OF_TREE)), rest])
 
     def _how(self) -> str:
@@ -199,7 +201,7 @@ class ExportReport:
         return f"Serve it with Triton:\n  {triton}\nor here:\n  {here}{verdict}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was written as JSON values."""
+        """Return the written files as JSON values."""
         return {
             "repository": str(self.repository),
             "models": [
@@ -235,8 +237,8 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class ExportArchive:
-    """A zip file of exported models. Jupyter shows it as a link to download it, if it is below the
-    notebook's directory; the browser can reach no other file.
+    """A zip file of exported models. Jupyter shows it as a download link if it is below the notebook's directory; the
+    browser cannot reach other files.
     """
 
     path: Path
@@ -262,7 +264,7 @@ class ExportArchive:
 
 
 class ExportConflict(Explained, FileExistsError):
-    """A directory that holds something else already. `plan` is what an export with overwrite=True would do."""
+    """A directory that already has other content. `plan`: the effect of an export with overwrite=True."""
 
     code = Code.ALREADY_EXISTS
 
@@ -285,7 +287,7 @@ def _attention(plan: ExportPlan, model: str = "") -> list[str]:
 
 
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
-    """Return sorted relative paths as lines, each directory once."""
+    """Return sorted relative paths as lines, with one line per directory."""
     former: tuple[str, ...] = ()
     for file in shortened(files):
         *folders, name = file.split("/")
@@ -303,7 +305,7 @@ def _pack(archive: zipfile.ZipFile, path: Path, name: str) -> None:
         raise InvalidArgumentError(f"{name!r} is not UTF-8, and a zip file has no other names: call it otherwise")
     is_directory = path.is_dir() and not path.is_symlink()
     info = zipfile.ZipInfo(name + "/" * is_directory, _NO_TIME)
-    info.external_attr = path.lstat().st_mode << 16  # a model's own stub has to stay executable
+    info.external_attr = path.lstat().st_mode << 16  # a model's own stub must stay executable
     info.compress_type = zipfile.ZIP_DEFLATED
     if is_directory:
         archive.writestr(info, b"")

@@ -1,10 +1,10 @@
-"""The export of served models: model directories that a Triton server can load, the environment that they run in,
-deploy files, and the verdict of real servers.
+"""The export of served models: model directories that a Triton server can load, their environment, deploy files, and
+the verdict of real servers.
 
-A directory that exists is never written into. Everything is built in one scratch directory beside the repository and
-put in its place at the end, so that a refused environment, an error or a cancelled export leaves nothing. Replacing
-moves the old directory away and the new one in, so that at every moment one of the two is there in full. The verdict
-comes afterwards, on what was written.
+A directory that exists is never written into. Everything is built in one scratch directory next to the repository and
+moved to its place at the end, so that a refused environment, an error or a cancelled export leaves nothing behind.
+Replacing moves the old directory away and the new one in, so that at every moment one of the two is complete. The
+verdict comes afterwards, on the written files.
 """
 
 from __future__ import annotations
@@ -44,25 +44,24 @@ from .verify.verification import verify
 if TYPE_CHECKING:
     from ...server.api.model import Model
 
-#: The rows of pre-flight about what a model reads of the author's machine.
+#: The rows of pre-flight about files and settings of the author's machine that a model reads.
 _OF_THIS_MACHINE = ("P3", "P4")
 
 
 def export(models: Sequence[Model], directory: str | PathLike[str], options: ExportOptions) -> ExportReport:
-    """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the other files of each model, and report what
-    was done. Files keep their modes, and links that lead within the model directory stay links.
+    """Write `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the other files of each model, and return a
+    report. Files keep their modes, and links that lead within the model directory stay links.
 
-    The config is complete: what the notebook's server filled in or took from auto_complete_config is added to the
-    author's text, which is kept with its comments. If it cannot be added there, the config is written again, and the
-    report says so. The config of a repository's model (`tritonlab.open`) stays as it is, but for what a cell edits. A
-    directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then it is moved to
-    `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+    The config is complete: fields that the notebook's server filled in or took from auto_complete_config are added to
+    the author's text, which is kept with its comments. If they cannot be added there, the config is written again, and
+    the report mentions it. The config of a repository's model (`tritonlab.open`) is unchanged except for edits in a
+    cell. An existing directory that differs raises ExportConflict, unless `overwrite` is set; then it is moved to
+    `<directory>.backup/<name>-<time>` first. An equal directory is left alone.
 
-    The models that these need are written with them: for an ensemble the models of its steps, for others those that
-    its BLS calls name; `alone` leaves them out. Python-based backends that run them go to `backends_of(directory)`. All
-    is written together: if one of the directories is in the way, or an error or an interrupt comes, nothing is. The
-    report warns of models that are needed and are not there, of files that are left out, and of what will not work at
-    the target.
+    The models that these need are written with them: the steps of an ensemble, and the models that BLS calls name;
+    `alone` leaves them out. Their Python-based backends go to `backends_of(directory)`. Either everything is written
+    or, after a conflict, an error or an interrupt, nothing. The report warns of missing models, of files that are left
+    out, and of problems at the target.
 
     Raises NoRepository, UnknownTarget, ExportConflict, ExportOptionError, EnvironmentRefused, CommandFailed, Cancelled.
     """
@@ -89,8 +88,7 @@ def _check_model(model: object) -> None:
 
 
 def _group(chosen: Sequence[Model], alone: bool) -> tuple[list[Model], Mapping[str, Sequence[str]]]:
-    """Return the models that are exported together, and by name what each of them needs and the export does not
-    have."""
+    """Return the models that are exported together, and for each, by name, the needed models that the export lacks."""
     exported = {model.name: model for model in chosen}
     absent: dict[str, list[str]] = {}
     for model in chosen:
@@ -108,15 +106,15 @@ def _group(chosen: Sequence[Model], alone: bool) -> tuple[list[Model], Mapping[s
 
 
 def _of_needed(model: Model) -> Iterator[str]:
-    """Yield a warning for each model that this one needs and that something else answers for here."""
+    """Yield a warning for each needed model that something else answers for here."""
     for name, words in stood_in(model).items():
         if name != model.name:
             yield f"it needs '{name}', which did not answer itself here ({words}): its answers are not the real ones"
 
 
 class _Built(NamedTuple):
-    """What was built in scratch directories: `plans` and `preflights` of the models, and the plan of the files that go
-    beside the repository."""
+    """The results of a build in scratch directories: `plans` and `preflights` of the models, and the plan of the files
+    that go next to the repository."""
 
     plans: list[ExportPlan]
     preflights: list[Preflight]
@@ -125,12 +123,12 @@ class _Built(NamedTuple):
 
 
 class _Export:
-    """One export: its models are built with all that comes with them, compared with what is there, put in their place,
-    and proved."""
+    """One export: its models are built with everything that belongs to them, compared with the present files, moved to
+    their place, and proved."""
 
     def __init__(self, models: Sequence[Model], repository: Path, target: Target, options: ExportOptions) -> None:
         self._repository, self._options = repository, options
-        #: golden requests, for the clients, the tests and the proof
+        #: golden requests for the clients, the tests and the proof
         self._cases = GoldenSet().cases() if options.deploy or options.verify else []
         exported, self._absent = _group(models, options.alone)
         self._builds = [ModelBuild.of(each, options.include, target) for each in exported]
@@ -140,7 +138,7 @@ class _Export:
         self._done, self._total = 0, sum(sizes)
 
     def plan(self) -> ExportReport:
-        """Return what `write` would do."""
+        """Return the effects of `write`."""
         with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
             return replace(self._report(self._build(Path(scratch))), dry_run=True)
 
@@ -156,7 +154,7 @@ class _Export:
             return self._report(built, backups)
 
     def _build(self, scratch: Path) -> _Built:
-        """Build everything in `scratch`, and compare it with what is there."""
+        """Build everything in `scratch`, and compare it with the present files."""
         files, repository = scratch / BESIDE, self._repository
         files.mkdir()
         places = {scratch / MODELS / build.model.name: build for build in self._builds}
@@ -186,7 +184,7 @@ class _Export:
         options = self._options
         if options.env.choice == "none":
             return None
-        # nothing is imported by an ensemble, nor by code of the model's own where an engine runs it
+        # an ensemble imports nothing, nor does a model whose code an engine runs
         used = {place: build.subject.third_party for place, build in places.items() if build.subject.modules}
         found = {place: imported(modules) for place, modules in used.items()}
         if options.dry_run:
@@ -209,7 +207,7 @@ class _Export:
             raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
 
     def _report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
-        """Return what was done, the first model's report with those of the others in it."""
+        """Return the first model's report, which contains the reports of the others."""
         own, *others = [
             ExportReport(
                 plan,
@@ -239,7 +237,7 @@ class _Export:
             ]
             for build in self._builds
         }
-        # the page and the record lie with what is handed over
+        # the page and the record are part of the delivery
         place = report.repository.parent if options.deploy else report.repository
         try:
             verification = verify(
@@ -256,8 +254,8 @@ class _Export:
         return replace(report, verification=verification)
 
     def _try_models(self, cases: Sequence[Exchange]) -> dict[str, tuple[Subject, Preflight]]:
-        """Return what pre-flight looks at and finds of each model, after the models that have Python of their own were
-        loaded once more and sent the requests."""
+        """Return the subject of pre-flight and its findings for each model. Before that, models with their own Python
+        code are loaded once more and sent the requests."""
         from .preflight.trial import try_models
 
         python = [build.model for build in self._builds if build.subject.sources]
@@ -273,7 +271,7 @@ class _Export:
 
 
 def _open_findings(found: Preflight) -> Iterator[str]:
-    """Yield what the model reads of this machine, and a deployed server does not have."""
+    """Yield the findings about reads of the model on this machine that a deployed server lacks."""
     for finding in found.findings:
         if finding.row in _OF_THIS_MACHINE and finding.outcome is not Prediction.ATTENTION:
             yield finding.sentence

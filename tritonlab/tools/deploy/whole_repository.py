@@ -1,4 +1,4 @@
-"""The export of a repository that was opened: every model of it, loaded or not, and what lies beside them."""
+"""The export of an opened repository: all its models, loaded or not, and the files next to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .preflight.places import secrets_in, secrets_sentence
 from .releases import DEFAULT_TARGET, find_target
 from .report import ExportPlan, ExportReport
 
-#: In the directory that an export is built in: the backends that go next to the repository.
+#: The part of the directory in which an export is built with the backends that go next to the repository.
 _BACKENDS = "backends"
 
 
@@ -34,8 +34,8 @@ class ExportedModel:
 
 @dataclass(frozen=True)
 class RepositoryReport:
-    """What the export of a repository did. `models` reports on each model; `files` is about what lies beside them in
-    the repository, `backends` about the Python-based backends that lie next to it."""
+    """The effect of the export of a repository. `models`: a report on each model. `files`: the files next to them in
+    the repository. `backends`: the Python-based backends next to the repository."""
 
     models: tuple[ExportReport, ...]
     files: ExportPlan
@@ -51,7 +51,7 @@ class RepositoryReport:
         return self.files.differs or self.backends.differs or any(report.plan.differs for report in self.models)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was written as JSON values."""
+        """Return the written files as JSON values."""
         return {"files": self.files.to_dict(), **self._whole.to_dict()}
 
     @property
@@ -82,17 +82,17 @@ def export_whole(
     overwrite: bool = False,
     include: str | Sequence[str] = (),
 ) -> RepositoryReport:
-    """Write the models, by their directories' names, and the files of `root` that lie beside them, and change nothing
-    in them: bytes, modes, links that lead within a model, empty directories. Python-based backends that run them are
-    written next to the repository.
+    """Write the models, by their directories' names, and the files of `root` next to them, unchanged: bytes, modes,
+    links that lead within a model, empty directories. Python-based backends that run them are written next to the
+    repository.
 
-    All of it is written or nothing. What is there already and differs raises ExportConflict, unless `overwrite` is set;
-    then it is moved to `<directory>.backup` first. The report warns of what is left out because it is hidden, has more
-    than 100 MB, or is a link to something outside of the repository; `include` names or
-    patterns of such files brings them. Raises NoRepository.
+    Either everything is written or nothing. Existing content that differs raises ExportConflict, unless `overwrite` is
+    set; then it is moved to `<directory>.backup` first. The report warns of files that are left out because they are
+    hidden, have more than 100 MB, or are links out of the repository; `include`, names or patterns of such files, adds
+    them. Raises NoRepository.
     """
     wanted = [include] if isinstance(include, str) else list(include)
-    # what another place has is no part of the repository; `_build_beside` names it
+    # a link to another place is not part of the repository; `_build_beside` reports it
     models = {
         name: model
         for name, model in models.items()
@@ -122,7 +122,7 @@ def export_whole(
 
 
 def _build(model: ExportedModel, root: Path, *, new: Path, target: Path, include: Sequence[str]) -> ExportPlan:
-    """Write a model to `new`, and return what is different if it takes the place of `target`."""
+    """Write a model to `new`, and return the differences if it replaces `target`."""
     tree = read_tree(model.directory, include=include, inside=(root,))
     new.mkdir(parents=True)
     tree.copy(new)
@@ -136,7 +136,8 @@ def _build(model: ExportedModel, root: Path, *, new: Path, target: Path, include
 def _build_beside(
     root: Path, models: Mapping[str, ExportedModel], *, new: Path, repository: Path, include: Sequence[str]
 ) -> ExportPlan:
-    """Write the files that lie beside the models to `new`, and return what becomes of those in the repository."""
+    """Write the files that lie next to the models to `new`, and return the differences to the ones in the
+    repository."""
     tree = read_tree(root, include=include, skip=models)
     files = [file for file in tree.files if "/" not in file]
     new.mkdir(parents=True)

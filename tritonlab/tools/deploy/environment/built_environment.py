@@ -1,6 +1,6 @@
-"""A relocatable environment: a whole prefix of CPython with the pinned packages in it, as a directory or an archive.
+"""A relocatable environment: a whole CPython prefix with the pinned packages, as a directory or an archive.
 
-Measured on Triton 2.36, 2.41 and 2.51 with the author's folders hidden: both forms answer as the notebook does; the
+Measured on Triton 2.36, 2.41 and 2.51 with the author's folders hidden: both forms give the notebook's answers; the
 directory is up in 2 s, the archive in 10 s.
 """
 
@@ -21,10 +21,10 @@ from .python_prefix import Python
 
 Form = Literal["dir", "archive"]
 
-#: In `lib/python3.x`: what no model needs.
+#: Parts of `lib/python3.x` that no model needs.
 _STANDARD_LEFT_OUT = {"site-packages", "test", "idlelib", "turtledemo", "ensurepip", "tkinter", "__pycache__"}
 _CACHES = ("__pycache__",)
-#: Made by pip --target for programs, which name the interpreter that ran pip.
+#: Programs that pip --target installs; they name the interpreter that ran pip.
 _PROGRAMS = "bin"
 _ACTIVATE = """\
 export VIRTUAL_ENV="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -32,7 +32,7 @@ export PATH="$VIRTUAL_ENV/bin:$PATH"
 export LD_LIBRARY_PATH="$VIRTUAL_ENV/lib:$LD_LIBRARY_PATH"
 export PYTHONNOUSERSITE=1
 """
-#: Of files in an archive, so that equal environments are equal archives.
+#: The time of files in an archive, so that equal environments make equal archives.
 _NO_TIME = 0
 
 
@@ -42,8 +42,8 @@ def standard_size(python: Python) -> int:
 
 
 def check_budget(python: Python, distributions: Iterable[Distribution], budget: int | None, say: Say) -> int:
-    """Say how large the environment becomes and return the bytes. Raises EnvironmentRefused if that is more than
-    `budget`. The sizes are those of what is installed here."""
+    """Report the future size of the environment and return its bytes. Raises EnvironmentRefused if they exceed
+    `budget`. The sizes are taken from the packages installed here."""
     base, parts = standard_size(python), sorted(distributions, key=lambda each: -each.bytes)
     total = base + sum(each.bytes for each in parts)
     largest = ", ".join(f"{each.name} {each.bytes / 1e6:.0f} MB" for each in parts[:5] if each.bytes)
@@ -144,7 +144,7 @@ def _elf_files(directory: Path) -> Iterator[Path]:
 
 
 def _forget_prefix(path: Path, root: Path, prefix: str) -> None:
-    """Write a relative RUNPATH over that of the machine where the file was built; it is shorter, so it has room."""
+    """Overwrite the RUNPATH of the build machine with a relative one, which is shorter and so fits."""
     old = f"{prefix}/lib".encode()
     new = ("$ORIGIN/" + os.path.relpath(root / "lib", path.parent)).encode()
     content = path.read_bytes()

@@ -1,4 +1,5 @@
-"""What a model needs installed, found by what its stub really imported: modules, their distributions, pinned."""
+"""The packages that a model needs, found by the actual imports of its stub: modules, their distributions, pinned
+versions."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ _NUMPY_1 = {"3.8": "1.24.4", "3.9": "1.26.4", "3.10": "1.26.4", "3.11": "1.26.4"
 
 
 class Distribution(NamedTuple):
-    """An installed distribution that a model imported. `bytes`: of its files; `why`: a module of it; `url`: what it was
-    installed from, if that was no index."""
+    """An installed distribution that a model imported. `bytes`: of its files; `why`: a module of it; `url`: the source
+    of its installation, if that was not an index."""
 
     name: str
     version: str
@@ -36,14 +37,14 @@ class Distribution(NamedTuple):
 
 
 class StubImports(NamedTuple):
-    """What the modules of a stub came from. `loose`: files outside any distribution, by module."""
+    """The origins of a stub's modules. `loose`: files outside any distribution, by module."""
 
     distributions: tuple[Distribution, ...]
     loose: Mapping[str, str]
 
 
 class Pin(NamedTuple):
-    """One line of a lock. `url`: where it is from, if no index has it."""
+    """One line of a lock. `url`: its source, if no index has it."""
 
     name: str
     version: str
@@ -52,7 +53,7 @@ class Pin(NamedTuple):
 
     @property
     def requirement(self) -> str:
-        """Return what pip installs."""
+        """Return the requirement for pip."""
         return f"{self.name} @ {self.url}" if self.url else f"{self.name}=={self.version}"
 
     @property
@@ -63,7 +64,7 @@ class Pin(NamedTuple):
 
 
 class EnvironmentRefused(CommandFailed):
-    """An environment that would not work on the target, or is not wanted there."""
+    """An environment that would not work on the target, or is not allowed there."""
 
 
 def imported(modules: Iterable[LoadedModule]) -> StubImports:
@@ -72,7 +73,7 @@ def imported(modules: Iterable[LoadedModule]) -> StubImports:
     loose: dict[str, str] = {}
     for module in modules:
         if module.distribution is None:
-            if not (module.is_packaged and os.path.isdir(module.file)):  # a namespace, which many may share
+            if not (module.is_packaged and os.path.isdir(module.file)):  # a namespace may belong to many distributions
                 loose.setdefault(module.top, module.file)
         elif module.distribution.metadata["Name"] not in found:
             found[module.distribution.metadata["Name"]] = _distribution(module.distribution, module.name)
@@ -85,7 +86,7 @@ def _distribution(found: metadata.Distribution, why: str) -> Distribution:
 
 
 def url_of(found: metadata.Distribution) -> str:
-    """Return what a distribution was installed from, as pip keeps it; empty for an index."""
+    """Return the source of a distribution's installation, as pip records it; empty for an index."""
     try:
         document = json.loads(found.read_text("direct_url.json") or "{}")
     except ValueError:
@@ -94,8 +95,8 @@ def url_of(found: metadata.Distribution) -> str:
 
 
 def check_local(distributions: Iterable[Distribution], choice: str) -> None:
-    """Refuse an environment for packages that only this machine has: a lock cannot name them, and of a directory there
-    is nothing to pack. Raises EnvironmentRefused."""
+    """Raise EnvironmentRefused for packages that only this machine has: a lock cannot name them, and an installation
+    from a directory has nothing to pack."""
     for each in distributions:
         if not each.url.startswith("file:"):
             continue
@@ -154,7 +155,7 @@ def lock_text(found: Iterable[Pin], target: str, python: Python) -> str:
 
 
 def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[Pin]:
-    """Return the pins with those of what they need, as pip resolves them for that Python without installing.
+    """Return the pins with the pins of their dependencies, as pip resolves them for that Python without installing.
 
     A distribution whose pinned release needs another numpy gets an older release; its comment says so.
     """
@@ -185,15 +186,15 @@ def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[
 
 def _report(requirements: list[str], python: Python, cancel: threading.Event) -> dict[str, str]:
     command = [*pip_of(python), "install", "-q", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
-    if not python.full_version.startswith(f"{python.version}."):  # this machine has no such Python
-        # without a target, into which a dry run writes nothing, pip resolves for a Python that runs only
+    if not python.full_version.startswith(f"{python.version}."):  # this machine does not have that Python
+        # without --target, into which a dry run writes nothing, pip resolves only for a Python that runs
         command += ["--python-version", python.version, "--target", tempfile.gettempdir()]
     report = json.loads(run_command([*command, "--report", "-", *requirements], cancel=cancel))
     return {row["metadata"]["name"]: row["metadata"]["version"] for row in report["install"]}
 
 
 def pip_of(python: Python) -> list[str]:
-    """Return the beginning of a pip command that works for `python`, by this process's own pip."""
+    """Return the start of a pip command that works for `python`, run by this process's own pip."""
     return [
         *(sys.executable, "-m", "pip", "--python", str(python.executable)),
         *("--disable-pip-version-check", "--no-input"),

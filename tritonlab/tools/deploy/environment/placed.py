@@ -1,4 +1,4 @@
-"""An environment put into the model directories of an export: its files, its parameter in the config, and the stub."""
+"""An environment in the model directories of an export: its files, its parameter in the config, and the stub."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .lock import EnvironmentRefused, Pin, StubImports, check_local, lock_text, 
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
 
 LOCK = "requirements.lock"
-#: What `--env` may be, besides the path of a prefix.
+#: The possible values of `--env`, besides the path of a prefix.
 CHOICES = ("requirements", "dir", "archive", "none")
 _NAMES = {"dir": "env", "archive": "env.tar.gz"}
-#: Run by conda-pack (the extra `conda`), which knows the paths that conda wrote.
+#: Run by conda-pack (the extra `conda`), which has the list of paths that conda wrote.
 _PACK_CONDA = (
     "import conda_pack, sys; conda_pack.pack(prefix=sys.argv[1], output=sys.argv[2], ignore_missing_files=True)"
 )
@@ -39,10 +39,12 @@ _PACK_CONDA = (
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
-    """What an exported model runs in. `choice`: one of CHOICES, or the path of an environment. `target`: a release of
-    Triton, the tag of its container, kserve, dynamo or ray. `python`: the version of the environment's Python, by
-    default this one's, or of the Python that installs a lock, by default that of the target's image. `budget`: the most
-    bytes it may have."""
+    """The options of an exported model's environment.
+
+    `choice`: one of CHOICES, or the path of an environment. `target`: a release of Triton, the tag of its container,
+    kserve, dynamo or ray. `python`: the version of the environment's Python, by default this one's; for a lock, the
+    version of the Python that installs it, by default the target image's. `budget`: the most bytes it may have.
+    """
 
     choice: str = "requirements"
     target: str = DEFAULT_TARGET
@@ -56,8 +58,8 @@ class EnvironmentOptions:
 
 @dataclass
 class PlacedEnvironment:
-    """What was put into model directories, and what the author must know of it. `name`: of the directory or archive,
-    empty if there is a lock alone."""
+    """The files put into model directories, and the facts about them for the author. `name`: of the directory or
+    archive, empty for a lock alone."""
 
     name: str = ""
     python: str = ""
@@ -75,7 +77,7 @@ class PlacedEnvironment:
         return f"{self.name} has {self.bytes / 1e6:.0f} MB in each model directory, Python {self.python}{stub}"
 
     def subject_with(self, subject: Subject) -> Subject:
-        """Return the model as pre-flight has to look at it with this environment."""
+        """Return the subject of pre-flight for the model with this environment."""
         packages = {pin.name.lower(): pin.version for pin in self.pins}
         if not self.name:
             return replace(subject, pins=packages)
@@ -103,8 +105,8 @@ def place_environment(
 ) -> PlacedEnvironment:
     """Put the environment of `options` into the model directories, which nothing serves yet, and write `lock`.
 
-    `models`: what each of them imports. All get the same environment, which has what any of them needs. Raises
-    EnvironmentRefused before anything is written; whatever else fails, the directories are as they were.
+    `models`: the imports of each model. All get the same environment, which has the packages of all of them. Raises
+    EnvironmentRefused before anything is written; after any other failure the directories are as before.
     """
     cancel = cancel or threading.Event()
     if options.choice == "none":
@@ -152,8 +154,9 @@ def place_environment(
 def planned_environment(
     models: Mapping[Path, StubImports], options: EnvironmentOptions, say: Say = lambda text: None
 ) -> PlacedEnvironment:
-    """Return what `place_environment` would put into the model directories, without what its packages need, and about
-    how large it would be. Nothing is fetched or written. Raises EnvironmentRefused as that does."""
+    """Return the environment that `place_environment` would put into the model directories, without the dependencies of
+    its packages, and its approximate size. Nothing is fetched or written. Raises EnvironmentRefused like
+    `place_environment`."""
     if options.choice == "none":
         return PlacedEnvironment()
     if options.choice not in CHOICES:
@@ -183,8 +186,8 @@ def _check_relocatable(python: Python) -> None:
 
 
 def _chosen_python(options: EnvironmentOptions) -> Python:
-    """Return the Python of an environment, or the one that will install a lock, which is by default that of the
-    target's image. For a lock it need not be here: then it is this process's, under that version."""
+    """Return the Python of an environment, or the one that will install a lock, by default the target image's. For a
+    lock it need not be installed here: then this process's is returned, with that version."""
     if options.choice == "requirements":
         version = options.python or find(options.release).python.value or own_python().version
         return find_python(version) or own_python()._replace(version=version)
@@ -197,7 +200,7 @@ def _chosen_python(options: EnvironmentOptions) -> Python:
 
 
 def _version_warnings(wanted: Sequence[Pin], found: Sequence[Pin], python: Python) -> list[str]:
-    """Return which packages have another version than here, because of the others or of the Python."""
+    """Return the packages whose version differs from the one here, because of other packages or the Python."""
     versions = {pin.name.lower(): pin.version for pin in found}
     return [
         f"{pin.name} is pinned to {versions[pin.name.lower()]}, and the models ran here with {pin.version}, which does "
@@ -216,7 +219,7 @@ def _loose_warnings(found: Any) -> list[str]:
 
 
 def _pack_conda(prefix: Path, archive: Path, say: Say, cancel: threading.Event) -> Path:
-    """Pack a conda prefix into `archive`, a `.tar.gz`. Raises EnvironmentRefused where conda-pack is not installed."""
+    """Pack a conda prefix into `archive`, a `.tar.gz`. Raises EnvironmentRefused if conda-pack is not installed."""
     if importlib.util.find_spec("conda_pack") is None:
         raise EnvironmentRefused(
             f"{prefix} is an environment of conda's, and packing it needs conda-pack", "pip install 'tritonlab[conda]'"
@@ -229,7 +232,7 @@ def _pack_conda(prefix: Path, archive: Path, say: Say, cancel: threading.Event) 
 def _place_prefix(
     models: Sequence[Path], prefix: Path, options: EnvironmentOptions, say: Say, cancel: threading.Event
 ) -> PlacedEnvironment:
-    """Place an environment of the author's own."""
+    """Place the author's own environment."""
     version, size = _check_prefix(prefix, options)
     report = PlacedEnvironment(python=version)
     say(f"environment: {prefix} has {size / 1e6:.0f} MB")
@@ -251,7 +254,8 @@ def _place_prefix(
 
 
 def _check_prefix(prefix: Path, options: EnvironmentOptions) -> tuple[str, int]:
-    """Return the Python of a prefix, as 3.11, and its bytes. Raises EnvironmentRefused if it cannot be used."""
+    """Return the Python version of a prefix, as 3.11, and the prefix's bytes. Raises EnvironmentRefused if it cannot be
+    used."""
     if not prefix.is_dir():
         raise EnvironmentRefused(f"{prefix} is not a directory", f"use one of {', '.join(CHOICES)}, or a prefix")
     if why := why_refused(prefix):
@@ -275,22 +279,23 @@ def _numpy_of(prefix: Path, version: str) -> str:
 
 
 def image_python(release: str) -> str:
-    """Return the Python of a release's container, for which its own stub was compiled."""
+    """Return the Python of a release's container, for which the container's stub was compiled."""
     return find(release).python.value or "a Python that is not known"
 
 
 def _stub_for(
     version: str, options: EnvironmentOptions, report: PlacedEnvironment, say: Say, cancel: threading.Event
 ) -> Path | None:
-    """Return the stub of the target's wheel, if the environment's Python is not that of the target's own stub."""
+    """Return the stub from the target's wheel, if the environment's Python differs from the one of the target's own
+    stub."""
     wheel = _wheel_with_stub(version, options, report.warnings)
     report.has_stub = wheel is not None
     return unpacked(wheel, say, cancel).stub(version) if wheel is not None else None
 
 
 def _wheel_with_stub(version: str, options: EnvironmentOptions, warnings: list[str]) -> Wheel | None:
-    """Return the wheel whose stub the environment needs; None if the target's own stub has its Python, or there is no
-    wheel, which is then warned of. Raises EnvironmentRefused if the wheel has no such stub."""
+    """Return the wheel whose stub the environment needs. None if the target's own stub has its Python, or, with a
+    warning, if there is no wheel. Raises EnvironmentRefused if the wheel lacks such a stub."""
     if version == image_python(options.release):
         return None
     try:
@@ -311,7 +316,7 @@ def _wheel_with_stub(version: str, options: EnvironmentOptions, warnings: list[s
 
 
 def _put(models: Sequence[Path], made: Path, name: str, stub: Path | None) -> None:
-    """Put environment, stub and parameter into each model directory; all of them or none."""
+    """Put environment, stub and parameter into each model directory, all or none."""
     undo: list[Callable[[], object]] = []
     try:
         for model in models:
@@ -352,7 +357,7 @@ def _set_aside(path: Path, undo: list[Callable[[], object]]) -> None:
 
 
 def _with_parameter(model: Path, value: str) -> str:
-    """Return the model's config with the parameter set; the author's text is kept where it can be."""
+    """Return the model's config with the parameter set; the author's text is kept if possible."""
     text = read_config_text(model / CONFIG_FILE)
     config = parse_pbtxt(text, str(model / CONFIG_FILE))
     config.parameters[PARAMETER].string_value = value

@@ -1,9 +1,9 @@
-"""The Pythons of this machine, and which of them can be copied to another one.
+"""The Python installations of this machine, and which of them can be copied to another machine.
 
-Triton's stub embeds a Python: it needs libpython, and the standard library beside the first `python3` on PATH. A whole
-prefix of CPython, as pyenv and uv make them, works wherever it lies. A virtual environment does not: it has no
-interpreter and no standard library, only links to those of the machine where it was made. Measured on Triton 2.51: a
-packed venv "works" while the original is there, and answers `No module named 'numpy'` once that is hidden.
+Triton's stub embeds a Python: it needs libpython, and the standard library next to the first `python3` on PATH. A whole
+CPython prefix, such as pyenv's and uv's, works in any place. A virtual environment does not: it has no interpreter and
+no standard library, only links to the machine where it was made. Measured on Triton 2.51: a packed venv "works" while
+the original exists, and answers `No module named 'numpy'` once the original is hidden.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Python(NamedTuple):
 
     @property
     def why_not_relocatable(self) -> str:
-        """Why this Python cannot be copied to another machine; empty if it can."""
+        """The reason why this Python cannot be copied to another machine; empty if it can."""
         if self.prefix == Path("/usr"):
             return f"{self.executable} is the system's Python, whose parts are spread over /usr"
         if self.standard_library != self.prefix / "lib" / f"python{self.version}":
@@ -51,7 +51,7 @@ class Python(NamedTuple):
 
 @functools.cache
 def probe(executable: str) -> Python | None:
-    """Return what the interpreter says of itself; None for a file that is not a Python that runs here."""
+    """Return the interpreter's description of itself; None for a file that is not a Python that runs here."""
     try:
         done = subprocess.run(
             [executable, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, cwd="/"
@@ -65,7 +65,7 @@ def probe(executable: str) -> Python | None:
         version,
         prefix=root,
         executable=found if found.exists() else Path(executable),
-        # a prefix that was moved still names the place where it was built
+        # a moved prefix still names the place of its build
         libpython=next(
             (path for path in (root / "lib" / library, Path(libdir) / library) if path.is_file()), root / "lib" / "-"
         ),
@@ -104,7 +104,7 @@ def python_of_prefix(prefix: Path) -> str:
 
 
 def kind_of_prefix(prefix: Path) -> str:
-    """Return `venv`, `conda`, `prefix` or, for what is not an environment, an empty text."""
+    """Return `venv`, `conda`, `prefix` or, for other directories, an empty text."""
     if (prefix / "pyvenv.cfg").exists():
         return "venv"
     if (prefix / "conda-meta").is_dir():
@@ -113,7 +113,8 @@ def kind_of_prefix(prefix: Path) -> str:
 
 
 def why_refused(prefix: Path, what: str = "") -> str:
-    """Return why a directory cannot be shipped as an environment; empty if it can. `what`: its name in the sentence."""
+    """Return why a directory cannot be shipped as an environment; empty if it can. `what`: the directory's name in the
+    sentence."""
     kind, what = kind_of_prefix(prefix), what or str(prefix)
     if kind == "venv":
         return venv_refusal((prefix / "pyvenv.cfg").read_text(errors="replace"), what)

@@ -1,4 +1,4 @@
-"""The facts that the deploy files are made of, taken from models that a server runs."""
+"""The facts for the deploy files, taken from models on a server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 #: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
 LEAST_SHM_MIB = 256
-#: Memory beside /dev/shm that a pod requests: Triton and a stub or two. What the models take comes on top.
+#: The memory that a pod requests besides /dev/shm: Triton and a stub or two, without the models.
 _MEMORY_MIB = 1024
 _TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class DeployedModel:
-    """A model of the repository. `config`: in its JSON form, complete. `custom_metrics`: the kinds of the metric
-    families that its code makes, by name: counter, gauge or histogram. `recorded`: requests for the client and tests.
-    `stood_in`: what answered here in the place of the model and of those that it needs, by their names.
+    """A model of the repository. `config`: in its JSON form, complete. `custom_metrics`: the metric families of its
+    code, name to kind (counter, gauge or histogram). `recorded`: requests for the client and tests. `stood_in`: the
+    substitutes that answered here for the model and the models that it needs, by their names.
     """
 
     name: str
@@ -38,12 +38,12 @@ class DeployedModel:
 
     @property
     def instances(self) -> int:
-        """Return how many instances each server runs; one if the config does not say."""
+        """Return how many instances each server runs; one if the config has no number."""
         return sum(group.get("count", 1) for group in self.config.get("instance_group", ())) or 1
 
     @property
     def at_once(self) -> int:
-        """How many requests each server executes at once: a full batch in each instance."""
+        """The number of requests that each server executes at once: a full batch in each instance."""
         return self.instances * max(self.max_batch_size, 1)
 
     @property
@@ -67,9 +67,9 @@ class DeployedModel:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is deployed. `models`: the first one is what clients call. `peak_shm_bytes`: the most shared memory that the
-    stubs had at one time, None if it was not measured. `has_lock`: whether `requirements.lock` lies beside `models/`.
-    `backends`: the Python-based backends of the models, which lie in `backends/` there.
+    """The content of a deployment. `models`: clients call the first one. `peak_shm_bytes`: the most shared memory of
+    the stubs at one time, None if not measured. `has_lock`: whether `requirements.lock` lies next to `models/`.
+    `backends`: the Python-based backends of the models, in `backends/` there.
     """
 
     models: Sequence[DeployedModel]
@@ -91,7 +91,7 @@ class Deployment:
 
     @property
     def image(self) -> str:
-        """Return the name of the image that the Dockerfile makes."""
+        """Return the name of the image that the Dockerfile builds."""
         return f"{self.name}:{self.release.container.value}"
 
     @property
@@ -110,7 +110,7 @@ class Deployment:
 
     @property
     def memory_mib(self) -> int:
-        """Return the MiB of memory that a pod requests; /dev/shm is part of it."""
+        """Return the MiB of memory that a pod requests, /dev/shm included."""
         return _MEMORY_MIB + self.shm_mib
 
     @property
@@ -119,12 +119,12 @@ class Deployment:
 
     @property
     def custom_metrics(self) -> list[tuple[DeployedModel, str, str]]:
-        """Return the metric families that the models' code makes, each with its model, its name and its kind."""
+        """Return the metric families of the models' code, each with its model, name and kind."""
         return [(model, *metric) for model in self.models for metric in sorted(model.custom_metrics.items())]
 
     @property
     def stood_in(self) -> dict[str, str]:
-        """Return what answered here in the place of the models and of those that they need, by their names."""
+        """Return the substitutes that answered here for the models and the models that they need, by their names."""
         return {name: words for model in self.models for name, words in model.stood_in.items()}
 
 
@@ -136,11 +136,11 @@ def deployment_of(
     has_lock: bool = False,
     backends: Sequence[str] = (),
 ) -> Deployment:
-    """Return what the deploy files of these models are made of. The first model is the one that clients call. `target`:
-    as for an export. `cases`: golden requests, for the clients and the tests; those that expect an error, or whose
-    answer is not the model's own, are left out.
+    """Return the facts for the deploy files of these models. Clients call the first model. `target`: as for an export.
+    `cases`: golden requests for the clients and the tests; cases with an expected error, or with an answer that is not
+    the model's own, are left out.
 
-    The shared memory is what the stubs of these models have taken so far. Raises UnknownTarget.
+    The shared memory is the amount that the stubs of these models have used so far. Raises UnknownTarget.
     """
     answered = [case for case in cases if not (case.error or case.unanswered)]
     deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]

@@ -1,4 +1,4 @@
-"""The files of a deployment, each rendered from the template of its name, and how they get to the disk."""
+"""The files of a deployment, each rendered from the template of its name, and the writing of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .programs import programs
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: What can be chosen, and the files of each, relative to the directory that holds `models/`.
+#: The kinds to choose from, and the files of each, relative to the directory that holds `models/`.
 KINDS: dict[str, tuple[str, ...]] = {
     "docker": ("deploy/Dockerfile", "deploy/compose.yaml"),
     "k8s": (
@@ -36,11 +36,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "ray": ("deploy/ray/serve.yaml",),
 }
 _ALWAYS = ("deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json")
-#: The queue time, in microseconds, above which there are too few pods. It is a choice, to be changed in `hpa.yaml`.
+#: The queue time, in microseconds, above which pods are added. It is a choice, to be changed in `hpa.yaml`.
 TARGET_MICROSECONDS = 50_000
 #: The name of the queue time as a metric of Kubernetes.
 METRIC = "triton_queue_time_us"
-#: Parts of the names of counters that count failures.
+#: Parts of the names of counters for failures.
 _FAILURES = re.compile(r"error|fail|drop|reject|invalid|timeout|timed_out", re.IGNORECASE)
 
 
@@ -64,7 +64,7 @@ def deploy_files(deployed: Deployment, kinds: Collection[str] = tuple(KINDS)) ->
 
 
 def render(path: str, deployed: Deployment, kinds: Collection[str] = (), *, programs: Collection[str] = ()) -> str:
-    """Return the text of one file. The README is about `kinds` and `programs`, and names nothing else."""
+    """Return the text of one file. The README covers only `kinds` and `programs`."""
     template = _templates().get_template(f"{path.removeprefix('deploy/')}.j2")
     return template.render(deployed=deployed, kinds=kinds, programs=programs)
 
@@ -72,7 +72,7 @@ def render(path: str, deployed: Deployment, kinds: Collection[str] = (), *, prog
 @functools.cache
 def _templates() -> Environment:
     """Return the templates. In them, names and texts of a model pass through the filter of the file's language."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only for deploy files: 47 ms
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported for deploy files only: 47 ms
 
     found = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -100,21 +100,21 @@ def _templates() -> Environment:
 
 
 def of_models(names: Iterable[str]) -> str:
-    """Return the selector of models by their names, for an expression of Prometheus."""
+    """Return the selector of models by their names, for a Prometheus expression."""
     pattern = "|".join("".join(map(_of_pattern, name)) for name in names)
     return f"{{model=~{json_text(pattern)}}}"
 
 
 def _of_pattern(character: str) -> str:
-    """Return the pattern of one character. Grafana replaces `$name` in an expression, also behind a backslash."""
+    """Return the pattern of one character. Grafana replaces `$name` in an expression, even after a backslash."""
     if character == "$" or not character.isprintable():
         return f"\\x{{{ord(character):x}}}"
     return f"\\{character}" if character in ".+*?()[]{}|^\\" else character
 
 
 def _check_ray(deployed: Deployment) -> None:
-    """Raise ValueError for a model that keeps sequences, which replicas of Ray Serve cannot share, or a Python-based
-    backend."""
+    """Raise ValueError for a model that keeps sequences, as Ray Serve replicas cannot share them, and for a
+    Python-based backend."""
     if deployed.backends:
         raise ValueError(
             f"the Python-based backend '{deployed.backends[0]}' runs a model of this export, and the replicas of Ray "
@@ -129,7 +129,7 @@ def _check_ray(deployed: Deployment) -> None:
 
 
 def write_deploy_files(directory: Path, deployed: Deployment, kinds: Collection[str] = tuple(KINDS)) -> None:
-    """Write the files below `directory`, in the place of files of their names."""
+    """Write the files below `directory`, replacing files of the same names."""
     for name, content in deploy_files(deployed, kinds).items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The programs beside a deployment: clients that send a recorded request, and the tests of all of them."""
+"""The programs that accompany a deployment: clients that send a recorded request, and the tests of all models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def programs(deployed: Deployment) -> dict[str, str | bytes]:
     files: dict[str, str | bytes] = {}
     for number, model in enumerate(deployed.models):
         stem = f"client_{file_stem(model.name)}" if number else "client"
-        if f"{stem}.py" in files:  # of another name with other signs
+        if f"{stem}.py" in files:  # a name with other characters
             stem += f"_{number}"
         files |= {f"{stem}{suffix}": text for suffix, text in _clients(model)}
     files |= _tests(deployed)
@@ -26,7 +26,7 @@ def programs(deployed: Deployment) -> dict[str, str | bytes]:
 
 
 def _clients(model: DeployedModel) -> Iterator[tuple[str, str]]:
-    """Write the first recorded request that fits into the text of a program."""
+    """Write the first suitable recorded request into the text of a program."""
     kinds = {".py": "tritonclient gRPC" if model.is_decoupled else "tritonclient HTTP"}
     if not model.is_decoupled:  # HTTP has one response for each request
         kinds[".sh"] = "curl"

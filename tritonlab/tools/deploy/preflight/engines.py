@@ -1,4 +1,4 @@
-"""P12: what a model uses that does not survive on an engine other than Triton, as measured with that engine."""
+"""P12: features of a model that do not work on an engine other than Triton, as measured with that engine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..releases import Target
 from .finding import Finding, Prediction
 from .subject import Subject, line_of
 
-#: Bytes of a request that Dynamo's frontend takes, as gRPC has it by default (measured: more is OUT_OF_RANGE; responses
-#: have no limit, 100 MiB took 21 s).
+#: Bytes of a request that Dynamo's frontend accepts, gRPC's default (measured: more is OUT_OF_RANGE; responses have no
+#: limit, 100 MiB took 21 s).
 DYNAMO_REQUEST = 4 << 20
 _OUR_WORKER = "serve it with `tritonlab worker --dynamo`, which carries it"
 
 
 @dataclass(frozen=True)
 class _Use:
-    """Something of a request or response that a model uses, and the attributes that show it in its source."""
+    """A feature of requests or responses that a model uses, and the attributes that show it in its source."""
 
     name: str
     attributes: frozenset[str] = frozenset()
@@ -37,14 +37,15 @@ _RESPONSE_PARAMETERS = _Use("parameters of its responses")
 
 
 def on_the_engine(subject: Subject, target: Target) -> Iterator[Finding]:
-    """P12: yield what the target's engine loses or refuses; nothing where the target is Triton in a container."""
+    """P12: yield the features that the target's engine loses or refuses; none if the target is Triton in a
+    container."""
     rows = _ENGINES.get(target.engine)
     if rows is not None:
         yield from rows(subject)
 
 
 def notes_of(engine: str) -> Iterator[str]:
-    """Yield what holds for every model there, whatever it uses."""
+    """Yield notes that apply to every model there, whatever its features."""
     if engine == "dynamo":
         yield "clients of Dynamo cannot register shared memory, and have gRPC alone"
         yield "an error has the code INTERNAL there, whichever it was; its text arrives inside of another"
@@ -140,7 +141,7 @@ _ENGINES: dict[str, Callable[[Subject], Iterator[Finding]]] = {
 
 
 def _uses(subject: Subject) -> Iterator[tuple[_Use, str]]:
-    """Yield what the sources use, with the line of the first use."""
+    """Yield the features used in the sources, with the line of the first use."""
     for use in _USES:
         if line := _line_of_attribute(subject, use.attributes):
             yield use, line
@@ -152,7 +153,8 @@ def _uses(subject: Subject) -> Iterator[tuple[_Use, str]]:
 
 
 def _line_of_attribute(subject: Subject, names: frozenset[str]) -> str:
-    """Return where a method of one of these names is first called without arguments; empty if nowhere."""
+    """Return the line of the first call of a method with one of these names and without arguments; empty if there is
+    none."""
     for source in subject.sources:
         for node in ast.walk(source.tree) if source.tree is not None else ():
             called = node.func if isinstance(node, ast.Call) and not node.args else None
@@ -171,7 +173,7 @@ def _has_parameters(call: ast.Call) -> bool:
 
 
 def _bytes_of(tensor: Any) -> int:
-    """Return the bytes of one element of the batch; 0 where the dimensions leave it open."""
+    """Return the bytes of one element of the batch; 0 if the dimensions are variable."""
     if any(size < 0 for size in tensor.dims):
         return 0
     elements: int = prod(tensor.dims)

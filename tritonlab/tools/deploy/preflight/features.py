@@ -25,12 +25,12 @@ _OUTCOMES = {
     "is_ready": Prediction.DIFFERS,
     "iterative_stream": Prediction.DIFFERS,
 }
-#: What matters only where the other one is there.
+#: Features that matter only together with the other one.
 _PART_OF = {"iterative_stream": "iterative_sequence"}
 
 
 def missing_features(subject: Subject, release: Release) -> Iterator[Finding]:
-    """Yield what the model uses and the release lacks, or is not known to have."""
+    """Yield the features that the model uses and the release lacks, or is not known to have."""
     table = features()
     for key, line in used_features(subject).items():
         feature = table[key]
@@ -57,7 +57,7 @@ def _unknown(feature: Feature, release: Release) -> str:
 
 
 def used_features(subject: Subject) -> dict[str, str]:
-    """Return the features that the model uses, with the line of the first use, empty for those of the config."""
+    """Return the features that the model uses, with the line of the first use; empty for features of the config."""
     found = {key: "" for key, uses in _IN_CONFIG.items() if uses(subject.config)}
     if subject.has_environment_directory:
         found["environment_directory"] = ""
@@ -93,7 +93,7 @@ def _in_source(source: SourceFile, decoupled: bool) -> Iterator[tuple[str, str]]
             yield from _in_class(node, source, decoupled)
 
 
-#: Attributes that nothing else than pb_utils, a request or a sender has.
+#: Attributes that only pb_utils, a request or a sender has.
 _ATTRIBUTES = {
     "MetricFamily": "metric_family",
     "HISTOGRAM": "histogram",
@@ -112,7 +112,7 @@ def _in_class(node: ast.ClassDef, source: SourceFile, decoupled: bool) -> Iterat
 
 
 def _is_model(node: ast.ClassDef, source: SourceFile) -> bool:
-    """Return whether it is the model's class, or may be one that TritonPythonModel is derived from or named after."""
+    """Return whether it is the model's class, or may be a base or another name of TritonPythonModel."""
     return (
         node.name == "TritonPythonModel"
         or f"TritonPythonModel = {node.name}" in source.text
@@ -121,7 +121,7 @@ def _is_model(node: ast.ClassDef, source: SourceFile) -> bool:
 
 
 def _iterators(tree: ast.Module) -> set[str]:
-    """Return the names that hold what a decoupled BLS call returns."""
+    """Return the names that hold the result of a decoupled BLS call."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.Await)):

@@ -1,4 +1,4 @@
-"""What pre-flight finds: one sentence each, with what to do."""
+"""The findings of pre-flight: one sentence each, with a remedy."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ....figures.tables import table
 
 
 class Prediction(Enum):
-    """What comes of a finding at the target, the worst first."""
+    """The effect of a finding at the target, the worst first."""
 
     #: the model does not load
     LOAD = "does not load"
     #: requests fail, or are not answered
     FAILS = "fails"
-    #: it answers, but otherwise than here
+    #: answers differ from the ones here
     DIFFERS = "differs"
-    #: it depends on what the target is given
+    #: depends on the setup of the target
     ATTENTION = "attention"
 
 
@@ -41,14 +41,14 @@ class Finding:
         return {**texts, "outcome": self.outcome.value}
 
     def __str__(self) -> str:
-        """Return the sentence and what to do, as an export's report has them."""
+        """Return the sentence and what to do, in the form of an export's report."""
         return f"{self.sentence}: {self.remedy}"
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """What pre-flight found of one model for one target. `notes`: what it could not judge; `is_complete` is False if
-    files may be read that were not seen."""
+    """The findings of pre-flight about one model for one target. `notes`: points that it could not judge; `is_complete`
+    is False if the model may read files that were not observed."""
 
     model: str
     target: str
@@ -58,17 +58,17 @@ class Preflight:
 
     @property
     def passed(self) -> bool:
-        """Return whether nothing was found that makes the model fail or answer otherwise there."""
+        """Return whether nothing was found that makes the model fail or answer differently there."""
         return all(finding.outcome is Prediction.ATTENTION for finding in self.findings)
 
     @property
     def outcome(self) -> str:
-        """The prediction: what is worst, or `equal`."""
+        """The prediction: the worst one, or `equal`."""
         found = worst(finding.outcome for finding in self.findings)
         return "equal" if found is Prediction.ATTENTION else str(found.value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was found as JSON values."""
+        """Return the findings as JSON values."""
         return {
             "model": self.model,
             "target": self.target,
@@ -109,7 +109,7 @@ class Preflight:
         yield from (f"  {note}." for note in self.notes)
 
     def cited(self, cite: Callable[[str], str]) -> Preflight:
-        """Return the same with source lines as `cite` names them in a traceback, such as by their cells."""
+        """Return the same with source lines in the form of `cite` for a traceback, such as by their cells."""
         return replace(
             self,
             findings=tuple(replace(each, source_line=_cited(each.source_line, cite)) for each in self.findings),
@@ -129,7 +129,7 @@ def _cited(source_line: str, cite: Callable[[str], str]) -> str:
 
 
 def say_once(found: Iterable[Preflight]) -> list[Preflight]:
-    """Return what was found of several models, without what is said of no line of a model and was said before."""
+    """Return the findings about several models, without repetitions that concern no line of a model."""
     earlier: set[str] = set()
     once = []
     for each in found:

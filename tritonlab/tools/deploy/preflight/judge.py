@@ -1,5 +1,5 @@
-"""Pre-flight: what of a model will not work at the place where it is to run, found before it is there. The model is one
-that a server runs, or lies in a directory.
+"""Pre-flight: the problems of a model at its target, found before it is deployed. The model is loaded on a server, or
+lies in a directory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ....server.api.model import Model
     from .trial import ModelTrial
 
-#: Each row, and what finds it.
+#: Each row, and its function.
 ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P1": lambda subject, target: names_of_other_cells(subject),
     "P2": third_party_imports,
@@ -64,12 +64,12 @@ ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
     "P15": lambda subject, target: stray_directories(subject),
     "P16": lambda subject, target: modules_of_the_stub(subject),
 }
-#: The rows that judge by a release of Triton, of which an engine that serves with tritonlab has none.
+#: The rows that judge by a release of Triton; an engine that serves with tritonlab has none.
 _OF_RELEASES = ("P5", "P6", "P7", "P9", "P13", "P15", "P16")
 
 
 def judge(subject: Subject, target: str | Target = DEFAULT_TARGET) -> Preflight:
-    """Return what pre-flight finds of a model for a target: a release as 2.49, its container as 24.08, or kserve,
+    """Return the pre-flight findings about a model for a target: a release as 2.49, its container as 24.08, or kserve,
     dynamo or ray.
 
     Raises UnknownTarget.
@@ -94,11 +94,11 @@ def _notes(subject: Subject, target: Target) -> Iterator[str]:
 def preflight(
     model: Model, target: str = DEFAULT_TARGET, *, cases: Sequence[Exchange] = (), trial: ModelTrial | None = None
 ) -> Preflight:
-    """Return what of a loaded model will not work at the target: a release of Triton as 2.49, its container as 24.08,
-    or kserve, dynamo or ray.
+    """Return the problems of a loaded model at the target: a release of Triton as 2.49, its container as 24.08, or
+    kserve, dynamo or ray.
 
-    The model is loaded once more, in a process of its own, which is sent the requests of `cases` and records what it
-    reads; `trial` is what that showed, if it was done before. Raises UnknownTarget.
+    The model is loaded once more, in a separate process, which is sent the requests of `cases` and records what it
+    reads; `trial` is the result of an earlier trial, if there was one. Raises UnknownTarget.
     """
     place = find_target(target)
     subject = subject_of(model)
@@ -120,10 +120,10 @@ def preflight(
 
 
 def with_trial(subject: Subject, trial: ModelTrial) -> Subject:
-    """Return the model with what trying it has shown; nothing if it did not load once more."""
+    """Return the model with the results of its trial; unchanged if it did not load once more."""
     if not trial.reads:
         return subject
-    # what the first load made is not missing, though the second found it there
+    # files made by the first load are not missing, though the second load found them
     made = {path for reads in subject.reads for path in reads.written}
     made -= {file.path for reads in subject.reads for file in reads.files}
     reads = (each._replace(files=[file for file in each.files if file.path not in made]) for each in trial.reads)
@@ -133,13 +133,13 @@ def with_trial(subject: Subject, trial: ModelTrial) -> Subject:
 
 
 def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:
-    """Return what pre-flight looks at of a loaded model: what its code has read is that of its load."""
+    """Return the subject of pre-flight for a loaded model; its reads are the ones of its load."""
     config = parse_pbtxt(model.config_pbtxt(), "the served config")
     directory = Path(model.directory)
-    is_its_own = not runs_shipped(config)  # otherwise it is this package's code that reads and imports
+    is_its_own = not runs_shipped(config)  # otherwise this package's code reads and imports
     found = model.reads() if is_its_own else ()
     backend = None
-    with suppress(NotDeployable):  # it is gone, which an export refuses
+    with suppress(NotDeployable):  # the file is gone; an export refuses that
         own = find_own_backend(model.name, config, model.server.core.options.backend_directory, include)
         backend = own.tree if own is not None else None
     shm = shm_size(memory_use(model.versions(), model.server_gpus))
@@ -158,7 +158,7 @@ def subject_of(model: Model, include: Sequence[str] = ()) -> Subject:
 
 
 def _outside(reads: Iterable[ReadsRecorded], backend: ModelTree | None) -> tuple[ReadsRecorded, ...]:
-    """Return what was read besides the files of the Python-based backend, which goes with the model."""
+    """Return the reads outside of the Python-based backend, whose files are deployed with the model."""
     if backend is None:
         return tuple(reads)
     own = f"{os.path.realpath(backend.root)}{os.sep}"
@@ -166,7 +166,7 @@ def _outside(reads: Iterable[ReadsRecorded], backend: ModelTree | None) -> tuple
 
 
 def subject_in(directory: Path) -> Subject:
-    """Return what can be seen of a model that is not loaded. Raises ConfigError."""
+    """Return the visible facts about a model that is not loaded. Raises ConfigError."""
     config = read_config(directory / CONFIG_FILE)
     versions = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.isdecimal()))
     repositories = (directory.parent,)

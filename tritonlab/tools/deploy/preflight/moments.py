@@ -1,4 +1,4 @@
-"""When the parts of a model's sources run: while it is loaded, or not before its requests."""
+"""The time at which parts of a model's sources run: while it loads, or later, with its requests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _AT_LOAD = {"__init__", "auto_complete_config", "initialize"}
 
 
 def outcome_of(subject: Subject, source: SourceFile, node: ast.AST) -> Prediction:
-    """Return what comes of it that a part of a source raises."""
+    """Return the effect of an exception in a part of a source."""
     assert source.tree is not None
     around = [each for each in _functions(source.tree) if any(node in ast.walk(part) for part in each.body)]
     return _outcome(subject, around)
 
 
 def outcome_at(subject: Subject, source_line: str) -> Prediction:
-    """Return what comes of it that `<file>:<line>` raises; the model does not load if that is in none of its files."""
+    """Return the effect of an exception at `<file>:<line>`; the model does not load if the line is in none of its
+    files."""
     file, _, number = source_line.rpartition(":")
     for source in subject.sources:
         if source.tree is not None and source.path == file:
@@ -31,12 +32,12 @@ def outcome_at(subject: Subject, source_line: str) -> Prediction:
 
 
 def _outcome(subject: Subject, around: list[_Function]) -> Prediction:
-    """`around`: the functions that a part is in, the outermost first."""
+    """Return the effect. `around`: the functions that contain a part, the outermost first."""
     return Prediction.LOAD if not around or around[-1].name in _names_at_load(subject) else Prediction.FAILS
 
 
 def _functions(tree: ast.AST) -> Iterator[_Function]:
-    """Yield the functions of a source, each before those in it."""
+    """Yield the functions of a source, each before its inner functions."""
     return (node for node in ast.walk(tree) if isinstance(node, _Function))
 
 
@@ -45,8 +46,8 @@ def _has_line(function: _Function, line: int) -> bool:
 
 
 def _names_at_load(subject: Subject) -> set[str]:
-    """Return the names of the functions that run, or may run, while the model is loaded: those that the modules and the
-    functions of a load mention, and what these mention in turn."""
+    """Return the names of the functions that run, or may run, while the model loads: the ones that modules and load
+    functions mention, and the ones that these mention in turn."""
     trees = [source.tree for source in subject.sources if source.tree is not None]
     bodies: dict[str, list[_Function]] = {}
     for tree in trees:
@@ -61,7 +62,7 @@ def _names_at_load(subject: Subject) -> set[str]:
 
 
 def _mentioned(roots: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names and attributes in the trees, but not those in the bodies of functions below their roots."""
+    """Yield the names and attributes in the trees, without the bodies of functions below their roots."""
     waiting = [child for root in roots for child in ast.iter_child_nodes(root)]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""P1: names that the model's files use and nothing in them defines, such as those of other cells."""
+"""P1: names that the model's files use but do not define, such as names from other cells."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """P14: pickles of classes and functions that were defined in a notebook, which no other process has. The opcodes of a
-pickle are read; nothing of it is executed."""
+pickle are read; nothing is executed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .finding import Finding, Prediction
 from .subject import Subject
 
 _SUFFIXES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".sav", ".dill"}
-#: The most bytes that are read of one: what comes first in a pickle are the classes, and the rest are numbers.
+#: The most bytes read of a pickle: its classes come first, and the rest are numbers.
 _MOST = 64 << 20
-#: By what compressed files begin, as joblib writes them.
+#: The first bytes of compressed files, as joblib writes them.
 _COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
     b"BZh": bz2.BZ2File,
@@ -31,12 +31,12 @@ _COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
 }
 #: A class of the notebook in a pickle that cannot be read to its end: joblib puts arrays between its opcodes.
 _NAMED = re.compile(rb"c__main__\n([\w.]+)\n|\x8c\x08__main__(?:\x94|q.)?\x8c.([\w.]+)(?:\x94|q.)?\x93", re.DOTALL)
-#: A class of any module there.
+#: A class of any module in such a pickle.
 _OF_MODULE = re.compile(rb"c([\w.]+)\n[\w.]+\n|\x8c.([\w.]+)(?:\x94|q.)?\x8c.[\w.]+(?:\x94|q.)?\x93", re.DOTALL)
 
 
 def pickles_of_the_notebook(subject: Subject) -> Iterator[Finding]:
-    """P14: files of which the model can load nothing, because their classes are those of a notebook."""
+    """P14: files that no deployed model can load, because their classes were defined in a notebook."""
     for file in _pickle_files(subject):
         if names := names_in_main(subject.directory / file):
             named = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -45,13 +45,13 @@ def pickles_of_the_notebook(subject: Subject) -> Iterator[Finding]:
                 sentence=f"{file} is a pickle that needs {named} of __main__, the notebook in which it was made",
                 remedy=f"define {named} in a helper file beside model.py, import it from there, and pickle it again",
                 source_line=str(subject.directory / file),
-                # a model that was loaded here got along
+                # a model that was loaded here did without them
                 outcome=Prediction.ATTENTION if subject.reads else Prediction.LOAD,
             )
 
 
 def modules_of_pickles(subject: Subject) -> dict[str, str]:
-    """Return the top-level modules that the pickles of a model name, each with a file that needs it."""
+    """Return the top-level modules that a model's pickles name, each with a file that needs it."""
     found: dict[str, str] = {}
     for file in _pickle_files(subject):
         path = subject.directory / file
@@ -68,21 +68,21 @@ def _pickle_files(subject: Subject) -> Iterator[str]:
 
 
 def names_in_main(path: Path) -> list[str]:
-    """Return the classes and functions of `__main__` that a file needs to be unpickled: a pickle, one of joblib, also
-    compressed, or a zip file of torch. A file that is none of these needs none.
+    """Return the classes and functions of `__main__` that are needed to unpickle a file: a pickle, a joblib file, also
+    compressed, or a torch zip file. Other files need none.
     """
     return [name for module, name in _names_in(path) if module == "__main__"]
 
 
 def _names_in(path: Path) -> list[tuple[str, str]]:
-    """Return (module, name) of what a file needs to be unpickled, each once."""
+    """Return (module, name) of each object that is needed to unpickle a file."""
     found: dict[tuple[str, str], None] = {}
     try:
         with path.open("rb") as file:
             for opened in _pickles(file):
                 found |= dict.fromkeys(_names(opened.read(_MOST)))
     except (OSError, EOFError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, NotImplementedError, RuntimeError):
-        pass  # whatever it is, Python cannot unpickle it
+        pass  # in other forms Python cannot unpickle it
     return list(found)
 
 
@@ -103,9 +103,9 @@ def _pickles(file: IO[bytes]) -> Iterator[IO[bytes]]:
 def _names(data: bytes) -> Iterator[tuple[str, str]]:
     stream = io.BytesIO(data)
     try:
-        while stream.tell() < len(data):  # a file may have several, one after the other
+        while stream.tell() < len(data):  # a file may contain several, one after the other
             yield from _names_of_one(stream)
-    except Exception:  # not a pickle to its end; pickletools has no error of its own
+    except Exception:  # not a complete pickle; pickletools has no specific error
         for found in _NAMED.finditer(data):
             yield "__main__", (found[1] or found[2]).decode("ascii", "replace")
         for found in _OF_MODULE.finditer(data):
@@ -114,9 +114,9 @@ def _names(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _names_of_one(stream: IO[bytes]) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) of what a pickle needs, in its order. Raises what pickletools does."""
+    """Yield (module, name) of each object that a pickle needs, in its order. Raises pickletools' errors."""
     memo: dict[int, object] = {}
-    pushed: list[object] = []  # texts, which are the last before an opcode that needs two of them
+    pushed: list[object] = []  # strings; the last two before an opcode may be its arguments
     for opcode, argument, _ in pickletools.genops(stream):
         if opcode.name in ("GLOBAL", "INST"):
             module, _, name = str(argument).partition(" ")

@@ -1,5 +1,5 @@
-"""P8, P10, P11, P13, P15 and P16: shared memory, files that are better not shipped, mode bits that storage may drop,
-and names that Triton's stub cannot bear or takes for others."""
+"""P8, P10, P11, P13, P15 and P16: shared memory, files that should not be shipped, mode bits that storage may drop, and
+names that Triton's stub does not support or confuses with others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..releases import Target
 from .finding import Finding, Prediction
 from .subject import Subject
 
-#: What a container has without --shm-size.
+#: The size in a container without --shm-size.
 _DEFAULT_SHM = 64 << 20
 _SECRETS = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.env", ".env*", ".netrc"),
@@ -31,7 +31,7 @@ _SECRETS = (
 
 
 def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
-    """P8: the model needs more shared memory than a container has by default, or than the target gives."""
+    """P8: the model needs more shared memory than the default of a container, or than the target provides."""
     limit = target.shm_bytes or _DEFAULT_SHM
     if subject.shm_bytes <= limit:
         return
@@ -52,7 +52,7 @@ def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
 
 
 def secrets_and_clutter(subject: Subject) -> Iterator[Finding]:
-    """P10: what an export leaves out, and what it takes although it looks like a secret."""
+    """P10: files that an export leaves out, and exported files that look like a secret."""
     missing = left_out.incomplete(subject.tree.left_out)
     for sentence in left_out.sentences(subject.tree.left_out):
         text, _, remedy = sentence.rpartition(": ")
@@ -63,7 +63,7 @@ def secrets_and_clutter(subject: Subject) -> Iterator[Finding]:
 
 
 def secrets_in(files: Iterable[str], environment: str = "") -> list[str]:
-    """Return the files that look like a secret. `environment`: the directory of one, whose libraries have
+    """Return the files that look like a secret. `environment`: the directory of an environment, whose libraries include
     certificates."""
     return [file for file in files if _is_secret(file, environment)]
 
@@ -85,7 +85,7 @@ def _is_secret(file: str, environment: str) -> bool:
 
 
 def mode_bits(subject: Subject) -> Iterator[Finding]:
-    """P11: programs that object storage would bring without the right to execute them."""
+    """P11: programs that would lose their execute permission in object storage."""
     environment = subject.environment
     if subject.has_environment_directory:
         what = f"{environment}/bin/python"
@@ -98,20 +98,20 @@ def mode_bits(subject: Subject) -> Iterator[Finding]:
 
 
 def name_of_the_model(subject: Subject) -> Iterator[Finding]:
-    """P13: a model of the Python backend whose path its stub cannot start on, or import from."""
+    """P13: a model of the Python backend at a path from which its stub cannot start or import."""
     if subject.config.backend in ("python", "") and (fault := stub_fault(subject.name)):
         yield Finding("P13", f"its name '{subject.name}' {fault}", "rename it", outcome=Prediction.LOAD)
 
 
-#: The module that Triton's stub imports by its name, and the names that it takes from it (rule 2.1.9).
+#: The module that Triton's stub imports by its name, and the names that it uses of it (rule 2.1.9).
 _UTILS = "triton_python_backend_utils"
 _TAKEN = ("deserialize_bytes_tensor", "serialize_byte_tensor", "ModelConfig")
-#: The files that Python imports as the module, in its order.
+#: The files that Python imports as the module, in order of preference.
 _FORMS = (f"{_UTILS}/__init__.py", f"{_UTILS}.*.so", f"{_UTILS}.so", f"{_UTILS}.py")
 
 
 def stray_directories(subject: Subject) -> Iterator[Finding]:
-    """P15: directories that Triton reads as versions, by the number that their names begin with (rule 2.1.1)."""
+    """P15: directories that Triton reads as versions, because their names start with a number (rule 2.1.1)."""
     with os.scandir(subject.directory) as scanned:
         entries = sorted(scanned, key=lambda entry: entry.name)
     numbers: dict[str, int] = {}
@@ -141,7 +141,7 @@ _RENAME = "rename it to begin with a letter, or move it away"
 
 
 def modules_of_the_stub(subject: Subject) -> Iterator[Finding]:
-    """P16: modules of the model that Triton's stub takes for its own (rule 2.1.9)."""
+    """P16: modules of the model that replace modules of Triton's stub (rule 2.1.9)."""
     if subject.config.backend not in ("python", "") or subject.config.platform:
         return
     used = (_utils_of(subject.tree.files, version) for version in subject.versions)
@@ -162,6 +162,6 @@ def modules_of_the_stub(subject: Subject) -> Iterator[Finding]:
 
 
 def _utils_of(files: Sequence[str], version: str) -> str:
-    """Return the file of a model that a version imports as the module of Triton's stub; empty if there is none."""
+    """Return the file of a model that a version imports instead of the stub's module; empty if there is none."""
     forms = (f"{folder}{form}" for folder in (f"{version}/", "") for form in _FORMS)
     return next((file for form in forms for file in files if fnmatchcase(file, form)), "")

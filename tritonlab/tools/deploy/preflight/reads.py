@@ -1,5 +1,5 @@
-"""P2 to P4: what the model's code really imported, opened and read of the environment, and what of it a deployed
-server lacks."""
+"""P2 to P4: the modules, files and environment variables that the model's code actually used, and which of them a
+deployed server lacks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .moments import outcome_at
 from .pickles import modules_of_pickles
 from .subject import Subject, line_of, python_there, version_of
 
-#: Modules that the image brings, and ours.
+#: Modules of the image, and ours.
 _BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
-#: Variables that a container sets as well, or that a model can do without.
+#: Variables that a container also sets, or that a model does not require.
 _USUAL = {
     "PATH",
     "HOME",
@@ -43,9 +43,9 @@ _USUAL = {
     "LD_LIBRARY_PATH",
 }
 _USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
-#: What a model does with a file.
+#: The ways in which a model uses a file.
 _VERBS = {OPENED: "opens", LISTED: "lists", LOOKED: "looks for", STARTED: "starts a program with", LOADED: "loads"}
-#: Directories that every machine has, and a source may spell out.
+#: Directories that every machine has, so that a source may name them.
 _MOUNTED = {"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/share", "/dev/shm"}
 _MOUNTED |= {"/var/tmp", "/var/log", "/var/run"}
 _NAMED = 3
@@ -57,13 +57,13 @@ _Spelled = tuple[SourceFile, ast.Constant, str]
 
 
 def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
-    """P2: what is imported and a stock image lacks, unless the model brings an environment."""
+    """P2: imports that a stock image lacks, unless the model brings an environment."""
     if subject.environment_value:
         return
     direct = direct_imports(subject, python_there(subject, target))
     loaded = {module.top for module in subject.third_party if module.is_packaged} - _BROUGHT
     for top, file in modules_of_pickles(subject).items():
-        if top in loaded and top not in direct:  # no source names it: the pickle imports it
+        if top in loaded and top not in direct:  # not named in a source: the pickle imports it
             direct[top] = _Import([file])
     found: dict[str, Distribution | None] = {name: None for name, each in direct.items() if each.is_only_there}
     for module in subject.third_party:
@@ -72,7 +72,7 @@ def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
     if not found:
         return
     names = sorted((name for name in direct if name in found), key=lambda name: not direct[name].needing)
-    # no index has the local part of a version, as in 2.13.0+cpu
+    # indexes lack the local part of a version, as in 2.13.0+cpu
     pins = {
         name: f"{each.metadata['Name']}=={each.version.partition('+')[0]}" if each else name
         for name, each in found.items()
@@ -94,7 +94,7 @@ def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
 
 
 def modules_beside_the_notebook(subject: Subject, target: Target) -> Iterator[Finding]:
-    """P4: modules from the working directory, or from another one that only this machine has."""
+    """P4: modules from the working directory, or from another directory that only this machine has."""
     direct = direct_imports(subject, python_there(subject, target))
     for module in subject.third_party:
         if module.is_packaged or module.name != module.top or module.name in _BROUGHT | subject.own_modules:
@@ -113,9 +113,9 @@ def modules_beside_the_notebook(subject: Subject, target: Target) -> Iterator[Fi
 
 
 def files_and_variables(subject: Subject) -> Iterator[Finding]:
-    """P3: files and environment variables that are read and that a deployed server lacks."""
+    """P3: files and environment variables that the model reads and a deployed server lacks."""
     recorded: dict[str, ReadFile] = {}
-    # files of the model may be links here, to where the repository is that it was opened from
+    # files of the model may be links into the repository that was opened
     own = {os.path.realpath(subject.directory / file) for file in subject.tree.files}
     written = [path for reads in subject.reads for path in reads.written]
     for reads in subject.reads:
@@ -153,13 +153,13 @@ def paths_of_the_machine(subject: Subject) -> set[str]:
 
 
 def _needs_variable(line: str) -> bool:
-    """Return whether the author's line fails without the variable, and has no other value for it."""
+    """Return whether the author's line fails without the variable, because it has no default."""
     file, _, number = line.rpartition(":")
     return "environ[" in linecache.getline(file, int(number))
 
 
 def _of_code_that_is_not_python(subject: Subject) -> Iterator[Finding]:
-    """Yield the files without which the model differed when they were hidden, and that no line of Python opens."""
+    """Yield the files that changed the model's answers when hidden, and that no line of Python opens."""
     for path, outcome in subject.needed.items():
         is_folder = path.endswith("/")
         yield Finding(
@@ -172,7 +172,7 @@ def _of_code_that_is_not_python(subject: Subject) -> Iterator[Finding]:
 
 
 def _of_others(subject: Subject) -> Iterator[Finding]:
-    """Yield the programs that it starts and the addresses that it connects with."""
+    """Yield the programs that the model starts and the addresses that it connects to."""
     for reads in subject.reads:
         for program in reads.programs:
             yield Finding(
@@ -197,8 +197,8 @@ def _of_others(subject: Subject) -> Iterator[Finding]:
 def _of_files_beside(
     subject: Subject, recorded: Mapping[str, ReadFile], beside: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Yield the files that lie beside the model in its repository: Triton serves with what lies there, and an export of
-    the model alone has nothing but the model."""
+    """Yield the files next to the model in its repository: Triton serves with them present, but an export of the model
+    alone has only the model."""
     groups: dict[bool, list[str]] = {}
     for path, name in beside.items():
         groups.setdefault(any((place / name).exists() for place in subject.repositories), []).append(path)
@@ -222,8 +222,8 @@ def _of_files_beside(
 
 
 def _name_beside(subject: Subject, file: ReadFile, spelled: Iterable[_Spelled]) -> str:
-    """Return the path, relative to the model's repository, of a file in it that the model finds by its own place; empty
-    for others, such as one that it names by an absolute path, or by the working directory."""
+    """Return the repository path of a file that the model finds relative to its own place; empty for other files, such
+    as files that it names by an absolute path or relative to the working directory."""
     folder, last = os.path.split(file.path)
     name = os.path.relpath(os.path.join(os.path.realpath(folder), last), os.path.realpath(subject.directory.parent))
     parameters = [value.string_value for value in subject.config.parameters.values() if value.string_value]
@@ -255,13 +255,13 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
                 sentence=f"it names {path}, a path of this machine",
                 remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
                 source_line=line_of(source, node),
-                # while it was loaded, it did not open it; nor for its requests, if they were sent
+                # it was not opened during the load, nor during its requests, if they were sent
                 outcome=_of_spelled(subject),
             )
 
 
 def _of_spelled(subject: Subject) -> Prediction:
-    """Return what may come of a path that the sources spell out and that was not seen to be read."""
+    """Return the possible effect of a path that the sources name and that was not read during the trial."""
     if subject.without is not None:
         return Prediction.ATTENTION
     return Prediction.FAILS if subject.reads else Prediction.LOAD
@@ -272,18 +272,18 @@ def _outcomes(subject: Subject, lines: Iterable[str]) -> list[Prediction]:
 
 
 def _weigh(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
-    """Return what comes of it that files are missing: as their lines say, and no worse than what was seen."""
+    """Return the effect of missing files, as their lines show, but no worse than observed."""
     order = list(Prediction)
     return max(worst(outcomes), subject.without or Prediction.LOAD, key=order.index)
 
 
 def _is_in(path: str, places: Iterable[str]) -> bool:
-    """Return whether a path is one of `places`, or in one that is a directory."""
+    """Return whether a path is one of `places`, or lies in one of them."""
     return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
 def _is_made(source: SourceFile, path: str) -> bool:
-    """Return whether a source makes the directory of this path itself, by its path or by a name that it gives it."""
+    """Return whether a source itself makes the directory of this path, by its path or by a name assigned to it."""
     tree = source.tree
     assert tree is not None
     names: set[str] = set()
@@ -311,7 +311,7 @@ def _last_name(node: ast.AST) -> str:
 
 
 def _paths_in(subject: Subject) -> Iterator[_Spelled]:
-    """Yield the absolute paths that the sources spell out and that lead out of the model on this machine."""
+    """Yield the absolute paths in the sources that lead out of the model on this machine."""
     seen: set[str] = set()
     own = os.path.realpath(subject.directory) + os.sep
     for source in subject.sources:
@@ -332,8 +332,8 @@ def _paths_in(subject: Subject) -> Iterator[_Spelled]:
 
 @dataclass
 class _Import:
-    """A top-level module that the model's files import: the lines, those first that cannot do without it.
-    `is_only_there`: the import runs with the target's Python and not with the one here."""
+    """A top-level module that the model's files import, with the lines, first the ones that require it.
+    `is_only_there`: whether the import runs with the target's Python but not with the one here."""
 
     needing: list[str] = field(default_factory=list)
     doing_without: list[str] = field(default_factory=list)
@@ -344,13 +344,13 @@ class _Import:
         return [*self.needing, *self.doing_without][0]
 
     def outcome(self, subject: Subject) -> Prediction:
-        """Return what comes of it that the module is missing."""
+        """Return the effect of the missing module."""
         return worst(outcome_at(subject, line) for line in self.needing)
 
 
 def direct_imports(subject: Subject, python: tuple[int, ...] = ()) -> dict[str, _Import]:
-    """Return the top-level modules that the model's files import and neither Python nor the model has. `python`: the
-    version at the target."""
+    """Return the top-level modules that the model's files import and that belong neither to Python nor to the model.
+    `python`: the version at the target."""
     found: dict[str, _Import] = {}
     known = _BROUGHT | subject.own_modules | set(sys.stdlib_module_names)
     for source in subject.sources:
@@ -380,7 +380,7 @@ def imported_by(node: ast.AST) -> list[str]:
 
 
 def _some(names: Sequence[str], all_of_them: str = "") -> str:
-    """Return names in words; where there are many, the first, or `<number> <all_of_them>`."""
+    """Return names in words; if there are many, the first, or `<number> <all_of_them>`."""
     more = len(names) - _NAMED
     if all_of_them:
         return f"{len(names)} {all_of_them}" if more > 0 else " and ".join(names)

@@ -1,4 +1,4 @@
-"""P9: whether the model's environment works on another machine, also by what the ELF headers of its libraries need."""
+"""P9: whether the model's environment works on another machine, judged also by the ELF headers of its libraries."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .subject import Subject
 
 _ITS_ENVIRONMENT = "its environment"
 _MEND = "pack a whole Python with conda-pack, or an interpreter's own prefix, not a venv"
-#: Where the target has files, too.
+#: The directories in which the target also has files.
 _EVERYWHERE = ("/bin/", "/usr/bin/", "/lib", "/usr/lib")
-#: How the sentence about an environment outside of the model's directory begins.
+#: The beginning of the sentence about an environment outside of the model's directory.
 _MACHINE_PATH = "EXECUTION_ENV_PATH is "
-#: Of sections and of entries in a dynamic section: elf.h.
+#: The numbers of sections and of entries in a dynamic section: elf.h.
 _SHT_DYNAMIC, _SHT_VERNEED = 6, 0x6FFFFFFE
 _DT_RPATH, _DT_RUNPATH = 15, 29
 
@@ -32,9 +32,9 @@ def is_machine_path(finding: Finding) -> bool:
 
 
 def relocatable(subject: Subject, release: Release) -> Iterator[Finding]:
-    """Yield what ties the environment to this machine, one finding of each kind."""
+    """Yield the ties of the environment to this machine, one finding of each kind."""
     if subject.exported is not None:
-        return  # what cannot be moved is refused when it is made
+        return  # an environment that cannot be moved is refused when it is made
     value = subject.environment_value
     if value and not subject.environment:
         yield _finding(
@@ -57,7 +57,7 @@ def relocatable(subject: Subject, release: Release) -> Iterator[Finding]:
 def _of_directory(place: Path, release: Release) -> Iterator[Finding]:
     is_venv = kind_of_prefix(place) == "venv"
     if why := why_refused(place, _ITS_ENVIRONMENT):
-        # whether a directory that is not a whole prefix runs depends on what the target has
+        # the target decides whether a directory that is not a whole prefix runs
         yield _finding(why, _MEND, Prediction.LOAD if is_venv else Prediction.ATTENTION)
     python = place / "bin" / "python"
     leads_to = os.path.realpath(python)
@@ -82,7 +82,7 @@ def _of_directory(place: Path, release: Release) -> Iterator[Finding]:
 
 
 def _of_libraries(place: Path, release: Release) -> Iterator[Finding]:
-    """Look at every library: where it looks for others, and which glibc and libstdc++ it needs."""
+    """Check every library: where it looks for others, and which glibc and libstdc++ it needs."""
     brings = {path.name for path in place.rglob("libstdc++.so.6")}
     glibc, newer = release.glibc.value, release.libstdcxx.value
     worst: dict[str, tuple[tuple[int, ...], Path]] = {}
@@ -137,7 +137,7 @@ def _linked(path: str) -> str:
 
 
 def _foreign_prefix(script: str, place: Path) -> str:
-    """Return the path of an environment that the script spells out and that lies here."""
+    """Return the path of an environment on this machine that the script names."""
     for line in script.splitlines():
         if "VIRTUAL_ENV=" in line or "CONDA_PREFIX=" in line:
             value = line.partition("=")[2].strip().strip("\"'")
@@ -164,13 +164,13 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class LibraryNeeds:
-    """The symbol versions that a file needs, such as GLIBC_2.34, and the directories where it looks for libraries."""
+    """The symbol versions that a file needs, such as GLIBC_2.34, and its search directories for libraries."""
 
     versions: frozenset[str]
     paths: tuple[str, ...]
 
     def newest(self, family: str) -> tuple[int, ...]:
-        """Return the newest version of a family, such as GLIBC, that is needed; empty if none is."""
+        """Return the newest needed version of a family, such as GLIBC; empty if none is needed."""
         found = [each.removeprefix(f"{family}_") for each in self.versions if each.startswith(f"{family}_")]
         numbers = [tuple(int(part) for part in text.split(".")) for text in found if text.replace(".", "").isdecimal()]
         return max(numbers, default=())
@@ -180,7 +180,7 @@ NOTHING = LibraryNeeds(frozenset(), ())
 
 
 def needs_of(path: Path) -> LibraryNeeds:
-    """Return the needs of a file; nothing of one that is not a 64-bit little-endian ELF file."""
+    """Return the needs of a file; empty for a file that is not 64-bit little-endian ELF."""
     try:
         with path.open("rb") as file:
             if file.read(6) != b"\x7fELF\x02\x01":

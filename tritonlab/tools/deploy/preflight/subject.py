@@ -1,4 +1,4 @@
-"""The model that pre-flight looks at: its files, its config, and what its code read while it was loaded."""
+"""The subject of pre-flight: a model's files, its config, and the reads of its code during the load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .finding import Prediction
 
 class ExportedEnvironment(NamedTuple):
     """An environment that an export puts into the model's directory. `name`: of the directory or archive; `packages`:
-    the versions of its distributions by their names; `has_stub`: whether a compiled stub for its Python is beside
+    the versions of its distributions by their names; `has_stub`: whether a compiled stub for its Python lies next to
     it."""
 
     name: str
@@ -35,14 +35,16 @@ class ExportedEnvironment(NamedTuple):
 
 @dataclass(frozen=True)
 class Subject:
-    """One model. `reads`: one for each instance that answered; none of an ensemble, nor of a model that is not loaded.
-    `modules`: the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it
-    took so far, 0 if that is not known. `exported`: the environment that is exported with it, in the place of one that
-    its config names. `repositories`: the directories with all that will lie beside it where it is deployed. `needed`:
-    the files that code other than Python reads, and what comes of it that each is missing. `without`: what comes of it
-    that all files of `reads` are missing; None if that is not known. `pins`: the versions in the lock that is exported
-    with it, by the names of their distributions. `backend`: the tree of the Python-based backend that runs
-    it."""
+    """One model.
+
+    `reads`: one for each instance that answered; none for an ensemble, nor for a model that is not loaded. `modules`:
+    the file of each module that its instances have imported, by name. `shm_bytes`: the shared memory that it has used
+    so far, 0 if unknown. `exported`: the environment that is exported with it, instead of one in its config.
+    `repositories`: the directories with everything that will lie next to it in the deployment. `needed`: the files that
+    code other than Python reads, with the effect of each missing one. `without`: the effect of all files of `reads`
+    missing; None if unknown. `pins`: the versions in the lock that is exported with it, by the names of their
+    distributions. `backend`: the tree of its Python-based backend.
+    """
 
     name: str
     tree: ModelTree
@@ -64,8 +66,8 @@ class Subject:
 
     @cached_property
     def sources(self) -> tuple[SourceFile, ...]:
-        """The Python files that run: those of the model, but not of its environment, nor of versions that are not
-        served; those of a Python-based backend in their place."""
+        """The Python files that run: the model's, without its environment and versions that are not served; with a
+        Python-based backend, the backend's instead."""
         return tuple(self._sources())
 
     def _sources(self) -> Iterator[SourceFile]:
@@ -89,7 +91,7 @@ class Subject:
 
     @property
     def environment(self) -> str:
-        """The environment that the config names, relative to the model directory; empty if there is none in it."""
+        """The environment that the config names, relative to the model directory; empty if there is none."""
         value = self.environment_value
         return os.path.normpath(value.removeprefix(f"{MODEL_DIRECTORY}/")) if value.startswith(MODEL_DIRECTORY) else ""
 
@@ -116,8 +118,7 @@ class Subject:
 
     @property
     def python(self) -> str:
-        """The Python that ran the model here, or that is exported with it, such as `3.11.2`; empty if that is not
-        known."""
+        """The Python that ran the model here, or that is exported with it, such as `3.11.2`; empty if unknown."""
         if self.exported is not None:
             return self.exported.python
         return self.reads[0].python if self.reads else ""
@@ -128,8 +129,8 @@ class Subject:
 
     @cached_property
     def third_party(self) -> tuple[LoadedModule, ...]:
-        """The modules that its instances have imported and that are neither Python's nor in its directory, nor in that
-        of its backend."""
+        """The modules that its instances have imported and that belong neither to Python, nor to its directory, nor to
+        its backend's."""
         backend = [self.backend.root] if self.backend is not None else []
         return tuple(third_party_modules(self.modules, [self.directory, STUB.parent, *backend]))
 
@@ -151,7 +152,7 @@ def line_of(source: SourceFile, node: ast.AST) -> str:
 
 
 def python_there(subject: Subject, target: Target) -> tuple[int, ...]:
-    """Return the version of Python that runs the model at the target; empty if it is not known."""
+    """Return the version of Python that runs the model at the target; empty if unknown."""
     there = target.release.python.value if target.is_triton else ""
     return version_of(subject.stub_python or there or "")
 

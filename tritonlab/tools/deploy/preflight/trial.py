@@ -1,10 +1,10 @@
-"""Models tried in processes of pre-flight's own: what they read, and which files they cannot do without.
+"""Trials of models in separate processes of pre-flight: the files that they read, and the files that they need.
 
-The models are loaded once more, with an audit hook in their stubs, and the given requests are sent. Then they are
-loaded and asked again in a mount namespace where the author's folders are empty, except for what the hook has seen. A
-model that differs there needs a file that code other than Python opens: torch.jit, onnxruntime, tokenizers, a program
-that it starts. A third run watches which files are opened (inotify), and each of them is covered in a run of its own:
-it is named if that makes the difference.
+The models are loaded once more, with an audit hook in their stubs, and are sent the given requests. Then the same
+happens in a mount namespace where the author's folders are empty, except for the files that the hook has reported. If a
+model differs there, it needs a file that code other than Python opens: torch.jit, onnxruntime, tokenizers, a program
+that it starts. A third run watches which files are opened (inotify). Each of them is hidden in a separate run, and is
+reported if that makes the difference.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .finding import Prediction
 if TYPE_CHECKING:
     from ....server.api.model import Model
 
-#: Seconds that a run may take for each model.
+#: The most seconds of a run for each model.
 _SECONDS = 300.0
-#: The most files that are covered, each in a run of its own.
+#: The most files that are hidden, each in a separate run.
 _MOST_COVERED = 8
-#: Options of the model's server that decide how it is loaded.
+#: Options of the model's server that affect its loading.
 _OPTIONS = (
     *("backend_config", "backend_directory", "backends"),
     *("strict_model_config", "model_config_name", "simulated_gpus"),
@@ -50,7 +50,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class LoadedAgain:
-    """A model as the process loads it."""
+    """A model in the form that the process loads."""
 
     name: str
     directory: Path
@@ -60,8 +60,8 @@ class LoadedAgain:
 
 @dataclass(frozen=True)
 class Job:
-    """The job of a process. `others`: models that those of `models` need. `hidden`: files, and directories that are
-    empty there; `shown`: what in them is not. `watched`: the directories in which opened files are noted."""
+    """The job of a process. `others`: models that the ones in `models` need. `hidden`: files, and directories that are
+    empty there; `shown`: the visible parts of them. `watched`: the directories in which opened files are recorded."""
 
     models: tuple[LoadedAgain, ...]
     others: tuple[LoadedAgain, ...]
@@ -75,8 +75,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process saw of one model. `problem`: why it was not loaded; `answers`: of each case its error, then a
-    digest of its responses; `opened`: the files that any process opened meanwhile, where they were watched."""
+    """The observations of a process about one model. `problem`: why it was not loaded; `answers`: for each case its
+    error, then a digest of its responses; `opened`: the files that any process opened meanwhile in watched
+    directories."""
 
     problem: str = ""
     answers: tuple[tuple[str, str], ...] = ()
@@ -86,11 +87,11 @@ class Seen:
 
     @property
     def result(self) -> tuple[bool, tuple[tuple[bool, str], ...]]:
-        """What has to be the same in another run; the text of an error may differ."""
+        """The part that must be the same in another run; the text of an error may differ."""
         return bool(self.problem), tuple((bool(error), digest) for error, digest in self.answers)
 
     def outcome(self, hidden: Seen) -> Prediction:
-        """Return what comes of it that something is hidden."""
+        """Return the effect of hiding something, from a run with it hidden."""
         if hidden.problem:
             return Prediction.LOAD
         both = zip(self.answers, hidden.answers, strict=True)
@@ -100,9 +101,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class ModelTrial:
-    """What trying a model has shown. `sent`: how many requests; `without`: what comes of it if all files of `reads` are
-    missing, if that was tried; `needed`: the files that code other than Python opens, and what comes of it that each is
-    missing; `notes`: what was not found out."""
+    """The result of a model's trial. `sent`: the number of requests; `without`: the effect of all files of `reads`
+    missing, if that was tried; `needed`: the files that code other than Python opens, with the effect of each missing
+    one; `notes`: open questions."""
 
     reads: tuple[ReadsRecorded, ...]
     modules: Mapping[str, str]
@@ -113,8 +114,8 @@ class ModelTrial:
 
 
 def try_models(models: Sequence[Model], cases: Iterable[Exchange]) -> dict[str, ModelTrial]:
-    """Return what trying each model shows; `cases` are sent to those that they name. Models that code of this package
-    answers for are left out."""
+    """Return the result of each model's trial; `cases` are sent to the models that they name. Models that code of this
+    package answers for are left out."""
     asked = list(cases)
     again = {model.name: _plan_load(model, asked) for model in models if not runs_shipped(_config_of(model))}
     if not again:
@@ -141,7 +142,7 @@ def _make_untried(why: str) -> ModelTrial:
 
 
 class _Suspect:
-    """A model, what the visible run saw of it, and what is found out after it."""
+    """A model, the observations of the visible run, and the later conclusions."""
 
     def __init__(self, model: LoadedAgain, seen: Seen) -> None:
         self.name, self.model, self.seen = model.name, model, seen
@@ -152,14 +153,14 @@ class _Suspect:
 
     @property
     def known(self) -> set[str]:
-        """The paths that Python was seen to read."""
+        """The paths that Python code was observed to read."""
         return {file.path for reads in self.seen.reads for file in reads.files if file.how != HELD}
 
     def looked_for(self) -> set[str]:
         return {file.path for reads in self.seen.reads for file in reads.files if file.how in (LOOKED, LISTED)}
 
     def forget(self, paths: set[str]) -> None:
-        """Leave files out of what it reads."""
+        """Remove files from its reads."""
         reads = [each._replace(files=[f for f in each.files if f.path not in paths]) for each in self.seen.reads]
         self.seen = replace(self.seen, reads=tuple(reads))
 
@@ -208,8 +209,8 @@ def _find_suspects(job: Job) -> list[_Suspect]:
 
 
 def _weigh(readers: list[_Suspect], named: set[str], job: Job, unshare: Sequence[str]) -> None:
-    """Find what comes of it that all is missing that models are seen to read. What they only look for, and do without,
-    is forgotten."""
+    """Find the effect of hiding all files that models were observed to read. Files that they look for but do not need
+    are forgotten."""
     shown = tuple(path for path in job.shown if path not in named)
     elsewhere = tuple(path for path in sorted(named) if os.path.isfile(path) and not path.startswith(job.hidden))
     differing = _differing(readers, job, unshare, hidden=(*job.hidden, *elsewhere), shown=shown)
@@ -224,7 +225,7 @@ def _weigh(readers: list[_Suspect], named: set[str], job: Job, unshare: Sequence
 
 
 def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, unshare: Sequence[str]) -> None:
-    """Find the files that make the difference. What differs from one visible run to the next tells nothing."""
+    """Find the files that make the difference. A model whose answers differ between two visible runs is skipped."""
     if not suspects:
         return
     again = _run(replace(_only(job, suspects), hidden=(), watched=(job.cwd, *job.hidden)))
@@ -238,7 +239,7 @@ def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, uns
         written = {path for reads in each.seen.reads for path in reads.written}
         opened = (again[each.name].opened | each.held) - each.known - written
         errors = hidden[each.name].problem + "".join(error for error, _ in hidden[each.name].answers)
-        # others of this machine open files meanwhile: those that an error or the working directory has come first
+        # other processes also open files meanwhile: files in an error or the working directory come first
         likely = sorted(opened, key=lambda p: (os.path.basename(p) not in errors, not p.startswith(job.cwd + "/"), p))
         each.candidates = [path for path in likely if not is_everywhere(path)][:_MOST_COVERED]
     waiting = suspects
@@ -258,7 +259,7 @@ def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, uns
 
 
 def _name_folders(suspects: list[_Suspect], folders: list[str], job: Job, unshare: Sequence[str]) -> None:
-    """Find the directories that make the difference, by halves. `folders`: those that together make one."""
+    """Find the directories that make the difference, by bisection. `folders`: directories that make it together."""
     middle = len(folders) // 2
     for half in (folders[:middle], folders[middle:]) if suspects and folders else ():
         found = _differing(suspects, job, unshare, hidden=tuple(half)) if half else {}
@@ -270,7 +271,7 @@ def _name_folders(suspects: list[_Suspect], folders: list[str], job: Job, unshar
 
 
 def _differing(some: list[_Suspect], job: Job, unshare: Sequence[str], **other: Any) -> dict[_Suspect, Prediction]:
-    """Return which of the models differ in a run of the job with other fields, and what comes of it."""
+    """Return the models that differ in a run of the job with other fields, each with the effect."""
     found = _run(replace(_only(job, some), **other), unshare)
     return {each: each.seen.outcome(found[each.name]) for each in some if found[each.name].result != each.seen.result}
 
@@ -280,7 +281,7 @@ def _only(job: Job, suspects: Iterable[_Suspect]) -> Job:
 
 
 def _run(job: Job, prefix: Sequence[str] = ()) -> dict[str, Seen]:
-    """Do the job in a process of its own. Raises CommandFailed."""
+    """Do the job in a separate process. Raises CommandFailed."""
     if not job.models:
         return {}
     file = job.scratch / "job"
@@ -292,7 +293,7 @@ def _run(job: Job, prefix: Sequence[str] = ()) -> dict[str, Seen]:
 
 
 def _plan_load(model: Model, cases: Sequence[Exchange]) -> LoadedAgain:
-    """Return how to load a model once more: with one instance, and without a cache, in which answers would be kept."""
+    """Return how to load a model once more: with one instance, and without a cache, which would keep answers."""
     config = _config_of(model)
     found = dict(to_dict(config))
     found.pop("response_cache", None)
@@ -315,7 +316,7 @@ def _working_directory() -> str:
 
 
 def _hidden_folders(cwd: str) -> tuple[str, ...]:
-    """Return the directories in which the author's files are, none of them in another."""
+    """Return the directories with the author's files, without nested ones."""
     tops = [str(path) for path in folders_of_the_machine()]
     if "/usr/local" in (sys.prefix, sys.base_prefix):
         tops.remove("/usr/local")
@@ -325,7 +326,7 @@ def _hidden_folders(cwd: str) -> tuple[str, ...]:
 
 
 def _find_visible(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
-    """Yield what stays visible in hidden directories: Python, its packages, the models, and modules of the author's."""
+    """Yield the visible parts of hidden directories: Python, its packages, the models, and the author's modules."""
     yield str(job.scratch)
     yield from common_entries()
     yield str(Path(__file__).parents[3])

@@ -31,7 +31,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main(file: str) -> None:
-    """Do the job in the file, and write what was seen next to it."""
+    """Do the job in the file, and write the observations next to it."""
     job: Job = pickle.loads(Path(file).read_bytes())
     hide(job)
     os.chdir(job.cwd)
@@ -40,7 +40,7 @@ def main(file: str) -> None:
     with Server((), model_control_mode="explicit", recording=False, watchdog_seconds=0.0, **options) as server:
         _register(server, [*job.others, *job.models])
         for model in (*job.others, *job.models):
-            with suppress(TritonError):  # whoever needs it fails, too
+            with suppress(TritonError):  # a model that needs it fails, too
                 if model in job.others:
                     server.load(model.name, config=model.config)
         watch.take()
@@ -49,7 +49,7 @@ def main(file: str) -> None:
 
 
 def _register(server: Server, models: Iterable[LoadedAgain]) -> None:
-    """Register the directories that the models are in, once each, with the names that they are served by."""
+    """Register the directories with the models, once each, with the names under which they are served."""
     repositories: dict[Path, dict[str, str]] = {}
     for model in models:
         names = repositories.setdefault(model.directory.parent, {})
@@ -84,8 +84,8 @@ def _answer(exchange: Exchange) -> tuple[str, str]:
 
 
 def hide(job: Job) -> None:
-    """Empty the hidden directories and files for this process and those that it starts, which has a mount namespace of
-    its own. What is shown, and what this process has mapped, is bound back to its place."""
+    """Empty the hidden directories and files for this process and its children, which have their own mount namespace.
+    The shown files, and the files that this process has mapped, are bound to their places again."""
     if not job.hidden:
         return
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -102,7 +102,7 @@ def hide(job: Job) -> None:
             mode = oct(os.stat(path).st_mode & 0o7777)[2:]
             _mount("tmpfs", path, "tmpfs", 0, f"mode={mode}")
         else:
-            with suppress(FileNotFoundError):  # another program's, which has removed it meanwhile
+            with suppress(FileNotFoundError):  # another program's file, which was removed meanwhile
                 _mount(str(empty), path, "", _MS_BIND)
     for path, is_directory, fd in opened:
         if is_directory:
@@ -132,7 +132,7 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 class FolderWatch:
-    """The files in some directories, and below them, that any process opens (inotify)."""
+    """A record of the files in some directories, and below them, that any process opens (inotify)."""
 
     def __init__(self, folders: Iterable[str], besides: Iterable[str]) -> None:
         self._folders: dict[int, str] = {}
@@ -140,7 +140,7 @@ class FolderWatch:
         waiting = deque(folders)
         self._fd = _LIBC.inotify_init1(_IN_NONBLOCK) if waiting else -1
         while waiting and self._fd >= 0 and len(self._folders) < _MOST_WATCHED:
-            folder = waiting.popleft()  # in breadth: a tree of packages must not take all that can be watched
+            folder = waiting.popleft()  # breadth first: a tree of packages must not use up all watches
             number = _LIBC.inotify_add_watch(self._fd, os.fsencode(folder), ctypes.c_uint32(_IN_OPEN))
             if number < 0:
                 continue

@@ -1,4 +1,4 @@
-"""P5 and P6: numpy and Python, as the model ran here and as the target has them."""
+"""P5 and P6: numpy and Python, the versions here against the target's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .moments import outcome_of
 from .reads import imported_by
 from .subject import Subject, line_of, version_of
 
-#: Names that numpy has since 2.0 (and 2.1, 2.2), with what does the same in numpy 1.
+#: Names that numpy has since 2.0 (and 2.1, 2.2), with their equivalents in numpy 1.
 _NUMPY_2 = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "astype": "", "atan": "arctan",
     "atan2": "arctan2", "atanh": "arctanh", "bitwise_count": "", "bitwise_invert": "invert",
@@ -28,7 +28,7 @@ _NUMPY_2 = {
     "linalg.tensordot": "tensordot", "linalg.trace": "trace", "linalg.vecdot": "einsum", "linalg.vector_norm":
     "linalg.norm",
 }  # fmt: skip
-#: Attributes of arrays and keywords that numpy has since 2.0, with what does the same in numpy 1.
+#: Attributes of arrays and keywords that numpy has since 2.0, with their equivalents in numpy 1.
 _METHODS_2 = {
     "mT": "write x.swapaxes(-1, -2)",
     "to_device": "leave it out",
@@ -52,9 +52,9 @@ _KEYWORDS_2 = {
     ("quantile", "weights"): "compute it with what numpy 1 has",
     ("percentile", "weights"): "compute it with what numpy 1 has",
 }
-#: Libraries whose arrays have attributes of these names.
+#: Libraries whose arrays also have these attributes.
 _OTHER_ARRAYS = {"torch", "jax", "cupy", "tensorflow", "array_api_compat", "pandas", "xarray", "dask", "mlx"}
-#: The first Python that has a module of the standard library, and the first that has it no longer.
+#: The first Python with a module of the standard library, and the first without it.
 _SINCE = {"tomllib": (3, 11), "zoneinfo": (3, 9), "graphlib": (3, 9), "compression": (3, 14), "annotationlib": (3, 14)}
 _SINCE |= {"string.templatelib": (3, 14), "pathlib.types": (3, 14), "wsgiref.types": (3, 11)}
 _GONE = dict.fromkeys(("asynchat", "asyncore", "distutils", "imp", "smtpd"), (3, 12))
@@ -65,7 +65,7 @@ _GONE |= dict.fromkeys(
     ),
     (3, 13),
 )
-#: Names of the standard library by the first Python that has them: what its modules list there and not before.
+#: Names of the standard library by the first Python that has them in its modules.
 _NAMES_SINCE = {
     (3, 11): "asyncio.Barrier asyncio.Runner asyncio.TaskGroup asyncio.Timeout asyncio.timeout asyncio.timeout_at "
     "builtins.BaseExceptionGroup builtins.ExceptionGroup contextlib.chdir datetime.UTC enum.EnumCheck enum.EnumType "
@@ -146,7 +146,7 @@ def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]
 
 
 def _numpy_2_uses(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple[str, str, ast.AST]]:
-    """Yield what a source uses of numpy 2: names, methods of arrays and keywords, each with what to write instead."""
+    """Yield the numpy 2 features in a source (names, methods of arrays and keywords), each with a replacement."""
     for whole, node in _named_in(source, "AttributeError", python=python):
         name = whole.removeprefix("numpy.")
         if name != whole and name in _NUMPY_2:
@@ -168,13 +168,13 @@ def _numpy_2_uses(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple
 
 
 def _imports_other_arrays(tree: ast.Module) -> bool:
-    """Return whether a source has arrays of other libraries, which have these attributes, too."""
+    """Return whether a source has arrays of other libraries, which also have these attributes."""
     return any(name.partition(".")[0] in _OTHER_ARRAYS for node in ast.walk(tree) for name in imported_by(node))
 
 
 def _named_in(source: SourceFile, *errors: str, python: tuple[int, ...] = ()) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the names of other modules that a source uses, as `datetime.UTC` or `builtins.ExceptionGroup`, but not
-    where it does without them, does not run with that Python, or one of `errors` is caught."""
+    """Yield the names of other modules that a source uses, as `datetime.UTC` or `builtins.ExceptionGroup`, unless the
+    source handles their absence, does not run with that Python, or catches one of `errors`."""
     if source.tree is None:
         return
     imported: dict[str, str] = {}
@@ -206,7 +206,7 @@ def _dotted(node: ast.expr, imported: Mapping[str, str]) -> str:
 
 
 def python_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]:
-    """P6: the Python of the environment and of the stub that runs it, and what the model needs of it."""
+    """P6: the Python of the environment and of its stub, and the model's needs of it."""
     stub = subject.stub_python
     there = stub or release.python.value
     if stub and subject.exported is None:
@@ -279,7 +279,7 @@ def _names_too_new(
 
 
 def _calls_since(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...], ast.AST]]:
-    """Yield the calls that need a Python by their arguments, with that Python."""
+    """Yield the calls whose arguments need a newer Python, with that Python."""
     assert source.tree is not None
     left_out = guarded(source.tree, "TypeError", "ValueError", python=python)
     calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node not in left_out)
@@ -297,7 +297,8 @@ def _calls_since(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple[
 
 
 def _is_old_isoformat(text: str) -> bool:
-    """Return whether Python 3.10 reads it, too: it has no Z, no basic form, and three or six digits after the point."""
+    """Return whether Python 3.10 reads it, too: the text has no Z, no basic form, and three or six digits after the
+    point."""
     offset = r"([+-]\d\d:\d\d(:\d\d)?)?"
     return bool(re.fullmatch(rf"\d{{4}}-\d\d-\d\d(.\d\d(:\d\d(:\d\d(\.\d{{3}}(\d{{3}})?)?)?)?{offset})?", text))
 

@@ -1,5 +1,4 @@
-"""The differences of two answers to one request, and of two documents: what differs, how much it matters, and both
-values."""
+"""The differences between two answers to one request, and between two documents: place, weight, and both values."""
 
 from __future__ import annotations
 
@@ -27,20 +26,20 @@ WORDS = {
 }
 ORDER = (EQUAL, NEAR, TEXT, NOT_SENT, NOT_VERIFIED, DIFFERS, NOT_LOADED)
 
-#: Up to these releases an error may be worded otherwise, or have HTTP status 400 for another one.
+#: Up to these releases the words of an error may differ, or its HTTP status may be 400 instead of another one.
 _OTHER_WORDS_UNTIL = "2.46"
 _STATUS_400_UNTIL = "2.41"
 _STATUS_400_FOR = {Code.INTERNAL, Code.NOT_FOUND, Code.UNSUPPORTED}
-#: The names of inputs that came, which Triton lists in the order of a hash table.
+#: The names of the given inputs, which Triton lists in the order of a hash table.
 _NAMES = re.compile(r"(Got input\(s\) )\[('[^\]]*')\]")
-#: The instance that had the request, of several.
+#: The instance that executed the request, out of several.
 _INSTANCE = re.compile(r"(model (?:instance )?'[^']*?)_\d+(?:_\d+)?'")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference. `symbol`: how much it matters; `known`: why every model has it on this release; `is_value`:
-    whether only values differ."""
+    """One difference. `symbol`: its weight; `known`: why every model has it on this release; `is_value`: whether only
+    values differ."""
 
     symbol: str
     where: str
@@ -61,8 +60,8 @@ class Difference:
 
 
 def document_differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (path, ours, theirs) for each difference of two documents. A field that only one of them has, with its
-    default value, is not a difference: one of the releases does not know it."""
+    """Yield (path, ours, theirs) for each difference of two documents. A field with its default value that only one of
+    them has is not a difference: the other release lacks the field."""
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         for key in dict.fromkeys([*ours, *theirs]):
             yield from document_differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key))
@@ -86,15 +85,15 @@ def compare_exchanges(
     places: tuple[str, str] = ("", ""),
     names: tuple[str, str] = ("here", "there"),
 ) -> Iterator[Difference]:
-    """Yield the differences of two outcomes of one request: status, error, and byte by byte the tensors of a stream
-    before its error, too.
+    """Yield the differences between two outcomes of one request: status, error, and, byte by byte, the tensors of a
+    stream, also those before its error.
 
     Args:
-        one: what the second is compared with.
-        other: what is judged.
+        one: the outcome to compare with.
+        other: the judged outcome.
         where: the request, and how it was sent.
-        release: of Triton, as older ones have errors of other words.
-        places: the repositories of both, whose paths are in tracebacks.
+        release: the release of Triton, as older ones word errors differently.
+        places: the repositories of both, whose paths appear in tracebacks.
         names: words for the places of both.
     """
     if one.error is not None or other.error is not None:
@@ -116,7 +115,7 @@ def compare_exchanges(
 
 
 def _with_values(diff: TensorDiff, names: tuple[str, str]) -> str:
-    """Return what differs, with both values."""
+    """Return the difference in words, with both values."""
     if diff.problem or diff.first is None:
         return f"{diff} ({names[0]} | {names[1]})"
     first = [floats(tensor)[diff.first] for tensor in diff.tensors if tensor is not None]
@@ -149,8 +148,8 @@ def _errors(
 
 
 def plain_error(error: TritonError, place: str = "") -> str:
-    """Return the text of an error without what differs from one server to the next: its repository, which is at
-    `place`, the number of the instance, and the order of the inputs."""
+    """Return the text of an error without the parts that depend on the server: its repository, which is at `place`, the
+    number of the instance, and the order of the inputs."""
     text = error.message.strip()
     text = text.replace(place, "<repository>") if place else text
     text = _INSTANCE.sub(r"\1'", text)
@@ -158,5 +157,5 @@ def plain_error(error: TritonError, place: str = "") -> str:
 
 
 def _is_until(release: str, last: str) -> bool:
-    """Return whether a release is not newer than `last`; what a tritonserver on PATH is, nobody knows."""
+    """Return whether a release is at most `last`; the release of a tritonserver on PATH is unknown."""
     return release[:1].isdigit() and find(release).order <= find(last).order

@@ -1,9 +1,9 @@
 """The author's machine, hidden from a server that judges an export.
 
-A model that reads a file of the author's by its absolute path, or runs with the author's packages, "works" on the
+A model that reads the author's files by their absolute paths, or runs with the author's packages, "works" on the
 author's machine. In a mount namespace the virtual environment, the Python prefix and the notebook's folder are empty
-directories; what the server needs is bound below one directory. Where there is no namespace, the server only gets
-another path and a scrubbed environment, and the result says so.
+directories; the files that the server needs are bound below one directory. Without a namespace, the server only gets
+another path and a scrubbed environment, and the result reports that.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from ....stub._pb_stub.process.reads_record import is_everywhere
 
 #: Directories of every Linux below which the server's files are bound.
 _MOUNT_POINTS = ("/mnt", "/media", "/srv")
-#: What a server itself needs, so that it cannot be hidden.
+#: Paths that a server itself needs, so that they cannot be hidden.
 _NEEDED = ("/", "/usr", "/bin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/mnt")
-#: Directories of every machine, of which single files are hidden.
+#: Directories that every machine has, in which single files are hidden.
 _SHARED = (*_NEEDED, "/opt", "/var", "/run", "/home", "/usr/local", "/usr/share")
-#: Below these nothing is hidden: programs and libraries run from there, or the kernel makes what is there.
+#: Nothing below these is hidden: programs and libraries run from there, or the kernel fills them.
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/usr/lib/", "/usr/bin/", "/usr/sbin/")
-#: What every machine has, with contents of its own.
+#: Paths that every machine has, with different contents.
 _EVERYWHERE = {
     f"/etc/{name}"
     for name in ("passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf", "localtime", "os-release")
 }
 _TRIAL_SECONDS = 10.0
-#: Directories of `/` and `/var` that every machine has, whose files are not the author's, or that programs write to.
+#: Directories of `/` and `/var` that every machine has. Their files are not the author's, or programs write to them.
 _OF_THE_SYSTEM = {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "run", "sbin", "sys"}
 _OF_THE_SYSTEM |= {"usr", "var", "tmp"}
 _OF_VAR = {"cache", "lock", "log", "run", "tmp"}
 
 #: Mounts, then becomes the command: NAME DIRECTORY… -- KEPT… -- HIDDEN… -- FILE… -- COMMAND…
-#: What is kept is put back in a directory that is hidden; a file is hidden by links to all others of its directory.
-#: A directory that every program may write to stays one.
+#: Kept paths are restored in a hidden directory; a file is hidden by links to all others of its directory.
+#: A directory that every program may write to stays writable.
 _SCRIPT = """
 set -e
 root=$1 scratch=$2; shift 2
@@ -71,11 +71,12 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Hiding:
-    """How much of the author's machine a server cannot see. `hidden`: directories, with a word for each; `files`: files
-    of directories that stay; `kept`: what is put back of a hidden directory; `common`: the same, of which every machine
-    has one; `left`: what stays visible, one sentence each.
+    """The part of the author's machine that a server cannot see. `hidden`: directories, with a word for each; `files`:
+    hidden files of visible directories; `kept`: visible parts of hidden directories; `common`: the same, but parts that
+    every machine has; `left`: what stays visible, one sentence each.
 
-    `own_tmp`: another directory is its /tmp; `in_tmp`: words for what is hidden by that."""
+    `own_tmp`: whether another directory is its /tmp; `in_tmp`: words for what that hides.
+    """
 
     unshare: tuple[str, ...]
     root: str
@@ -96,19 +97,19 @@ class Hiding:
 
     @property
     def words(self) -> str:
-        """Return the same without a path of this machine."""
+        """Return the same as words, without paths of this machine."""
         words = ", ".join([*self.hidden.values(), *self.in_tmp, *([_READ] if self.files else [])]).split(", ")
         return self._text([*dict.fromkeys(filter(None, words))], " but for what the server runs from" * bool(self.kept))
 
     def _text(self, hidden: Sequence[str], kept: str) -> str:
         if not self.unshare:
             return "no mount namespace here: another path and a scrubbed environment; absolute paths were not caught"
-        own = "" if self.root == "/" or not self.own_tmp else " and /tmp"  # a container has nothing of the machine
+        own = "" if self.root == "/" or not self.own_tmp else " and /tmp"  # a container contains nothing of the machine
         text = f"hidden: {', '.join(hidden) or 'nothing'}{own}{kept}"
         return f"{text}; {'; '.join(self.left)}" if self.left else text
 
     def place(self, name: str, path: Path) -> str:
-        """Return the path at which the server sees `path`, which was given to `command` as `name`."""
+        """Return the path at which the server sees `path`, which `command` received as `name`."""
         return f"{self.root}/{name}" if self.unshare else str(path)
 
     def command(self, command: Iterable[str], places: Mapping[str, Path], scratch: Path) -> list[str]:
@@ -128,8 +129,8 @@ def find_hiding(
     Args:
         paths: directories and files, with a word for each.
         keep: directories that the server needs at their own path.
-        common: files and directories that stay because every machine has one.
-        program: the server, where it is not known what it runs from, so that directories with it stay.
+        common: files and directories that stay because every machine has them.
+        program: the server, if its files are not known; directories that contain it stay.
     """
     needed = {str(path) for path in keep}
     wanted: dict[str, str] = {}
@@ -148,11 +149,11 @@ def find_hiding(
         else:
             hidden[text] = word
     words: dict[str, list[str]] = {}
-    for text, word in sorted(hidden.items()):  # a directory comes before what is in it
+    for text, word in sorted(hidden.items()):  # a directory precedes its contents
         outer = next((each for each in words if _is_in(text, each)), text)
         words.setdefault(outer, []).append(word)
     in_tmp = words.pop("/tmp", [])
-    own_tmp = bool(in_tmp)  # it is not emptied, but replaced
+    own_tmp = bool(in_tmp)  # /tmp is not emptied, but replaced
     root = _mount_point()
     unshare = _unshare() if root else ()
     return Hiding(
@@ -177,20 +178,21 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def _covering(path: Path) -> Path:
-    """Return the directory to hide for a path: itself, or that of a file, unless every machine has this directory."""
+    """Return the directory to hide for a path: the path itself, or a file's directory, or just the file if every
+    machine has that directory."""
     return path if path.is_dir() or str(path.parent) in _SHARED else path.parent
 
 
-#: What the directories are called that are not the system's.
+#: The words for directories that do not belong to the system.
 _MACHINE = "the folders of this machine that are not its system's"
 
 
 def folders_of_the_machine() -> dict[Path, str]:
-    """Return the directories in which files of this machine's own are, with a word for each: those of `/` and `/var`
-    that are not the system's, `/usr/local`, `/var/tmp`, and `/etc`, of which `common_entries` stay. What lies in the
-    rest of `/usr` and `/var`, and in `/run`, is not hidden."""
+    """Return the directories with this machine's own files, with a word for each: the non-system directories of `/` and
+    `/var`, `/usr/local`, `/var/tmp`, and `/etc`, of which `common_entries` stay. The rest of `/usr` and `/var`, and
+    `/run`, are not hidden."""
     found = [Path("/etc"), Path("/usr/local"), Path("/var/tmp")]
-    needed = {*_OF_THE_SYSTEM, _mount_point().lstrip("/")}  # where it mounts, nothing of the machine is seen
+    needed = {*_OF_THE_SYSTEM, _mount_point().lstrip("/")}  # nothing of the machine is visible at the mount point
     for top, besides in ((Path("/"), needed), (Path("/var"), _OF_VAR)):
         with contextlib.suppress(OSError):
             found += [path for path in top.iterdir() if path.name not in besides]
@@ -198,7 +200,7 @@ def folders_of_the_machine() -> dict[Path, str]:
 
 
 def common_entries() -> list[str]:
-    """Return what is in these directories that every machine has, or that drivers and libraries have there."""
+    """Return the entries of these directories that every machine has, or that belong to drivers and libraries."""
     with contextlib.suppress(OSError):
         entries = [*Path("/etc").iterdir(), *Path("/usr/local").glob("cuda*")]
         return [str(path) for path in entries if path.exists() and _is_common(path)]
@@ -206,20 +208,21 @@ def common_entries() -> list[str]:
 
 
 def _is_common(path: Path) -> bool:
-    """Return whether every machine has this file, or what is in this directory; not a link to what the kernel has."""
+    """Return whether every machine has this file, or this directory's contents; False for a link to the kernel's
+    files."""
     if os.path.realpath(path).startswith("/proc/"):
         return False
     return is_everywhere(f"{path}/x" if path.is_dir() else str(path))
 
 
-#: What the paths that a model reads are called.
+#: The words for the paths that a model reads.
 _READ = "what the models read of this machine"
 
 
 def author_paths(more: Mapping[Path, str] | None = None, reads: Iterable[Path] = ()) -> dict[Path, str]:
-    """Return what of this process's machine a deployed server does not have, with a word for each: the home directory,
-    the virtual environment, the Python prefix, or the packages of a system's Python, the user's packages, the working
-    directory, and what models read."""
+    """Return the parts of this process's machine that a deployed server does not have, with a word for each: the home
+    directory, the virtual environment, the Python prefix or the packages of a system's Python, the user's packages, the
+    working directory, and the paths that models read."""
     python = "this Python and its packages"
     prefixes = [Path(sys.prefix), Path(sys.base_prefix)]
     found = {path: python for path in prefixes if str(path) not in ("/usr", "/usr/local")}
@@ -232,13 +235,13 @@ def author_paths(more: Mapping[Path, str] | None = None, reads: Iterable[Path] =
         found[Path.home()] = "the home directory"
     found |= {path: _READ for path in reads}
     real = {path.resolve(): word for path, word in found.items() if path.exists()}
-    # a link is hidden at its own place, too: hiding only what it leads to would leave the name
+    # a link is hidden at its own place, too: if only its target were hidden, the name would stay
     return real | {path: word for path, word in found.items() if path.is_symlink()}
 
 
 @functools.cache
 def _unshare() -> tuple[str, ...]:
-    """Return the command that gives its command a mount namespace of its own; empty where there is none."""
+    """Return the command that runs a command in a new mount namespace; empty if that is not possible."""
     program = shutil.which("unshare")
     for flags in (["--mount"], ["--mount", "--map-root-user"]) if program else ():
         command = [str(program), *flags, "--propagation", "private"]

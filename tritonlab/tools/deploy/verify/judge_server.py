@@ -1,6 +1,6 @@
-"""A server process that answers for an export: a real tritonserver, or ours beside it.
+"""A server process that answers for an export: a real tritonserver, or ours next to it.
 
-Guarantees: when the constructor raises or `stop` returns, no process is left, and no shared memory.
+Guarantees: when the constructor raises or `stop` returns, no process and no shared memory is left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOK = 0.05
 
 
 class Start(NamedTuple):
-    """How a server is started: the command, its environment, and how it is stopped besides by a signal."""
+    """How to start a server: the command, its environment, and a way to stop it in addition to a signal."""
 
     command: Sequence[str]
     env: Mapping[str, str]
@@ -47,7 +47,7 @@ class Ports(NamedTuple):
         return f"tritonlab_verify_{os.getpid()}_{self.http}_"
 
     def flags(self) -> list[str]:
-        """Return the flags that both servers understand."""
+        """Return the flags that both servers support."""
         return [
             *("--http-address=127.0.0.1", "--grpc-address=127.0.0.1"),
             *(f"--http-port={self.http}", f"--grpc-port={self.grpc}", f"--metrics-port={self.metrics}"),
@@ -98,7 +98,7 @@ class JudgeServer:
         return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-count:])
 
     def load(self, model: str, timeout: float) -> str:
-        """Load a model and return why that failed; empty if it did not."""
+        """Load a model and return the reason if that failed; empty if it did not."""
         try:
             status, body = self._ask("POST", f"/v2/repository/models/{model}/load", timeout)
         except TimeoutError:
@@ -108,7 +108,7 @@ class JudgeServer:
         return "" if status == 200 else error_text(body, status)
 
     def is_ready(self, model: str) -> bool:
-        """Return whether the model is ready, as a load balancer asks."""
+        """Return whether the model is ready, by the request of a load balancer."""
         with contextlib.suppress(OSError, http.client.HTTPException):
             return self._ask("GET", f"/v2/models/{model}/ready", 30.0)[0] == 200
         return False
@@ -125,7 +125,7 @@ class JudgeServer:
             connection.close()
 
     def stop(self) -> None:
-        """End the server: ask, wait, then kill its process group; its shared memory goes with it."""
+        """End the server: signal, wait, then kill its process group; its shared memory is removed as well."""
         with contextlib.suppress(OSError):
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -146,7 +146,7 @@ class JudgeServer:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that the system gives to clients."""
+    """Return unused ports below the range that the system gives to clients."""
     ports: list[int] = []
     with contextlib.ExitStack() as held:
         while len(ports) < count:
@@ -158,6 +158,6 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _dies_with_us() -> list[str]:
-    """Return the command that makes its command end with this thread, however that ends (util-linux)."""
+    """Return the command that makes its command end with this thread, even if the thread is killed (util-linux)."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL"] if setpriv else []

@@ -1,5 +1,5 @@
-"""What a judge answered beside what the notebook answered to the same requests, and beside our server on the same copy:
-equal, by wording, different, not loaded, or not proved."""
+"""The comparison of a judge's answers with the notebook's answers to the same requests, and with our server's on the
+same copy: equal, by wording, different, not loaded, or not proved."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .differences import (
 from .replayed_requests import ALONE, STREAM, TOGETHER, ModelAnswers
 from .shipped_requests import key_of
 
-#: What is compared with what, in words.
+#: The pairs of the comparison, in words.
 _NOTEBOOK, _TRITON, _COPY = "in the notebook", "in Triton", "in our server on the copy"
-#: How our server answered after it was started again, to see which answers stay the same.
+#: The answers of our server after another start, which show the answers that stay the same.
 AGAIN = "again"
 #: A file that a model opens in the repository.
 _MISSING = re.compile(r"No such file or directory: '(<repository>/[^']*)'")
@@ -37,7 +37,7 @@ _MISSING = re.compile(r"No such file or directory: '(<repository>/[^']*)'")
 @dataclass(frozen=True)
 class SentRequest:
     """The evidence of one request. `inputs`: names, datatypes and shapes; `notebook`: `answered`, `failed`, or why its
-    answer there is not known; `sent`: how often it was sent to the judge; `key`: the same for equal requests."""
+    answer there is unknown; `sent`: how often it was sent to the judge; `key`: equal for equal requests."""
 
     name: str
     source: str
@@ -53,8 +53,8 @@ class SentRequest:
 
 @dataclass(frozen=True)
 class ModelJudgement:
-    """The verdict on one model. `latencies_ms`: of one request sent again and again; `through`: the ensemble whose
-    requests went through it, if it got none of its own."""
+    """The verdict on one model. `latencies_ms`: of one request, sent repeatedly; `through`: the ensemble whose requests
+    reached it, if it got none of its own."""
 
     name: str
     findings: tuple[Difference, ...]
@@ -111,12 +111,12 @@ def judge(
 
     Args:
         ours: the answers of our server on a copy of the export.
-        theirs: those of the judge on another copy.
+        theirs: the answers of the judge on another copy.
         cases: the requests, with the answers that the notebook gave.
-        release: of Triton, as older ones have errors of other words.
-        places: the repositories of both, whose paths are in tracebacks.
-        open_findings: what pre-flight found that the model reads of the author's machine.
-        through: an ensemble that has the model in a step and was sent requests.
+        release: the release of Triton, as older ones word errors differently.
+        places: the repositories of both, whose paths appear in tracebacks.
+        open_findings: the pre-flight findings about what the model reads on the author's machine.
+        through: an ensemble with the model as a step that was sent requests.
     """
     own = [case for case in cases if case.model == ours.name]
     if theirs.not_judged:
@@ -158,7 +158,7 @@ def judge(
     )
 
 
-#: What to do about a model without requests.
+#: The advice for a model without requests.
 NO_REQUEST = "call the model in the notebook and export again, or keep a request with `%triton golden add`"
 
 
@@ -180,7 +180,7 @@ def _evidence(case: Exchange, theirs: ModelAnswers, findings: Sequence[Differenc
 
 
 def _missing_beside(name: str, problem: str) -> str:
-    """Return what to do about a file that is missing beside the model's directory; empty if that is not the problem."""
+    """Return the advice about a missing file next to the model's directory; empty if that is not the problem."""
     found = _MISSING.search(problem)
     path = os.path.normpath(found[1]) if found else ""
     if not path.startswith("<repository>/") or path.startswith(f"<repository>/{name}/"):
@@ -203,10 +203,10 @@ def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) ->
 
 
 def kept_answer(case: Exchange) -> Exchange | None:
-    """Return what the notebook answered; None if that is not known. Its error has no status."""
+    """Return the notebook's answer; None if unknown. Its error has no status."""
     if case.unanswered or not case.has_answer:
         return None
-    # the repository of the notebook was another directory
+    # the notebook's repository was another directory
     text = re.sub(rf"[^\s'\"(]+(?=/{re.escape(case.model)}/)", "<repository>", case.error_text)
     return replace(case, error=TritonError(text) if text else None)
 
@@ -214,14 +214,14 @@ def kept_answer(case: Exchange) -> Exchange | None:
 def _of_case(
     case: Exchange, ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
-    """Yield what differs for one request, in each of the ways in which it was sent."""
+    """Yield the differences for one request, in each of the ways in which it was sent."""
     kept = kept_answer(case)
     if kept is None:
         why = case.unanswered or _NOT_KEPT
         text = f"{why}, so Triton was compared with our server alone; `%triton golden add` keeps an answer"
         yield Difference(NOT_VERIFIED, case.name, text)
     varies = _varying(case, ours)
-    found: dict[Difference, list[str]] = {}  # the same in several ways is said once
+    found: dict[Difference, list[str]] = {}  # the same difference in several ways is reported once
     for way in (ALONE, TOGETHER, STREAM):
         here, there = ours.answers.get((way, case.name)), theirs.answers.get((way, case.name))
         if here is None:
@@ -241,7 +241,7 @@ def _of_case(
 
 
 def _varying(case: Exchange, answers: ModelAnswers) -> str:
-    """Return how the answers of one server to one request differ from each other; empty if they do not, or fail."""
+    """Return how one server's answers to one request differ from each other; empty if they are equal, or fail."""
     sent = [one for way in (ALONE, TOGETHER, STREAM, AGAIN) for one in answers.answers.get((way, case.name), ())]
     answered = [one for one in sent if one.error is None] or [one for one in sent if one.answers()]
     for other in answered[1:]:
@@ -254,12 +254,12 @@ def _varying(case: Exchange, answers: ModelAnswers) -> str:
 def _of_answers(
     kept: Exchange | None, here: Exchange, there: Exchange, *, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
-    """Yield the differences of the notebook's answer, our server's and the judge's, and say who agrees with whom."""
+    """Yield the differences between the notebook's answer, our server's and the judge's, and which of them agree."""
 
     def from_kept(answer: Exchange, place: str, name: str) -> list[Difference]:
         assert kept is not None
         expected = kept
-        if kept.error is not None and answer.error is not None:  # what is kept has no status
+        if kept.error is not None and answer.error is not None:  # a stored answer has no status
             error = TritonError.from_code(answer.error.code, kept.error.message)
             expected = replace(kept, error=error)
         return [*compare_exchanges(expected, answer, "", release, places=("", place), names=(_NOTEBOOK, name))]

@@ -1,8 +1,8 @@
 """The servers that can judge an export: a release from its wheel, the tritonserver on PATH, a container, and ours.
 
-A wheel's stub embeds a Python for models that bring no environment, with numpy 1 and the export's lock. That is made
-once and kept in the cache: a relocatable environment if a Python of that version can be copied, else a virtual
-environment, whose base then cannot be hidden.
+A wheel's stub embeds a Python for models that bring no environment, with numpy 1 and the export's lock. That
+environment is made once and kept in the cache. It is relocatable if a Python of that version can be copied, otherwise a
+virtual environment, whose base cannot be hidden.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ENGINE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class WheelJudge:
-    """A release from its wheel, with the stub of the judge's Python beside the backend."""
+    """A release from its wheel, with the stub of the judge's Python next to the backend."""
 
     release: str
     files: TritonFiles
@@ -107,7 +107,7 @@ class PathJudge:
 
 @dataclass(frozen=True)
 class DockerJudge:
-    """A release in its container, where the engine has the image. Nothing of the author's machine is in it."""
+    """A release in its container, if the engine has the image. Nothing of the author's machine is in it."""
 
     release: str
     engine: str
@@ -134,7 +134,7 @@ class DockerJudge:
 
 @dataclass(frozen=True)
 class OwnServer:
-    """Our server, on a copy of the export with this process's Python: what the author has seen so far."""
+    """Our server, on a copy of the export with this process's Python, as the author has used it so far."""
 
     release: str = "here"
     name: str = "tritonlab serve"
@@ -144,7 +144,7 @@ class OwnServer:
 
     def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         for stub in models.glob(f"*/{STUB}"):
-            if is_compiled(stub):  # it speaks only with NVIDIA's server; the environment's own Python runs the model
+            if is_compiled(stub):  # it works only with NVIDIA's server
                 stub.unlink()
         command = [sys.executable, "-m", "tritonlab", "serve", f"--model-repository={models}", *ports.flags()]
         command += [f"--backend-directory={backend.parent}" for backend in brought[:1]]
@@ -155,7 +155,7 @@ Judge = WheelJudge | PathJudge | DockerJudge | OwnServer
 
 
 def find_docker_judge(release: str, container: str) -> DockerJudge | str:
-    """Return the container of a release, or why it cannot be run here. Nothing is pulled."""
+    """Return the container of a release, or why it cannot be run here. No image is pulled."""
     engine = next((found for name in ("docker", "podman") if (found := shutil.which(name))), None)
     if engine is None:
         return "no docker or podman here"
@@ -172,7 +172,7 @@ def find_docker_judge(release: str, container: str) -> DockerJudge | str:
 
 
 def _merged(brought: Sequence[Path], directory: Path) -> Path:
-    """Make a backend directory of the server's own backends and those of the export, and return it."""
+    """Make a backend directory with the server's own backends and the export's, and return it."""
     directory.mkdir(exist_ok=True)
     for backend in brought:
         shutil.copytree(backend, directory / backend.name, symlinks=True, dirs_exist_ok=True)
@@ -190,7 +190,7 @@ def _temporary(scratch: Path) -> Path:
 
 
 def _scrubbed(scratch: Path, hiding: Hiding) -> dict[str, str]:
-    """Return the variables of a server that must not see the author's: none but what machines have."""
+    """Return the variables for a server that must not see the author's: only variables of the machine."""
     inherited = {
         name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ", "CUDA_VISIBLE_DEVICES") if name in os.environ
     }
@@ -200,7 +200,7 @@ def _scrubbed(scratch: Path, hiding: Hiding) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class JudgePython:
-    """A Python for a stub. `fixed`: directories that have to stay where they are; none for a relocatable one."""
+    """A Python for a stub. `fixed`: directories that must stay at their places; none for a relocatable Python."""
 
     version: str
     prefix: Path
@@ -216,8 +216,9 @@ class JudgePython:
 
 
 def judge_python(wheel: Wheel, version: str, lock: str, say: Say, cancel: threading.Event) -> JudgePython:
-    """Return a Python for the stubs of `wheel`: of `version`, else of that of the release's container if this machine
-    has one, else this process's. `lock`: the text of the export's requirements.lock, empty if there is none."""
+    """Return a Python for the stubs of `wheel`. Its version is `version`; otherwise the release container's if this
+    machine has that, or else this process's. `lock`: the text of the export's requirements.lock, empty if there is
+    none."""
     python = _choose(wheel, version)
     wanted = _pinned(lock) or [Pin("numpy", pin.version) for pin in pins([], wheel.triton, python.version)]
     key = hashlib.sha256(repr((python.full_version, str(python.prefix), [pin[:2] for pin in wanted])).encode())

@@ -1,4 +1,5 @@
-"""The page of a verification, to be handed on: the verdict, what is not proved, each difference, and the evidence."""
+"""The page of a verification, for other people: the verdict, the points that are not proved, each difference, and the
+evidence."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; font-size
   tr, li, svg, .verdict { break-inside: avoid; } h2 { break-after: avoid; }
 }
 """
-#: Inline, because JupyterLab puts all cells of tables on the right.
+#: Inline, because JupyterLab right-aligns all table cells.
 _LEFT = "text-align:left"
-#: Paths that every machine has, and that are not the author's.
+#: Paths that every machine has, so that they are not the author's.
 _COMMON = ("/", "/usr", "/usr/local", "/opt", "/tmp", "/home", "/var/tmp")
 _TONES = {"good": ("✓", "Proved"), "bad": ("✗", "Not equal"), "open": ("?", "Not proved")}
 _ROW = 22
@@ -54,7 +55,7 @@ def page_of(
     earlier: Sequence[Mapping[str, Any]],
     record: Mapping[str, Any],
 ) -> str:
-    """Return the page: one file that needs nothing else. `record`: what export.json has."""
+    """Return the page as one self-contained file. `record`: the content of export.json."""
     names = [*record["features"]]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     title = f"{', '.join(names[:_NAMED])}{more}: judged by real Triton servers"
@@ -81,7 +82,7 @@ def without_paths(text: str, paths: Iterable[str]) -> str:
 def body_of(
     releases: Sequence[ReleaseVerdict], not_verified: Sequence[str], earlier: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return what a page shows below its title."""
+    """Return the content of a page below its title."""
     parts = ["".join(map(_banner, releases))]
     parts.append("<h2>What is not proved</h2>" + _list(_list_unproved(releases, not_verified)))
     for release in releases:
@@ -119,7 +120,7 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _list_unproved(releases: Sequence[ReleaseVerdict], not_verified: Sequence[str]) -> Iterator[str]:
-    """Yield what the verdict does not say, that of this export first."""
+    """Yield the limits of the verdict, starting with the points of this export."""
     yield from not_verified
     shown = (DIFFERS, NOT_LOADED, TEXT, NEAR)
     for release in releases:
@@ -194,7 +195,8 @@ def _how() -> str:
 
 
 def _latencies(release: ReleaseVerdict) -> str:
-    """Return the picture of how long one request of each model took, there and here; empty if nothing was measured."""
+    """Return a figure of the time that one request of each model took, there and here; empty if nothing was
+    measured."""
     models = [model for model in release.models if model.latencies_ms]
     if not models:
         return ""

@@ -1,4 +1,4 @@
-"""What one judge found of all models of an export."""
+"""The verdict of one judge on all models of an export."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from .judgement import ModelJudgement
 
 @dataclass(frozen=True)
 class ReleaseVerdict:
-    """What one judge found. `hidden`: what of the author's machine it did not see, `hidden_words` the same without a
-    path; `is_hidden`: whether that is everything that could be; `problem`: why it did not judge, or ended early;
-    `still_open`: what differed when the same files were judged before, and was not sent again."""
+    """The verdict of one judge. `hidden`: the parts of the author's machine that it did not see; `hidden_words`: the
+    same without paths. `is_hidden`: whether that is everything that could be hidden. `problem`: why it did not judge,
+    or ended early. `still_open`: differences of an earlier verdict on the same files whose requests were not sent
+    again."""
 
     release: str
     judge: str

@@ -1,4 +1,4 @@
-"""Requests sent to one server, whichever it is, and what it answered: alone, together and as streams."""
+"""Requests sent to any one server, and its answers: alone, together and as streams."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ....exchanges.remote.http_link import HttpLink
 from ..child_command import Say, raise_if_cancelled
 from .judge_server import JudgeServer
 
-#: How a request was sent.
+#: The ways to send a request.
 ALONE, TOGETHER, STREAM = "alone", "together", "as a stream"
 _REQUEST_SECONDS = 30.0
-#: Each case is sent so often at once, so that batches form.
+#: Each case is sent so many times at once, so that batches form.
 _AT_ONCE = 4
 _LATENCY_REQUESTS = 20
 
 
 @dataclass
 class ModelAnswers:
-    """The answers of one server for a model. `problem`: why it was not loaded; `not_judged`: why that tells nothing;
+    """The answers of one server for a model. `problem`: why it was not loaded; `not_judged`: why that proves nothing;
     `answers`: by way and case."""
 
     name: str
@@ -51,10 +51,10 @@ def replay(
 ) -> dict[str, ModelAnswers]:
     """Load the models and send them the requests. Raises Cancelled, or CommandFailed if the server died."""
     found = {name: ModelAnswers(name) for name in models}
-    for last in (False, True):  # a model may call another one in `initialize`, which is loaded then
+    for last in (False, True):  # a model may call another one in `initialize`, so that one is loaded then
         for name in models:
             if last and (not found[name].problem or found[name].load_seconds >= load_seconds):
-                continue  # what was not loaded in time is not tried again: some releases wait for minutes
+                continue  # a model that did not load in time is not tried again: some releases wait for minutes
             raise_if_cancelled(cancel)
             begun = time.monotonic()
             found[name].problem = server.load(name, load_seconds)
@@ -91,7 +91,7 @@ def _ask(
         raise_if_cancelled(cancel)
         model.answers[ALONE, case.name] = [_send(alone, case, decoupled)]
     for case in cases:
-        if case.request.correlation_id:  # its order is its meaning
+        if case.request.correlation_id:  # a sequence depends on its order
             continue
         raise_if_cancelled(cancel)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -114,7 +114,8 @@ def _latencies(
     decoupled: bool,
     cancel: threading.Event,
 ) -> list[float]:
-    """Return how long the first request that is answered took, again and again, in milliseconds; none without one."""
+    """Return the times of the first answered request, sent repeatedly, in milliseconds; none if no request was
+    answered."""
     good = [case for case in cases if not case.request.correlation_id and _is_good(model, case)]
     if not good:
         return []

@@ -1,4 +1,4 @@
-"""The requests that an export was judged by, kept with it in the form of golden cases to be sent again."""
+"""The requests that an export was judged by. They are kept with it as golden cases, to be sent again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ....exchanges.golden import golden_beside
 
 
 def requests_of(root: Path) -> Path:
-    """Return the directory of the requests of an export: in `root` if it has `models/`, else beside it."""
+    """Return the directory of the requests of an export: in `root` if it has `models/`, otherwise next to it."""
     return root / "requests" if (root / "models").is_dir() else root.with_name(f"{root.name}.requests")
 
 
 def ship_requests(root: Path, cases: Sequence[Exchange]) -> None:
-    """Keep the cases with an export, in the place of earlier ones to the same models."""
+    """Keep the cases with an export, replacing earlier ones for the same models."""
     place = requests_of(root)
     for model in dict.fromkeys(case.model for case in cases):
         shutil.rmtree(place / model, ignore_errors=True)
@@ -27,14 +27,14 @@ def ship_requests(root: Path, cases: Sequence[Exchange]) -> None:
 
 
 def shipped_requests(root: Path) -> list[Exchange]:
-    """Return the cases that lie with an export, and those of the golden set beside it, each once."""
+    """Return the cases kept with an export, and the ones of the golden set next to it, each once."""
     places = [requests_of(root), *(golden_beside(each) for each in (root, root / "models"))]
     cases = [read_exchange(path) for place in places for path in sorted(place.glob("*/*.json"))]
     return list({(case.model, key_of(case), case.name): case for case in cases}.values())
 
 
 def key_of(case: Exchange) -> str:
-    """Return a short text that is the same for equal requests."""
+    """Return a short text that is equal for equal requests."""
     found = hashlib.sha256(repr((case.model, sorted(non_default_settings(case.request).items()))).encode())
     for name, tensor in sorted(case.request.inputs.items()):
         found.update(repr((name, tensor.datatype.name, tensor.shape)).encode())

@@ -15,7 +15,7 @@ from .release_verdict import ReleaseVerdict
 
 @dataclass(frozen=True)
 class Verification:
-    """The verdicts of all judges, and the files in which they are kept."""
+    """The verdicts of all judges, and the files that store them."""
 
     directory: Path
     releases: tuple[ReleaseVerdict, ...]

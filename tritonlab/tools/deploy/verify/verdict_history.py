@@ -1,4 +1,4 @@
-"""The record of the verdicts on an export, which lies with it: earlier ones, open differences, and the evidence."""
+"""The record of the verdicts on an export, stored with it: earlier verdicts, open differences, and the evidence."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .differences import DIFFERS
 from .release_verdict import ReleaseVerdict
 from .shipped_requests import requests_of
 
-#: The earlier verdicts that a record keeps.
+#: The number of earlier verdicts in a record.
 _EARLIER = 20
 
 
 def evidence_of(repository: Path, models: Sequence[str]) -> Iterator[Path]:
-    """Yield the files of the verdict on an exported repository: the page, the record, and the requests to `models`.
-    Those of other files than lie there are left out."""
+    """Yield the files of the verdict on an exported repository: the page, the record, and the requests to `models`. A
+    verdict on other files than the present ones is left out."""
     for root in (repository, *([repository.parent] if repository.name == "models" else [])):
         names = [name for name in model_names(repository) if not name.startswith(".")]
         history = VerdictHistory(root, repository, names)
@@ -35,12 +35,12 @@ def evidence_of(repository: Path, models: Sequence[str]) -> Iterator[Path]:
 
 
 def record_of(root: Path) -> Path:
-    """Return where the record of an export is: in `root` if it has `models/`, else beside it."""
+    """Return the path of the record of an export: in `root` if it has `models/`, otherwise next to it."""
     return root / "export.json" if (root / "models").is_dir() else root.with_name(f"{root.name}.export.json")
 
 
 class VerdictHistory:
-    """What the record of an export says of earlier verdicts on it."""
+    """The earlier verdicts on an export, from its record."""
 
     def __init__(self, root: Path, models: Path, names: Sequence[str]) -> None:
         self.is_whole = models != root
@@ -55,17 +55,17 @@ class VerdictHistory:
 
     @property
     def is_current(self) -> bool:
-        """Return whether the record is about the files that are there."""
+        """Return whether the record is about the present files."""
         return self._document.get("files") == self.files
 
     @property
     def open_findings(self) -> Mapping[str, Sequence[str]]:
-        """What pre-flight found when these files were exported."""
+        """The findings of pre-flight at the export of these files."""
         found = self._document.get("preflight", {}) if self.is_current else {}
         return found if isinstance(found, dict) else {}
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return the verdicts until now, the oldest first, each with the date and the files that it is about."""
+        """Return all verdicts so far, the oldest first, each with its date and files."""
         document = self._document
         last = {name: document[name] for name in ("when", "verified", "files") if name in document}
         if isinstance(last.get("files"), dict):
@@ -74,7 +74,8 @@ class VerdictHistory:
         return earlier[-_EARLIER:]
 
     def still_open(self, verdict: ReleaseVerdict) -> Iterator[str]:
-        """Yield what differed on this release when the same files were judged, and was not sent again now."""
+        """Yield the differences of an earlier verdict on this release and these files whose requests were not sent
+        again now."""
         sent = {(model.name, each.key) for model in verdict.models for each in model.requests}
         opened: dict[tuple[str, str], str] = {}
         for entry in self.verdicts():
@@ -90,7 +91,7 @@ class VerdictHistory:
 
 
 def _sound_record(document: Any) -> dict[str, Any]:
-    """Return the record of an export without verdicts that cannot be read."""
+    """Return the record of an export without unreadable verdicts."""
     if not isinstance(document, dict):
         return {}
     earlier = document.get("earlier")

@@ -45,9 +45,9 @@ from .verdict import Verification
 from .verdict_history import VerdictHistory, record_of
 from .wheels import NoWheel, find_wheel, unpacked
 
-#: The release that is tested unless another is named.
+#: The default release of a test.
 ON_PATH = "path"
-#: The real server crashes now and then under batches (SIGSEGV in libtriton_python.so); then it is asked again.
+#: The real server sometimes crashes under batches (SIGSEGV in libtriton_python.so); then it is started again.
 _TRIES = 2
 
 
@@ -64,28 +64,30 @@ def verify(
     say: Say = lambda text: None,
     cancel: threading.Event | None = None,
 ) -> Verification:
-    """Start real Triton servers on a copy of an exported repository, send them requests, and compare their answers
-    with those that the notebook gave, and with those of our server on another copy.
+    """Start real Triton servers on a copy of an exported repository, send them requests, and compare their answers with
+    the notebook's, and with our server's on another copy.
 
     The requests, the verdict and its evidence stay with the export: a page, export.json and `requests/` in `directory`
-    if it has `models/`, else beside it. What differed before, with the same files, stays open until it is sent again.
+    if it has `models/`, otherwise next to it. Differences of an earlier verdict on the same files stay open until their
+    requests are sent again.
 
     Args:
         directory: a model repository, or a directory with `models/`.
         triton: releases (`2.51`, or tags of containers, `24.10`), or `path` for the tritonserver on PATH.
-        requests: `golden` for those with the export and `<directory>.golden`, a directory of golden cases, or cases.
+        requests: `golden` for the cases with the export and in `<directory>.golden`, a directory of golden cases, or
+            cases.
         hide: more directories that the servers must not see.
-        reads: files and directories that the models have read where they were written; they are hidden, too.
-        open_findings: by model, what pre-flight found that it reads there; by default what the record has.
+        reads: files and directories that the models have read on the author's machine; they are hidden, too.
+        open_findings: by model, the pre-flight findings about these reads; by default from the record.
         python: the version of the stub for models that bring no environment.
         load_seconds: how long a model may take to load; an environment in an archive is unpacked meanwhile.
-        say: gets a line for each step.
-        cancel: ends it when it is set, and then Cancelled is raised.
+        say: receives a line for each step.
+        cancel: ends the verification when set; Cancelled is raised then.
 
-    A release is fetched once, as a wheel; without a wheel its container is run, if the engine has it. Requests without
-    an answer of the notebook's prove nothing.
+    A release is fetched once, as a wheel; without a wheel its container is run, if the engine has the image. Requests
+    without a notebook answer prove nothing.
 
-    Raises NotADirectoryError, UnknownTarget, or ValueError for requests that cannot be read, or no release.
+    Raises NotADirectoryError, UnknownTarget, or ValueError for unreadable requests or a missing release.
     """
     root, cancel = _root_of(Path(directory).expanduser().resolve()), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
@@ -129,8 +131,8 @@ def run(directory: Path, **options: Any) -> int:
 
 
 def _root_of(directory: Path) -> Path:
-    """Return the directory that the record of an export is of: the one with `models/`, or that itself, whichever of
-    them the export was verified as."""
+    """Return the directory that an export's record belongs to: the one with `models/`, or `models` itself if that was
+    verified."""
     inside, above = directory / "models", directory.parent
     if inside.is_dir():
         return inside if record_of(inside).is_file() and not record_of(directory).is_file() else directory
@@ -144,7 +146,7 @@ def _lock(root: Path, models: Path) -> str:
 
 
 def releases(triton: str | Sequence[str]) -> list[str]:
-    """Return the versions of the releases that are named. Raises UnknownTarget, and ValueError if none is."""
+    """Return the versions of the named releases. Raises UnknownTarget, and ValueError if none is named."""
     wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
     if not wanted:
         raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
@@ -159,8 +161,8 @@ def _names(models: Path) -> list[str]:
 
 
 def _ask_here(work: _Work, cases: Sequence[Exchange], say: Say) -> tuple[dict[str, ModelAnswers], str]:
-    """Return the answers of our server on the copy, and where that lies; answers of a second start, too, if they are
-    not the notebook's.
+    """Return our server's answers on the copy, and the copy's path; also the answers of a second start, if the first
+    differ from the notebook's.
     """
     ours = work.run(OwnServer())
     place = work.place
@@ -172,7 +174,7 @@ def _ask_here(work: _Work, cases: Sequence[Exchange], say: Say) -> tuple[dict[st
 
 
 def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[Exchange]) -> bool:
-    """Return whether our server answers one of the requests on the copy otherwise than the notebook did."""
+    """Return whether our server's answer to one of the requests differs from the notebook's."""
     for case in cases:
         sent = ours[case.model].answers.get((ALONE, case.name)) if case.model in ours else None
         kept = kept_answer(case)
@@ -187,7 +189,7 @@ def _words(text: str) -> list[str]:
 
 
 def _release(text: str) -> str:
-    """Return the version of a release, or of the one that a target has, as kserve. Raises UnknownTarget."""
+    """Return the version of a release, or of the release of a target, such as kserve. Raises UnknownTarget."""
     return text if text == ON_PATH else str(find_target(text).release.triton.value)
 
 
@@ -204,7 +206,7 @@ def _cases(requests: str | PathLike[str] | Sequence[Exchange], root: Path) -> li
 
 
 def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
-    """Return who can judge that release. Raises NoWheel, which says why nobody can."""
+    """Return a judge for that release. Raises NoWheel with the reasons if there is none."""
     if release == ON_PATH:
         program = shutil.which("tritonserver")
         if program is None:
@@ -223,7 +225,7 @@ def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
 
 
 class _Work:
-    """One verification: each judge gets a copy of the export of its own, which is removed with all it left."""
+    """One verification: each judge gets its own copy of the export, which is removed with everything left in it."""
 
     def __init__(
         self,
@@ -244,14 +246,14 @@ class _Work:
         self.hiding = Hiding((), "", {})
 
     def _entries(self) -> Iterator[Path]:
-        """Yield the models, and what lies beside them and is deployed with them, but not what only tools have there."""
+        """Yield the models, and the files next to them that are deployed with them, but not the files of tools."""
         for entry in sorted(self.models.iterdir()):
             is_tool = entry.is_dir() and (entry.name.startswith(".") or entry.name in LEFT_BEHIND)
             if (entry.is_file() or entry.is_dir()) and not is_tool:
                 yield entry
 
     def run(self, who: Judge) -> dict[str, ModelAnswers]:
-        """Start a server on a copy, and send it everything."""
+        """Start a server on a copy, and send it all requests."""
         self.hiding = hiding = who.hiding()
         self.restarts = 0
         for left in reversed(range(_TRIES)):
@@ -298,7 +300,7 @@ class _Work:
         return [directory / backend.name for backend in found]
 
     def verdict(self, who: Judge, ours: Mapping[str, ModelAnswers], own_place: str) -> ReleaseVerdict:
-        """Return what the judge finds."""
+        """Return the judge's verdict."""
         begun = time.monotonic()
         self.say(f"  {who.name}")
         theirs = self.run(who)
@@ -339,7 +341,7 @@ class _Work:
         return verdict
 
     def _explain_stubs(self, who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
-        """Add to problems that a model brings a stub of another release, with which a server waits in vain."""
+        """Add an explanation to problems of models with a stub of another release, for which a server waits in vain."""
         for name, answers in theirs.items():
             stub = self.models / name / STUB
             if answers.problem and stub.is_file() and not who.files.compiled(stub):
@@ -350,7 +352,7 @@ class _Work:
 
 
 def _explain_backends(who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
-    """Take models out of the verdict that need a backend which the container has and the wheel has not."""
+    """Remove models from the verdict that need a backend which the container has and the wheel lacks."""
     for answers in theirs.values():
         if missing := _NO_BACKEND.search(answers.problem):
             answers.not_judged = (
@@ -363,7 +365,7 @@ _NO_BACKEND = re.compile(r"unable to find backend library for backend '([^']*)'"
 
 
 def static_findings(models: Path, names: Sequence[str], release: str) -> list[str]:
-    """Return what is wrong with an export for a release, as far as its files show it."""
+    """Return the problems of an export on a release, as far as its files show them."""
     found = []
     for name in names:
         try:
@@ -418,7 +420,7 @@ def _written(
 
 
 def _features(model: Path) -> list[str]:
-    """Return what of Triton a model uses, as far as its config says."""
+    """Return the features of Triton that a model uses, as far as its config shows them."""
     try:
         config = read_config(model / CONFIG_FILE)
     except ConfigError:

@@ -1,7 +1,7 @@
-"""The releases of Triton that can be had as a wheel, and the cache in which they are kept unpacked.
+"""The releases of Triton that are available as a wheel, and the cache of their unpacked files.
 
-`nvidia-pytriton`'s wheels carry a tritonserver, its Python backend and the backend's stubs for several Pythons. To
-unpack one is enough to run it. `wheels.json` pins one wheel for each release, by version and SHA-256.
+`nvidia-pytriton`'s wheels contain a tritonserver, its Python backend and the backend's stubs for several Pythons. They
+run after unpacking, without an installation. `wheels.json` pins one wheel for each release, by version and SHA-256.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from ....core.status import Code
 from ....ipc.processes.own_stub import NAME as STUB
 from ..child_command import CommandFailed, Say, run_command
 
-#: Overrides where downloads are kept.
+#: Overrides the directory of downloads.
 CACHE_VARIABLE = "TRITONLAB_CACHE"
-#: The parts of a wheel that are needed.
+#: The needed parts of a wheel.
 _PARTS = ("pytriton/tritonserver/", "nvidia_pytriton.libs/")
 
 
 class NoWheel(Explained, LookupError):
-    """A release of which no server can be started from a wheel."""
+    """A release without a wheel from which a server can be started."""
 
     code = Code.NOT_FOUND
 
 
 class Wheel(NamedTuple):
-    """One pinned wheel. `stubs`: the Pythons that it has a stub for."""
+    """One pinned wheel. `stubs`: the Pythons for which it has a stub."""
 
     triton: str
     package: str
@@ -58,7 +58,7 @@ class Wheel(NamedTuple):
 
     @property
     def place(self) -> Path:
-        """The directory of the cache that it is unpacked into."""
+        """The directory of the cache for its unpacked files."""
         return cache_directory() / "triton" / self.triton
 
     @property
@@ -98,7 +98,7 @@ def wheels() -> dict[str, Wheel]:
 
 
 def find_wheel(release: str) -> Wheel:
-    """Return the wheel of a release. Raises NoWheel, which says why there is none."""
+    """Return the wheel of a release. Raises NoWheel with the reason if there is none."""
     found = wheels().get(release)
     if found is None:
         newest = next(iter(wheels()))
@@ -109,15 +109,14 @@ def find_wheel(release: str) -> Wheel:
 
 
 def cache_directory() -> Path:
-    """Return the directory of what is downloaded and built once: $TRITONLAB_CACHE, or tritonlab in the user's
-    cache directory."""
+    """Return the directory of downloads and builds: $TRITONLAB_CACHE, or tritonlab in the user's cache directory."""
     named = os.environ.get(CACHE_VARIABLE)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(named).expanduser().absolute() if named else Path(base) / "tritonlab"
 
 
 def unpacked(wheel: Wheel, say: Say, cancel: threading.Event) -> TritonFiles:
-    """Return the unpacked wheel from the cache; fetch and unpack it first if it is not there."""
+    """Return the unpacked wheel from the cache; fetch and unpack it first if it is missing."""
     place = wheel.place
     if wheel.is_cached:
         return TritonFiles(place)
@@ -138,7 +137,7 @@ def unpacked(wheel: Wheel, say: Say, cancel: threading.Event) -> TritonFiles:
 
 @contextmanager
 def locked(place: Path) -> Iterator[None]:
-    """Let one process at a time make `place`, whose parent is made."""
+    """Allow only one process at a time to make `place`, whose parent is made."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_name(f"{place.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -162,7 +161,7 @@ def _fetch(wheel: Wheel, directory: Path, cancel: threading.Event) -> None:
 
 
 def _unpack(file: Path, directory: Path) -> None:
-    """Unpack the parts that are needed. The wheel's sum was compared, and its paths are checked even so."""
+    """Unpack the needed parts. Paths are checked even though the wheel's checksum was verified."""
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             path = PurePosixPath(member.filename)
