@@ -8,13 +8,13 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-#: A row is one request that has ended. `due`: when it should have been sent, in an open loop; else `sent`. `sent`:
-#: when it was; `first`: when its first response came, 0 if none did; `done`: its last. `send`, `receive`: how long the
-#: client wrote and read. `responses`: those that are not empty; `error`: its number among the texts, 0 for none;
-#: `batch`: its batch size. Times are nanoseconds of the monotonic clock.
+#: A row is one request that has ended. `due`: its planned time in an open loop, otherwise `sent`. `sent`: when it was
+#: sent; `first`: when its first response came, 0 if none did; `done`: its last. `send`, `receive`: how long the client
+#: took to write and to read. `responses`: the number of non-empty ones; `error`: its number among the texts, 0 for
+#: none; `batch`: its batch size. Times are nanoseconds of the monotonic clock.
 COLUMNS = ("due", "sent", "first", "done", "send", "receive", "responses", "error", "batch")
 DUE, SENT, FIRST, DONE, SEND, RECEIVE, RESPONSES, ERROR, BATCH = range(len(COLUMNS))
-#: How far two rows may be out of the order in which their requests ended.
+#: How far two rows may differ from the order in which their requests ended.
 _DISORDER = 1_000_000_000
 
 Rows = NDArray[np.int64]
@@ -26,14 +26,14 @@ def without_errors(rows: Rows) -> Rows:
 
 
 class CallLog:
-    """The ends of requests, from any thread.
+    """The log of ended requests, from any thread.
 
     Rows are added to a deque, whose `append` needs no lock: thousands of requests end each second.
     """
 
     def __init__(self) -> None:
         self._fresh: deque[tuple[int, ...]] = deque()
-        self._lock = threading.Lock()  # guards the next
+        self._lock = threading.Lock()  # guards `_blocks`
         self._blocks: list[Rows] = []
         self._numbers: dict[str, int] = {}
         #: adds a row
@@ -50,7 +50,7 @@ class CallLog:
             rows = [fresh.popleft() for _ in range(len(fresh))]
             if rows:
                 self._blocks.append(np.array(rows, np.int64))
-            # requests end almost in order, so that older blocks have nothing for a late `begin`
+            # requests end almost in order, so older blocks have no rows for a late `begin`
             blocks = [block for block in self._blocks if int(block[-1, DONE]) > begin - _DISORDER]
         found = np.concatenate(blocks) if blocks else np.zeros((0, len(COLUMNS)), np.int64)
         in_window = found[:, DONE] > begin

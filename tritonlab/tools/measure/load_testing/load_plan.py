@@ -1,4 +1,4 @@
-"""The options of a load test: which levels of load, one row of the result each, and how long each is measured."""
+"""The options of a load test: the levels of load, one row of the result each, and the time of each measurement."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .load_row import STABILITY, STABLE_WINDOWS
 from .open_loop import DISTRIBUTIONS, explicit_times
 from .request_mix import ModelInputs, RequestMix
 
-#: The kinds of load, and perf_analyzer's word for each.
+#: The kinds of load, each with perf_analyzer's word for it.
 _MODES = CONCURRENCY, REQUEST_RATE, ARRIVALS = "concurrency", "request_rate", "arrivals"
 
-#: The options for the requests, which are those of RequestMix.
+#: The options for the requests; they are the ones of RequestMix.
 _MIX = ("inputs", "weights", "shapes", "batch", "parameters", "priority", "timeout", "sequence_length", "seed")
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """The levels and times of a load test, in seconds. `times`: when the requests are due, for given arrivals. `mix`:
+    """The levels and times of a load test, in seconds. `times`: the due times of requests with given arrivals. `mix`:
     the options for the requests.
     """
 

@@ -25,7 +25,7 @@ from .load_text import HEADS, cells, heads, notes, table_lines, time_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The lines, and their colours.
+#: The lines of the figure, and their colours.
 LINES = (("p50", BLUE), ("p99", ORANGE))
 
 #: The columns after the level of load, as perf_analyzer writes them; times are whole microseconds.
@@ -35,14 +35,14 @@ COLUMNS = (
     *("p50 latency", "p90 latency", "p95 latency", "p99 latency"),
 )
 
-#: The most rows, and the most sentences after them, that the text shows: 40 lines in all.
+#: The most rows, and the most sentences after them, in the text: 40 lines in all.
 _ROWS, _NOTES = 24, 12
-#: All columns that there may be fit 1000 px.
+#: All possible columns fit into 1000 px.
 _CELL = "padding:1px 9px 1px 0;font-size:12px"
 
 
 class LoadResult:
-    """The rows of a load test. `place`: where the model was; `mode`: `concurrency`, `request_rate` or `arrivals`;
+    """The rows of a load test. `place`: where the model ran; `mode`: `concurrency`, `request_rate` or `arrivals`;
     `stopped`: why the test ended early, `interrupted` for example, else empty.
     """
 
@@ -89,7 +89,7 @@ class LoadResult:
         return f"Load test of {self.model}, {self.place}{stopped}" + ("" if self.rows else ": nothing was measured")
 
     def figure(self) -> str:
-        """Return the latency against the throughput as SVG text; empty for less than two rows."""
+        """Return the latency against the throughput as SVG text; empty for fewer than two rows."""
         return self._figure().svg() if sum(row.latency is not None for row in self.rows) > 1 else ""
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -115,7 +115,7 @@ class LoadResult:
 
     def html(self, *, live: bool = False) -> str:
         """Return table and figure: inline SVG for a live view, else an image, with the date. It uses classes of
-        `theme.css`, and also reads well without any style.
+        `theme.css`, and is also legible without styles.
         """
         columns = heads(self.mode, self.rows) if self.rows else []
         lines = [cells(self.mode, row, columns) for row in self.rows]

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from ....core.percentiles import percentiles
 from .call_log import BATCH, DONE, DUE, FIRST, RECEIVE, RESPONSES, SEND, SENT, CallLog, Rows, without_errors
 
-#: perf_analyzer's rule: so many windows in a row, the largest at most this share above the smallest.
+#: perf_analyzer's rule: so many windows in a row, of which the largest exceeds the smallest by at most this share.
 STABLE_WINDOWS, STABILITY = 3, 0.1
 
 
 @dataclass(frozen=True)
 class LoadWindow:
-    """One window: its nanoseconds, inferences per second, and the latency that has to be stable, in microseconds: the
+    """One window: its nanoseconds, inferences per second, and the latency that must be stable, in microseconds: the
     mean, or the requested percentile; None if no request succeeded.
     """
 
@@ -38,7 +38,7 @@ class LoadWindow:
 
 
 def measure(rows: Rows, begin: int, end: int, percentile: float | None) -> LoadWindow:
-    """Measure the requests that ended in a window; `rows` are theirs."""
+    """Measure the requests that ended in a window; `rows` are their rows."""
     good = without_errors(rows)
     waits = (good[:, DONE] - good[:, DUE]) / 1e3
     latency = None
@@ -49,8 +49,8 @@ def measure(rows: Rows, begin: int, end: int, percentile: float | None) -> LoadW
 
 
 def is_stable(windows: Sequence[LoadWindow], stability: float = STABILITY) -> bool:
-    """Return whether the last three windows agree, in throughput and in latency: largest / smallest <= 1 + `stability`,
-    which is the rule of perf_analyzer (--stability-percentage).
+    """Return whether the last three windows agree, in throughput and in latency: largest / smallest <= 1 +
+    `stability` (perf_analyzer's rule, --stability-percentage).
     """
     last = windows[-STABLE_WINDOWS:]
     if len(last) < STABLE_WINDOWS:
@@ -64,8 +64,8 @@ def is_stable(windows: Sequence[LoadWindow], stability: float = STABILITY) -> bo
 
 @dataclass(frozen=True)
 class ServerTimes:
-    """The server's counts while requests ran: microseconds of the mean request, and how many inferences an execution
-    had in the mean.
+    """The server's counts during the requests: the microseconds of an average request, and the average number of
+    inferences per execution.
     """
 
     queue_us: float
@@ -102,7 +102,7 @@ def server_times(before: Mapping[str, Any] | None, after: Mapping[str, Any] | No
 
 
 def _sum(statistics: Mapping[str, Any], path: Sequence[str]) -> int:
-    """Add up a counter of all versions; gRPC's JSON writes 64-bit integers as text, and leaves out what is empty."""
+    """Add up a counter of all versions; gRPC's JSON writes 64-bit integers as text, and omits zeros."""
     total = 0
     for found in statistics.get("model_stats", ()):
         value: Any = found
@@ -125,7 +125,7 @@ class Percentiles:
 
     @staticmethod
     def from_nanoseconds(nanoseconds: NDArray[Any]) -> Percentiles | None:
-        """Return the percentiles; None of nothing."""
+        """Return the percentiles; None for an empty sequence."""
         if not len(nanoseconds):
             return None
         return Percentiles(float(nanoseconds.mean()) / 1e3, *percentiles(nanoseconds / 1e3, 50, 90, 95, 99, 100))
@@ -133,13 +133,13 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class LoadRow:
-    """The measurements at one level of load; times are microseconds, `seconds` is how long was measured.
+    """The measurements at one level of load; times are microseconds, `seconds` is the measured time.
 
-    `latency`: from when a request was sent, in an open loop from when it was due, to its last response; of those
-    without an error. `lag`: how late an open loop sent. `first_response`: of a decoupled model, whose requests may have
-    any number of responses. `unanswered`: requests that had not ended some time after the end, and were cancelled.
-    `stable`: whether the last windows agreed; None where there are too few. `server`: the counts of Triton's
-    statistics.
+    `latency`: from the sending of a request (in an open loop, from its due time) to its last response, of requests
+    without an error. `lag`: the delay of sending in an open loop. `first_response`: for a decoupled model, whose
+    requests may have any number of responses. `unanswered`: requests that had not ended some time after the end, and
+    were cancelled. `stable`: whether the last windows agreed; None if there are too few. `server`: the counts of
+    Triton's statistics.
     """
 
     level: float
@@ -166,7 +166,7 @@ class LoadRow:
 
     @property
     def network_us(self) -> float | None:
-        """The part of the mean latency that is neither the client's writing and reading nor in the server's columns:
+        """The part of the mean latency that is in neither the client's writing and reading nor the server's columns:
         the network, and the rest of the server.
         """
         if self.latency is None or self.server is None:
@@ -198,8 +198,8 @@ def row_of(
     stable: bool | None,
     unanswered: int,
 ) -> LoadRow:
-    """Make a row. `times`: the windows, and how many of the last ones count. `counted`: the server's statistics at
-    their begin and end.
+    """Make a row. `times`: the windows, and how many of the last ones count. `counted`: the server's statistics at the
+    beginning and end of these.
     """
     windows, count = times
     begin, end = windows[-count].begin, windows[-1].end

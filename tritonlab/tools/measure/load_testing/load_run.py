@@ -1,4 +1,4 @@
-"""The run of a load test: it offers each level of load, measures windows until they agree, and can be stopped."""
+"""The run of a load test: it applies each level of load, measures windows until they agree, and can be stopped."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from .load_target import LoadTarget
 from .open_loop import due_times, fire
 from .request_mix import Lane, RequestMix
 
-#: Seconds that requests may still take after a row has been measured, before they are cancelled: those of a closed
-#: loop, and those of given arrivals, of which none may be missing.
+#: Seconds that requests may still take after a row has been measured, before they are cancelled: in a closed loop, and
+#: with given arrivals, of which every response is needed.
 _DRAIN, _DRAIN_ARRIVALS = 2.0, 30.0
-#: A window goes on until it has so many requests, for so many windows' time at most: a slow model has none in some.
+#: A window continues until it has so many requests, for at most so many windows' time: with a slow model some windows
+#: have none.
 _LEAST, _LONGEST = 10, 10
-#: Seconds after which the progress of a test is shown: whoever waits for less needs none.
+#: Seconds after which the progress of a test is shown: a shorter wait needs none.
 _SHOWN_AFTER = 0.5
-#: Seconds between two looks at what is under way.
+#: Seconds between two checks of the requests in progress.
 _LOOK = 0.02
 #: The nanoseconds that the progress covers.
 _LATELY = 1_000_000_000
@@ -31,7 +32,8 @@ _LATELY = 1_000_000_000
 class LoadTest:
     """A load test on a thread of its own, from `start` on.
 
-    Guarantees: everything may be called from any thread. `stop` ends the test at once: what was measured is the result.
+    Guarantees: every method may be called from any thread. `stop` ends the test at once; the result has the
+    measurements so far.
     """
 
     def __init__(self, name: str, version: int, target: LoadTarget, plan: LoadPlan) -> None:
@@ -56,7 +58,7 @@ class LoadTest:
         return self
 
     def stop(self, why: str = "stopped") -> None:
-        """End the test now. Requests under way are cancelled."""
+        """End the test now. Requests in progress are cancelled."""
         if not self._ended.is_set():
             self._why = self._why or why
         self._stop.set()
@@ -67,12 +69,12 @@ class LoadTest:
 
     @property
     def problem(self) -> BaseException | None:
-        """What has ended the test early, which `wait` raises."""
+        """The error that has ended the test early, which `wait` raises."""
         return self._problem
 
     def wait(self, timeout: float | None = None) -> LoadResult:
-        """Wait until the test has ended, or for `timeout` seconds; return what was measured until then. An interrupt
-        stops the test.
+        """Wait until the test has ended, or for `timeout` seconds; return the measurements so far. An interrupt stops
+        the test.
         """
         try:
             self._ended.wait(timeout)
@@ -84,13 +86,13 @@ class LoadTest:
         return self.result()
 
     def result(self) -> LoadResult:
-        """Return what was measured so far."""
+        """Return the measurements so far."""
         return LoadResult(model=self.name, place=self.place, mode=self.plan.mode, rows=self._rows, stopped=self._why)
 
     def progress(self) -> dict[str, Any]:
-        """Return the progress as JSON values: `row` of `rows`, `level`, `trial` of `trials` (at most, unless `fixed`),
-        `share` of the row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of the last
-        second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
+        """Return the progress as JSON values: `row` of `rows`, `level`, `trial` of `trials` (the maximum, unless
+        `fixed`), `share` (the most of the row that is done), `seconds` since the start, `outstanding`, `errors`, and
+        for the last second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
         """
         row, seconds = self._row, (monotonic_ns() - self._started) / 1e9
         facts: dict[str, Any] = {"rows": len(self.plan.levels), "row": len(self._rows), "seconds": seconds}
@@ -175,13 +177,13 @@ class _RowUnderWay:
             lanes = [Lane(number) for number in range(plan.sequences)]
             times = plan.times or due_times(self._level, plan.distribution, plan.seed)
             fire(times, lanes, target=target, mix=mix, halt=self._halt, most=plan.max_outstanding)
-        except BaseException as problem:  # a function that makes inputs raised
+        except BaseException as problem:  # a function that makes inputs has raised
             self._sender_problem = problem
             self._stop.set()
 
     def _until_stable(self) -> None:
         plan = self._plan
-        if plan.duration is not None:  # so long, and not longer
+        if plan.duration is not None:  # exactly that long
             for _ in range(STABLE_WINDOWS):
                 self._window(plan.duration / STABLE_WINDOWS, 0)
             return
@@ -191,7 +193,7 @@ class _RowUnderWay:
                 return
 
     def _window(self, seconds: float, least: int) -> None:
-        """Measure one window; it goes on until it has `least` requests, unless that takes too long."""
+        """Measure one window; it continues until it has `least` requests, unless that takes too long."""
         if self._stop.is_set():
             return
         if not self._windows:
@@ -212,7 +214,7 @@ class _RowUnderWay:
         self._counted.append(self._target.statistics())
 
     def _whole(self, sender: threading.Thread) -> None:
-        """Measure all given arrivals, to the last response."""
+        """Measure all given arrivals, up to the last response."""
         while sender.is_alive() and not self._stop.wait(_LOOK):
             pass
         self._wait_for_answers(sender, _DRAIN_ARRIVALS)
@@ -220,7 +222,7 @@ class _RowUnderWay:
         self._close_window(self._begin, max([self._begin, *rows[:, DONE].tolist()]))
 
     def _drain(self, sender: threading.Thread, seconds: float) -> int:
-        """Wait for what is under way, then cancel the rest. Return how much that was."""
+        """Wait for the requests in progress, then cancel the rest. Return how many were cancelled."""
         self._wait_for_answers(sender, seconds)
         return self._target.abandon()
 
@@ -260,10 +262,11 @@ def run_load_test(
     options: Mapping[str, Any],
     show_progress: Callable[[LoadTest], Callable[[], None]] | None = None,
 ) -> LoadResult | LoadTest:
-    """Run a load test and return its result; with `wait=False` return the running test. The other options are those of
-    LoadPlan and `progress`, whether to show how far it is.
+    """Run a load test and return its result; with `wait=False` return the running test. The other options are the ones
+    of LoadPlan and `progress`, whether to show the progress.
 
-    show_progress: called with a test that takes longer than half a second; what it returns is called at the end.
+    show_progress: called with a test that takes longer than half a second; returns a function that is called at the
+    end.
     """
     plan = {key: value for key, value in options.items() if key not in ("wait", "progress")}
     test = LoadTest(name, version, target, LoadPlan.from_options(plan, name))
@@ -278,6 +281,6 @@ def run_load_test(
             return test.wait()
         finally:
             end()
-    except KeyboardInterrupt:  # it came between two waits
+    except KeyboardInterrupt:  # the interrupt came between two waits
         test.stop("interrupted")
         return test.wait()

@@ -1,5 +1,5 @@
-"""The target of a load test: its interface, and the one for a server in this process. That for a server elsewhere is
-`clients.remote_target`.
+"""The target of a load test: its interface, and the one for a server in this process. `clients.remote_target` has the
+one for a remote server.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from ....server.api.response_iterator import ResponseIterator
 from .call_log import CallLog
 from .request_mix import Lane, ModelInputs, RequestMix
 
-#: Seconds after which a sender that waits for room checks whether to halt.
+#: Seconds after which a sender that waits for room checks whether it must halt.
 _LOOK = 0.05
 
 Open = dict[int, InferenceRequest]
 
 
 class LoadTarget(Protocol):
-    """The sender of one load test to one model. `start` and `keep` are called on one thread of the test's own; the rest
-    comes from another one. Every request that was sent has a row in `log` once it has ended.
+    """The sender of one load test to one model. `start` and `keep` are called on one thread of the test's own; the
+    other methods on another one. Every sent request has a row in `log` once it has ended.
     """
 
-    #: where the model is, in words: `in this kernel`, `HTTP 127.0.0.1:8000`
+    #: where the model runs, in words: `in this kernel`, `HTTP 127.0.0.1:8000`
     place: str
     inputs: ModelInputs
 
     def statistics(self) -> Mapping[str, Any] | None:
-        """Return Triton's current statistics of the model; None from a server that has none."""
+        """Return Triton's current statistics of the model; None if the server has none."""
 
     def open(self, log: CallLog, mix: RequestMix) -> None:
         """Begin a row: requests of `mix` end in `log` from now on."""
 
     def keep(self, lanes: Sequence[Lane], mix: RequestMix, halt: threading.Event) -> None:
-        """Keep one request of each lane under way until `halt` is set; it may return before the last ones end."""
+        """Keep one request of each lane in progress until `halt` is set; it may return before the last ones end."""
 
     def start(self, request: InferenceRequest, due: int, lane: Lane) -> None:
-        """Send a request that was due at `due`, without waiting for its end. Those of one lane go out in order."""
+        """Send a request that was due at `due`, without waiting for its end. Requests of one lane are sent in order."""
 
     def outstanding(self) -> int:
-        """Return how many requests are sent, or are to be sent, and have not ended."""
+        """Return how many requests are sent, or waiting to be sent, and have not ended."""
 
     def abandon(self) -> int:
-        """Cancel the requests that have not ended, and forget them. Return how many they were."""
+        """Cancel the requests that have not ended, and forget them. Return their number."""
 
 
 class _Call:
-    """One request under way. `on_end` is called with its lane; it must not block."""
+    """One request in progress. `on_end` is called with its lane; it must not block."""
 
     __slots__ = ("due", "error", "first", "lane", "log", "on_end", "open", "responses", "sent")
 
@@ -83,10 +83,10 @@ class _Call:
 
 
 class LocalTarget:
-    """A target that sends from one thread and is called back by the server: thousands of requests per second need no
+    """A target that sends from one thread, with callbacks from the server: thousands of requests per second need no
     other thread.
 
-    One client alone is different: it waits for its response itself, as `model(…)` does, which spares a thread switch.
+    One client alone is different: it waits for its response itself, as `model(…)` does, which saves a thread switch.
     """
 
     place = "in this kernel"
@@ -95,14 +95,14 @@ class LocalTarget:
         self._model = model
         self._core = model.server.core
         self._log = CallLog()
-        #: by id, which a request keeps while it is here
+        #: by id, which a request keeps as long as it is in this dict
         self._open: Open = {}
         self.inputs = ModelInputs(model.name, model.metadata(), model.config())
 
     def statistics(self) -> Mapping[str, Any] | None:
         try:
             return self._model.statistics()
-        except TritonError:  # it was unloaded meanwhile
+        except TritonError:  # the model was unloaded meanwhile
             return None
 
     def open(self, log: CallLog, mix: RequestMix) -> None:

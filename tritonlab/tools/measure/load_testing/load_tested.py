@@ -1,4 +1,4 @@
-"""The method `load_test` of models, those of a server in this process and those of servers elsewhere."""
+"""The method `load_test` of models, both local and remote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LoadOptions(TypedDict, total=False):
-    """The options of `load_test`, which explains each of them."""
+    """The options of `load_test`, whose docstring explains each of them."""
 
     concurrency: int | Iterable[int]
     request_rate: float | Iterable[float]
@@ -42,45 +42,53 @@ class LoadOptions(TypedDict, total=False):
 
 
 class LoadTested:
-    """A model that can be tested under load."""
+    """A model with the method `load_test`."""
 
     name: str
     version: int
 
     def load_target(self) -> LoadTarget:
-        """Return what the requests of a load test are sent to."""
+        """Return the target of a load test."""
         raise NotImplementedError
 
     def _show_progress(self, test: LoadTest) -> Callable[[], None]:
-        """Show a test that the caller waits for, and return what ends that."""
+        """Show the progress of a test that the caller waits for, and return a function that ends it."""
         return lambda: None
 
     @with_field_parameters(LoadOptions)
     def load_test(self, **options: Unpack[LoadOptions]) -> Any:
-        """Send the model requests under load and return the `LoadResult`: throughput, latency percentiles, errors, and
-        the server's own times, a row for each level of load. It has `to_csv(path)` in perf_analyzer's columns, and
-        `plot(ax)`. An interrupt ends it with what was measured so far.
+        """Send the model requests under load and return the `LoadResult`, with a row for each level of load.
 
-        The load is one of: `concurrency` (so many clients, each sends when it has its answer; 1 by default),
-        `request_rate` (per second, whatever the server does; `distribution` is "poisson" or "constant"), and
-        `arrivals` (seconds, or a `Recording`, whose requests are sent again at the times they came). The first two may
-        be lists or ranges: one row each. With a rate or arrivals, latency counts from when a request was due.
+        A row has throughput, latency percentiles, errors, and the server's own times. The result has `to_csv(path)`, in
+        perf_analyzer's columns, and `plot(ax)`. An interrupt ends the test with the measurements so far. The load is
+        one of `concurrency`, `request_rate` and `arrivals`; the first two may be lists or ranges, with one row each.
+        With a rate or arrivals, latency counts from the due time of a request. Times are seconds.
 
-        Times are seconds. Each row warms up for `warmup` (0.5), and measures windows of `window` (1) until the last
-        three agree within `stability` (0.1) in throughput and latency, the mean or `percentile`; at most `max_trials`
-        (10). `duration`: measure so long instead; of arrivals, send those of so long. `max_outstanding` (10000) bounds
-        the requests of an open loop.
+        Args:
+            concurrency: the number of clients, 1 by default. Each sends its next request after the last response.
+            request_rate: requests per second, independent of the responses.
+            distribution: "poisson" or "constant", the spacing at a rate.
+            arrivals: seconds, or a `Recording`, whose requests are sent again at their recorded times.
+            warmup: the time before the measurement of a row (0.5).
+            window: the time of a window (1). Windows are measured until the last three agree.
+            stability: the share within which windows agree in throughput and latency (0.1).
+            percentile: of the latency that must agree, instead of the mean.
+            max_trials: the most windows of a row (10).
+            duration: measure for that time instead; with arrivals, send those of the first `duration` seconds.
+            max_outstanding: the most unfinished requests of an open loop (10000).
+            inputs: a dict, a list of them (in turn, or by chance with `weights`), or a function of the request's
+                number; by default random values of the config's datatypes and shapes, with `seed`.
+            shapes: for input dimensions of any size.
+            batch: rows of each request.
+            parameters, priority, timeout: sent with each request; `timeout` in microseconds.
+            sequence_length: requests of each sequence of a sequence model (20); each client sends one at a time.
+            sequences: the number of simultaneous sequences with a rate (4).
+            progress: whether to show the progress.
+            wait: False returns the running `LoadTest`, with `progress()`, `stop()` and `wait()`.
 
-        `inputs` is a dict, a list of them (in turn, or by chance with `weights`), or a function of the request's
-        number; by default random values of the config's datatypes and shapes, with `seed`, and `shapes` for dimensions
-        of any size. `batch`: rows of each request. `parameters`, `priority`, `timeout` (microseconds) go with each.
-        Sequence models get sequences of `sequence_length` (20) requests, one per client; `sequences` (4) at once with a
-        rate. `progress=False` shows nothing meanwhile; `wait=False` returns the running `LoadTest`, with `progress()`,
-        `stop()` and `wait()`.
-
-        Raises InvalidArgumentError for options that make no sense, TypeError for unknown ones.
+        Raises InvalidArgumentError for invalid options, TypeError for unknown ones.
         """
-        # imported here, because only those who measure need it
+        # imported here, because only load tests need it
         from .load_run import run_load_test
 
         return run_load_test(
@@ -89,8 +97,8 @@ class LoadTested:
 
 
 def smallest_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Return shapes for the inputs of a config with variable dimensions, without the batch dimension; each of these is
-    1."""
+    """Return shapes, without the batch dimension, for the inputs of a config with variable dimensions; each of these
+    dimensions is 1."""
     return {
         described["name"]: [max(int(dim), 1) for dim in described["dims"]]
         for described in config.get("input", ())

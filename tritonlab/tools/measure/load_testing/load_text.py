@@ -1,4 +1,4 @@
-"""The measurements of a load test in words: a table, and what a reader must not overlook."""
+"""The measurements of a load test in words: a table, and notes on problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....figures.tables import text_table
 from .load_plan import ARRIVALS, CONCURRENCY, REQUEST_RATE
 from .load_row import LoadRow
 
-#: Where less than this share of a rate was sent, the text reports it.
+#: If less than this share of a rate was sent, the text reports it.
 _KEPT_UP = 0.95
 #: A mean lag of sending above this share of the mean latency is reported.
 _LATE = 0.1
@@ -36,7 +36,7 @@ def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
-    """Return the row's texts, for `columns` as returned by `heads`."""
+    """Return the texts of a row, for `columns` as returned by `heads`."""
     latency, first, server, lag = row.latency, row.first_response, row.server, row.lag
     known = {
         HEADS[mode]: short_number(row.level),
@@ -65,7 +65,7 @@ def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
-    """Return sentences on what went wrong: errors, responses that never came, a rate that was not reached."""
+    """Return sentences about problems: errors, missing responses, a rate that was not reached."""
     found = []
     if unstable := [short_number(row.level) for row in rows if row.stable is False]:
         at = f"{HEADS[mode]} {', '.join(unstable[:_TEXTS])}{', …' if len(unstable) > _TEXTS else ''}"
@@ -90,7 +90,7 @@ def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 
 
 def _fell_behind(row: LoadRow) -> bool:
-    """Return whether fewer requests were sent than chance explains: three deviations are rare."""
+    """Return whether fewer requests were sent than chance explains: a difference of three deviations is rare."""
     due = row.level * row.seconds
     return row.sent_per_s * row.seconds < min(_KEPT_UP * due, due - 3 * math.sqrt(due))
 

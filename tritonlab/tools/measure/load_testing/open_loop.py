@@ -18,7 +18,7 @@ from .request_mix import Lane, RequestMix
 #: Seconds between two checks whether an outstanding request has ended.
 _LOOK = 0.001
 
-#: How requests of a rate are spaced.
+#: The spacing of requests that come at a rate.
 DISTRIBUTIONS = ("poisson", "constant")
 _BLOCK = 1024
 
@@ -30,7 +30,7 @@ class HasArrivals(Protocol):
 
 
 def due_times(rate: float, distribution: str = "poisson", seed: int = 0) -> Iterator[int]:
-    """Yield, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
+    """Yield, without end, the due times of `rate` requests per second, in nanoseconds after the start."""
     if rate <= 0:
         raise InvalidArgumentError(f"a request rate must be more than 0, not {rate:g}")
     if distribution == "constant":
@@ -49,8 +49,8 @@ def _poisson(rate: float, seed: int) -> Iterator[int]:
 
 
 def explicit_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int]:
-    """Return the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
-    `model` came in a recording. Raises InvalidArgumentError if there are none.
+    """Return the due times of requests, in nanoseconds after the start: from seconds, or from the arrivals of `model`
+    in a recording. Raises InvalidArgumentError if there are none.
     """
     seconds = arrivals.arrivals(model) if hasattr(arrivals, "arrivals") else arrivals
     try:
@@ -74,9 +74,11 @@ def fire(
     now: Callable[[], int] = monotonic_ns,
     wait: Callable[[float], object] | None = None,
 ) -> None:
-    """Send a request at each of `times`, nanoseconds from now, until `halt` is set. One that cannot be sent in time is
-    sent late, none is left out, and its latency counts from when it was due: else a server that stalls would look good
-    (coordinated omission). `most`: while so many have not ended, the next ones wait. `wait`: sleeps for seconds.
+    """Send a request at each of `times`, nanoseconds from now, until `halt` is set.
+
+    A request that cannot be sent in time is sent late, and none is left out; its latency counts from its due time.
+    Otherwise a server that stalls would look good (coordinated omission). `most`: the number of unfinished requests at
+    which the next one waits. `wait`: sleeps for seconds.
     """
     begin, wait = now(), wait or halt.wait
     for due, lane in zip(times, itertools.cycle(lanes)):

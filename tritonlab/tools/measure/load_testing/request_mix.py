@@ -1,4 +1,4 @@
-"""The requests of a load test: which inputs, how often each, and the sequences they belong to."""
+"""The requests of a load test: their inputs, the frequency of each, and their sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ....core.inference.infer_response import ParameterValue
 from ....core.inference.tensor import Tensor
 from ....core.status import InvalidArgumentError
 
-#: Random integers are below this, and random texts have so many letters: values that most models take.
+#: The upper limit of random integers, and the number of letters of random texts: values that most models accept.
 _MOST, _LETTERS = 100, 16
 _BLOCK = 4096
 
@@ -24,7 +24,7 @@ Inputs = Mapping[str, Any] | InferenceRequest | Sequence[Any] | Callable[[int], 
 
 
 class Lane:
-    """A sender of one request after the other: one of the clients of a closed loop, or one sequence after the other."""
+    """A sender of one request after the other: one client of a closed loop, or one sequence after the other."""
 
     __slots__ = ("correlation_id", "number", "position")
 
@@ -35,10 +35,10 @@ class Lane:
 
 
 class ModelInputs:
-    """The inputs of a model, from its metadata, to read values for them and to make random ones.
+    """The inputs of a model, from its metadata, to convert given values and to make random ones.
 
-    `metadata` and `config` are those of `Model`; `config` is None for a server that returns none, and then the first
-    dimension -1 is that of the batch.
+    `metadata` and `config` are the ones of `Model`; `config` is None for a server that returns none, and then a first
+    dimension of -1 counts as the batch dimension.
     """
 
     def __init__(self, name: str, metadata: Mapping[str, Any], config: Mapping[str, Any] | None) -> None:
@@ -64,7 +64,7 @@ class ModelInputs:
         return int(first.shape[0]) if self.batches and first is not None and first.shape else 1
 
     def repeat_rows(self, tensors: Tensors, batch: int) -> Tensors:
-        """Return the inputs with `batch` rows: the given ones, over and over."""
+        """Return the inputs with `batch` rows: the given rows, repeated as needed."""
         if not self.batches:
             raise InvalidArgumentError(f"model '{self.name}' does not batch, so that batch={batch} cannot be sent")
         found = {}
@@ -74,8 +74,8 @@ class ModelInputs:
         return found
 
     def random(self, batch: int, shapes: Mapping[str, Sequence[int]], random: np.random.Generator) -> Tensors:
-        """Return random values for all inputs that are not optional. `shapes`: of inputs with variable dimensions,
-        without the batch. Raises InvalidArgumentError if one is missing.
+        """Return random values for all inputs that are not optional. `shapes`: the shapes of inputs with variable
+        dimensions, without the batch dimension. Raises InvalidArgumentError if one is missing.
         """
         if unknown := sorted(set(shapes) - set(self.types)):
             raise InvalidArgumentError(f"model '{self.name}' has no input '{unknown[0]}', which shapes names")
@@ -108,7 +108,7 @@ def _random_tensor(datatype: DataType, shape: list[int], random: np.random.Gener
 
 
 class RequestMix:
-    """A source of requests. Not thread-safe except for `request`, which takes a lock of its own where it has to."""
+    """A source of requests. Not thread-safe except for `request`, which takes its own lock where needed."""
 
     def __init__(
         self,
@@ -131,9 +131,9 @@ class RequestMix:
         self._parameters = parameters
         self._priority, self._timeout = priority, timeout
         self._length = sequence_length
-        #: makes the inputs of request n; the other requests take theirs from `fixed`
+        #: makes the inputs of request n; without it, requests take their inputs from `fixed`
         self._make = inputs if callable(inputs) else None
-        #: the inputs that are sent again and again
+        #: the inputs that are sent repeatedly
         self.fixed: list[Tensors] = []
         if self._make is None:
             self.fixed = self._prepare(inputs, shapes or {}, np.random.default_rng(seed))
@@ -142,7 +142,7 @@ class RequestMix:
         self._rows = {id(tensors): model.rows(tensors) for tensors in self.fixed}
         self._picks = _picks(len(self.fixed), weights, seed)
         self._numbers = itertools.count()
-        # start at random, so that they are not those of a sequence that another client has under way
+        # random start, so that they differ from the sequences of another client
         self._sequence_ids = itertools.count(int.from_bytes(os.urandom(5), "big"))
 
     def _prepare(self, inputs: Any, shapes: Mapping[str, Sequence[int]], random: np.random.Generator) -> list[Tensors]:
@@ -161,7 +161,7 @@ class RequestMix:
 
     def request(self, lane: Lane) -> InferenceRequest:
         """Return the next request of a lane."""
-        # `next` of a count or of a cycle is one step of the interpreter, so that it needs no lock
+        # `next` of a count or of a cycle is one step of the interpreter, so it needs no lock
         if self._make is not None:
             tensors = self._read(self._make(next(self._numbers)))
             rows = self.model.rows(tensors)
@@ -182,8 +182,8 @@ class RequestMix:
         return request
 
     def last(self, lane: Lane) -> InferenceRequest | None:
-        """Return the request that ends the lane's sequence, which would else keep its slot in the server; None if it is
-        not in one.
+        """Return the request that ends the lane's sequence, which would otherwise keep its slot in the server; None if
+        no sequence is open.
         """
         if not lane.position:
             return None
@@ -201,7 +201,7 @@ class RequestMix:
 
 
 def _picks(count: int, weights: Sequence[float] | None, seed: int) -> Iterator[int]:
-    """Return the places of the inputs to send, without end: in turn, or at random by `weights`."""
+    """Yield the indices of the inputs to send, without end: in turn, or at random by `weights`."""
     if weights is None:
         return itertools.cycle(range(count))
     shares = np.asarray(weights, float)

@@ -25,15 +25,15 @@ from .tuned_model import TunedModel, Written, not_written
 
 
 class NothingMeasured(UnavailableError):
-    """A measurement in whose time no request was answered, and none failed: the machine or the model is too slow."""
+    """A measurement without any answered or failed request: the machine or the model is too slow."""
 
 
 @dataclass(frozen=True)
 class Measurement:
     """The measurements under one load: the clients' numbers, and the batch size and time of each execution.
 
-    `lead`, `turnaround`: what the server needed for itself (`Pace`). `gap`: nanoseconds that clients and server need
-    for each request besides; `think`: from the end of an execution to the next request of one client alone.
+    `lead`, `turnaround`: the server's own time (`Pace`). `gap`: the further nanoseconds that clients and server need
+    for each request; `think`: from the end of an execution to the next request, for a single client.
     """
 
     numbers: Numbers
@@ -46,7 +46,7 @@ class Measurement:
 
 
 class LiveModel(TunedModel):
-    """A model measured with `Model.load_test`; `options` are more of its options, such as `inputs`."""
+    """A model measured with `Model.load_test`; `options` are further options of it, such as `inputs`."""
 
     def __init__(
         self,
@@ -68,19 +68,19 @@ class LiveModel(TunedModel):
             pass
 
     def load(self, settings: Settings) -> None:
-        """Load the model with settings. Raises what a load does."""
+        """Load the model with settings. Raises the errors of a load."""
         if settings != Settings.from_config(self.config):
             self._changed = True
             self.reload(settings)
 
     def restore(self) -> None:
-        """Load the model as it was in the beginning, unless it is."""
+        """Load the model as it was at the beginning, unless that is loaded."""
         if self._changed:
             self._restore()
             self._changed = False
 
     def measure(self, load: Load, seconds: float) -> Measurement:
-        """Offer a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
+        """Apply a load for `seconds`. Raises KeyboardInterrupt if that was interrupted, TritonError if all
         requests failed.
         """
         record, began, busy = self.record, monotonic_ns(), process_time_ns()
@@ -109,14 +109,14 @@ class LiveModel(TunedModel):
         )
         pace = recorded.pace(self.config)
         queued = recorded.request_column("queued")
-        think = queued[1:] - recorded.answered[:-1]  # means something for one client alone
+        think = queued[1:] - recorded.answered[:-1]  # meaningful for a single client only
         return Measurement(
             numbers,
             sizes,
             took=recorded.batch_column("end") - recorded.batch_column("start"),
             lead=pace.lead,
             turnaround=pace.turnaround,
-            # requests of this process, and what it does for each of them, come one after the other
+            # requests of this process, and its work for each of them, are sequential
             gap=busy // len(queued),
             think=max(int(np.median(think)), 0) if len(think) else 0,
         )

@@ -1,4 +1,4 @@
-"""The load that settings are tried with, for a replay and for `Model.load_test`: so many clients, a rate, or recorded
+"""The load for trying settings, in a replay and with `Model.load_test`: a number of clients, a rate, or recorded
 arrivals.
 """
 
@@ -18,10 +18,10 @@ from .service_times import Floats
 
 @dataclass(frozen=True)
 class RequestPattern:
-    """How requests come and execute besides the median time by batch size, as it was measured.
+    """The measured pattern of requests and executions, besides the median time by batch size.
 
-    `ratios`: by how much single executions differed from the median of their size. `gap`: nanoseconds between two
-    requests of the clients together; `think`: from the end of an execution to the next request of the same client.
+    `ratios`: the ratios of single executions to the median of their size. `gap`: nanoseconds between two requests, of
+    all clients together; `think`: from the end of an execution to the next request of the same client.
     """
 
     ratios: Floats
@@ -31,7 +31,7 @@ class RequestPattern:
 
 @dataclass(frozen=True)
 class Load:
-    """One level of load: `concurrency` (clients), or `rate` (per second), or `seconds` at which requests come."""
+    """One level of load: `concurrency` (clients), or `rate` (per second), or `seconds`, the arrivals of requests."""
 
     concurrency: int = 0
     rate: float = 0.0
@@ -48,7 +48,7 @@ class Load:
         return {"arrivals": self.seconds} if self.seconds else {"request_rate": self.rate}
 
     def source(self, pattern: RequestPattern, requests: int, seed: int = 0) -> Source:
-        """Return so many requests of this load for a replay."""
+        """Return a source of `requests` requests of this load, for a replay."""
         random = np.random.default_rng(seed)
         if self.closed:
             return Clients(self.concurrency, pattern, requests, random)
@@ -67,15 +67,15 @@ class Load:
 
 
 class Clients:
-    """A source of requests from clients that each send when they have their response, `requests` in all."""
+    """A source of requests from clients that each send after their response, `requests` in all."""
 
     def __init__(self, count: int, pattern: RequestPattern, requests: int, random: np.random.Generator) -> None:
         self._ratios = random.choice(pattern.ratios, requests).tolist()
-        # not all alike: settings that are best for one gap alone are not good
+        # the gaps vary: settings that are best for one gap only are not good
         self._gaps = random.exponential(pattern.gap, requests).astype(np.int64).tolist()
         self._think = pattern.think
         self._left = requests
-        self._free = 0  # when the clients can send the next one: they share a processor
+        self._free = 0  # the time at which the clients can send the next one: they share a processor
         self._due = [0] * count
         self.due = 0
 
@@ -107,7 +107,7 @@ def _request(number: int, at: int, ratio: float) -> ReplayedRequest:
 def loads_of(
     concurrency: int | None, request_rate: float | None, arrivals: Sequence[float] | None, most: int
 ) -> list[Load]:
-    """Return the requested levels of load; by default clients in powers of two up to `most`. Raises
+    """Return the requested levels of load; by default numbers of clients, the powers of two up to `most`. Raises
     InvalidArgumentError.
     """
     loads = [value for value in (concurrency, request_rate, arrivals) if value is not None]

@@ -17,9 +17,9 @@ from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, Replay
 from .service_times import Floats, ServiceTimes
 from .settings import Settings
 
-#: Reasons of batches that leave as soon as their last request comes, if an instance is idle.
+#: Reasons of batches that leave as soon as their last request arrives, if an instance is idle.
 _AT_ONCE = ("no dynamic batching", "no delay")
-#: The most nanoseconds that the server needs for itself; longer times have another cause.
+#: The most nanoseconds of the server's own work; longer times have another cause.
 _LONGEST = 5_000_000
 
 
@@ -32,9 +32,9 @@ class _Shape(NamedTuple):
 class RecordedExecutions:
     """The complete executions of a record, from the time `since` on. Times are nanoseconds.
 
-    `since`: by default the last load of the model after which there was a request, because another version may take
-    another time. Raises ValueError if nothing was executed. `rejected`: rows of REJECTED, of the requests that ended in
-    the batcher; they are replayed, too.
+    `since`: by default the last load of the model that a request followed, because another version may have other
+    times. Raises ValueError if nothing was executed. `rejected`: the rows of REJECTED for the requests that ended in
+    the batcher; the replay includes them.
     """
 
     def __init__(self, record: ModelRecord, since: int | None = None) -> None:
@@ -59,7 +59,7 @@ class RecordedExecutions:
         self._row, self._batch = self._row[order], self._batch[order]
         self._executed = np.unique(self._batch)
         self._extras = _extras(extras, self._row + first_request)
-        # older ones may have come before requests that are no longer in the record
+        # older ones may have arrived before requests that are no longer in the record
         since = since if since or not first_request else self.request_column("queued")[0]
         self.rejected = rejected[rejected[:, REJECTED.index("queued")] >= since]
 
@@ -75,7 +75,7 @@ class RecordedExecutions:
 
     @property
     def answered(self) -> Floats:
-        """The end of the execution of each request, oldest request first."""
+        """The time at which the execution of each request ended, oldest request first."""
         found: Floats = self.batches[self._batch, BATCHES.index("end")]
         return found
 
@@ -85,7 +85,7 @@ class RecordedExecutions:
 
     @cached_property
     def instances(self) -> list[str]:
-        """The names of the instances, in the order in which they were first used: replays number them so."""
+        """The names of the instances, in the order of their first use: replays use the same numbers."""
         order = np.argsort(self.batch_column("start"), kind="stable")
         numbers = self.batch_column("instance")[order].astype(int).tolist()
         return [self._words["instance"][number] for number in dict.fromkeys(numbers)]
@@ -97,7 +97,7 @@ class RecordedExecutions:
         return [self.instances.index(names[number]) for number in self.batch_column("instance").astype(int).tolist()]
 
     def numbers_within(self, window: tuple[int, int]) -> Numbers:
-        """Return the recorded numbers of the requests that came between two times."""
+        """Return the recorded numbers of the requests that arrived between two times."""
         begin, end = np.searchsorted(self.request_column("queued"), window)
         batches = self._batch[begin:end]
         arrived, ends = self.request_column("arrived")[begin:end], self.batches[batches, BATCHES.index("end")]
@@ -106,7 +106,7 @@ class RecordedExecutions:
         )
 
     def rejected_within(self, window: tuple[int, int]) -> int:
-        """Return how many of the requests that came between two times ended in the batcher."""
+        """Return how many of the requests that arrived between two times ended in the batcher."""
         queued = self.rejected[:, REJECTED.index("queued")]
         return int(((window[0] <= queued) & (queued < window[1])).sum())
 
@@ -117,7 +117,7 @@ class RecordedExecutions:
 
     @cached_property
     def arrivals(self) -> list[ReplayedRequest]:
-        """Return the requests as they came to the batcher."""
+        """Return the requests in the order and form of their arrival at the batcher."""
         made = [*self._executed_arrivals(), *self._rejected_arrivals()]
         serials = np.concatenate([self.request_column("serial"), self.rejected[:, REJECTED.index("serial")]])
         return [made[index] for index in np.lexsort((serials, np.array([one.queue_start for one in made])))]
@@ -148,7 +148,7 @@ class RecordedExecutions:
             _, arrived, queued, time, reason, size, shapes, priority, timeout = map(int, row)
             request = ReplayedRequest(
                 number=-1, queued=queued, arrived=arrived, batch_size=size, took=1.0, base=1.0
-            )  # an execution without a deviation
+            )  # an execution with the median time
             request.inputs = self._shapes[shapes] if shapes >= 0 else {}
             request.priority, request.timeout = priority, timeout
             if REJECTIONS[reason] == "cancelled":
@@ -163,7 +163,7 @@ class RecordedExecutions:
         return [{name: _Shape(tuple(dims)) for name, dims in shape} for shape in self._words["shapes"]]
 
     def pace(self, config: ModelConfig) -> Pace:
-        """Return how long executions take, with what the server itself needed before and between them."""
+        """Return the times of executions, with the server's own time before and between them."""
         return Pace(self.times, *self._overheads(config))
 
     def replay(
@@ -173,8 +173,8 @@ class RecordedExecutions:
         window: tuple[int, int] | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> ReplayedBatches:
-        """Return the batches that the same arrivals would have formed with other settings of a normalised
-        configuration; by default with its own. `window`: only arrivals between two times.
+        """Return the batches that the same arrivals would have formed with the settings of another normalised
+        configuration; by default with the model's own. `window`: only arrivals between two times.
         """
         settings = settings or Settings.from_config(config)
         written = settings.written(config)
@@ -186,8 +186,8 @@ class RecordedExecutions:
         return replay(FixedArrivals(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
     def _overheads(self, config: ModelConfig) -> tuple[int, int]:
-        """Measure how long after the decision an execution began, and how long after its end the next decision was, if
-        requests waited: medians, 0 if it cannot be known. `config`: the one that was served."""
+        """Measure the time from a decision to the start of its execution, and from the end of an execution to the next
+        decision, if requests waited: medians, 0 if unknown. `config`: the configuration that was served."""
         first_came, last_came = np.full(len(self.batches), np.inf), np.full(len(self.batches), -np.inf)
         np.minimum.at(first_came, self._batch, self.request_column("queued"))
         np.maximum.at(last_came, self._batch, self.request_column("queued"))
@@ -195,23 +195,23 @@ class RecordedExecutions:
         start, end, where = self.batch_column("start"), self.batch_column("end"), self.batch_column("instance")
         order = np.lexsort((start, where))
         same = where[order][1:] == where[order][:-1]
-        before = np.full(len(start), -np.inf)  # when the instance ended its last execution
+        before = np.full(len(start), -np.inf)  # the time at which the instance ended its last execution
         before[order[1:]] = np.where(same, end[order[:-1]], -np.inf)
         reasons = np.array([self._words["reason"][number] for number in self.batch_column("reason").astype(int)])
         at_once = np.isin(reasons, _AT_ONCE)
         leads = (start - last_came)[at_once & (before < last_came)]
         delayed = (start - first_came)[(reasons == "delay") & (before < first_came)]
-        if len(delayed):  # of the delay that held then, which need not be today's
+        if len(delayed):  # of the delay at that time, which may differ from the present one
             leads = np.concatenate([leads, delayed - delayed.min()])
         lead = _median(leads)
         at_once |= (reasons == "preferred") | (self.batch_column("size") == config.max_batch_size)
-        # a batch may also become one when the time of a request that stood before it is up
+        # a batch may also form when a request before it times out
         expiries = self._expiries(config)
         at_once &= np.searchsorted(expiries, before, "right") == np.searchsorted(expiries, start, "right")
         return lead, max(_median((start - before)[at_once & (last_came < before)]) - lead, 0)
 
     def _expiries(self, config: ModelConfig) -> Floats:
-        """Return when the times of requests were up that waited, in order."""
+        """Return the times at which waiting requests timed out, in order."""
         policies = QueuePolicies.from_config(config)
         if policies is None:
             return np.zeros(0)
@@ -226,13 +226,13 @@ class RecordedExecutions:
 
 
 def _median(times: Floats) -> int:
-    """Return the median of times that a server needs for itself; 0 of none."""
+    """Return the median of the server's own times; 0 if there are none."""
     found = [time for time in times if 0 <= time < _LONGEST]
     return int(np.median(found)) if found else 0
 
 
 def _extras(extras: Floats, rows: NDArray[np.int64]) -> dict[int, tuple[int, int]]:
-    """Return priorities and own timeouts by the place of their request in `rows`."""
+    """Return priorities and own timeouts by the index of their request in `rows`."""
     columns = [EXTRAS.index(name) for name in ("row", "priority", "timeout")]
     by_row = {
         int(row): (int(priority), int(timeout)) for row, priority, timeout in extras[:, columns] if priority or timeout

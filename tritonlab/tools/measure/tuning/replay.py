@@ -1,8 +1,8 @@
 """`replay` runs arrivals through the batcher that serves, `dynamic_batch_scheduler.decide`, in simulated time.
 
-The queue, its policies, the instances' roster and every decision are those of the server; only what an execution does
-is left out: an instance is busy for as long as `Pace.took` says. At one and the same nanosecond instances become
-idle first, then requests arrive, then a delay ends.
+The queue, its policies, the instances' roster and every decision are the server's; only the work of an execution is
+left out: an instance is busy for the time that `Pace.took` returns. In the same nanosecond, first instances become
+idle, then requests arrive, then a delay ends.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ NEVER = 1 << 62
 
 
 class ReplayedRequest:
-    """A request as `decide` sees it. Times are nanoseconds.
+    """A request as `decide` takes it. Times are nanoseconds.
 
-    `arrived`: when its client's wait began. `took`: how long its execution took; `base`: how long one of that size
-    takes by the fit; the ratio is the deviation of that execution. `number`: its place among the arrivals that were
-    executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled it, 0 if it did not.
-    `late_from`: if its time was up, when the batcher decided about it; NEVER if it was not.
+    `arrived`: the start of its client's wait. `took`: the time of its execution; `base`: the time of an execution of
+    that size by the fit; their ratio is the deviation of that execution. `number`: its index among the executed
+    arrivals, or -1. `cancelled_at`: when the batcher noticed the cancellation by its client, 0 if there was none.
+    `late_from`: when the batcher found that it had timed out; NEVER if it had not.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class ReplayedRequest:
 class Source(Protocol):
     """The arrivals of a replay, oldest first."""
 
-    #: when the next request comes, nanoseconds; NEVER if none does
+    #: the time of the next request, nanoseconds; NEVER if there is none
     due: int
 
     def take(self) -> ReplayedRequest:
@@ -79,12 +79,12 @@ class Source(Protocol):
         ...
 
     def answered(self, requests: Sequence[ReplayedRequest], at: int) -> None:
-        """Record, when their execution begins, at what time these requests will get their responses."""
+        """Record the response times of these requests, at the start of their execution."""
         ...
 
 
 class FixedArrivals:
-    """A source of arrivals that do not depend on the responses: recorded ones, or some at a rate."""
+    """A source of arrivals that are independent of the responses: recorded ones, or at a rate."""
 
     def __init__(self, arrivals: Sequence[ReplayedRequest]) -> None:
         self._left = list(reversed(arrivals))
@@ -101,7 +101,7 @@ class FixedArrivals:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long executions take: `time` by batch size; `lead` from the decision to the start, and `turnaround` from the
+    """The times of executions: `time` by batch size; `lead` from the decision to the start, and `turnaround` from the
     end until the instance can take its next batch, nanoseconds.
     """
 
@@ -110,13 +110,13 @@ class Pace:
     turnaround: int = 0
 
     def took(self, first: ReplayedRequest, size: int) -> int:
-        """Return how long a batch takes, with the deviation of the recorded execution of its first request."""
+        """Return the time of a batch, with the deviation of the recorded execution of its first request."""
         return round(first.took * (self.time(size) / first.base))
 
 
 @dataclass
 class ReplayedBatches:
-    """The batches that a replay formed, in that order, a list for each fact. Times are nanoseconds."""
+    """The batches of a replay in the order of their forming, a list for each fact. Times are nanoseconds."""
 
     start: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -128,7 +128,7 @@ class ReplayedBatches:
     refused: int = 0
 
     def numbers(self, skip: float = 0.0) -> Numbers:
-        """Sum up all batches but the first share of them, `skip`."""
+        """Sum up all batches except the first share of them, `skip`."""
         first = int(len(self.start) * skip)
         arrived, answered = self._times(first)
         ends, sizes = np.array(self.end[first:], float), np.array(self.size[first:], float)
@@ -141,7 +141,7 @@ class ReplayedBatches:
         return answered - arrived
 
     def _times(self, first: int) -> tuple[Floats, Floats]:
-        """Return when the requests of the batches from `first` on arrived, and when they were answered."""
+        """Return the arrival and response times of the requests in the batches from `first` on."""
         batches = self.requests[first:]
         ends, counts = np.array(self.end[first:], float), np.array([len(batch) for batch in batches], int)
         arrived = np.array([request.arrived for batch in batches for request in batch], float)
@@ -150,9 +150,9 @@ class ReplayedBatches:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The sums of executions: latencies from a request's arrival to the end of its execution, in nanoseconds; `rate` is
-    requests per second; `mean_size` that of the batches. NaN if nothing was executed. `busy`: the time in which any
-    request waited or was executed, NaN where that is not known.
+    """The sums of executions: latencies from a request's arrival to the end of its execution, in nanoseconds; `rate` in
+    requests per second; `mean_size`, the mean batch size. NaN if nothing was executed. `busy`: the time in which any
+    request waited or was executed, NaN if unknown.
     """
 
     p50: float
@@ -164,12 +164,12 @@ class Numbers:
 
     @property
     def busy_rate(self) -> float:
-        """Return the requests per second of the time that was not idle."""
+        """Return the requests per second of the busy time."""
         return self.requests / max(self.busy, 1.0) * 1e9
 
     @staticmethod
     def busy_time(arrived: Floats, ends: Floats) -> float:
-        """Return how long any of the requests was there."""
+        """Return the total time in which any of the requests was waiting or executed."""
         order = np.argsort(arrived)
         arrived, ends = arrived[order], ends[order]
         free = np.concatenate([arrived[:1], np.maximum.accumulate(ends)[:-1]])
@@ -198,7 +198,7 @@ class Numbers:
 
 
 class _Lane:
-    """An instance, of which a replay needs only the number."""
+    """An instance, which is only a number in a replay."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -216,7 +216,7 @@ def replay(
     pace: Pace,
     stop: Callable[[], bool] = lambda: False,
 ) -> ReplayedBatches:
-    """Return the batches that these arrivals would have formed on so many instances. `stop` ends the replay early."""
+    """Return the batches that these arrivals would have formed on `lanes` instances. `stop` ends the replay early."""
     queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
     roster = InstanceRoster(None, lambda: None)
     for number in range(lanes):
@@ -251,7 +251,7 @@ def replay(
                 continue
             lane, start, size = cast(_Lane, instance), now + pace.lead, batch.size
             if queue.refuses and any(request.late_from <= now for request in requests):
-                # as in the server for those that time out on the way to the instance
+                # as in the server for requests that time out on the way to the instance
                 requests = [request for request in requests if now < request.late_from]
                 size = sum(request.batch_size for request in requests)
                 replayed.refused += len(taken) - len(requests)

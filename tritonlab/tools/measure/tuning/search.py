@@ -20,15 +20,15 @@ from .settings_trial import Trial, best_first
 _FIRST, AGAIN = 300, 3_000
 _BEST = 20
 _DOUBT = 1.4
-#: How many of the best are predicted again even when the time is over.
+#: How many of the best are predicted again even after the time is over.
 _SURELY = 5
 _DELAYS_US = (0, 100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000)
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The measurements of a model with one number of instances, all of them busy: how long executions take by batch
-    size, how much single ones differ, and what the server needs for itself (`Pace`).
+    """The measurements of a model with one number of instances, all busy: the execution times by batch size, the
+    deviations of single executions, and the server's own time (`Pace`).
     """
 
     times: ServiceTimes
@@ -44,13 +44,13 @@ class Calibration:
     probed: Mapping[int, ProbeResult]
 
     def for_instances(self, instances: int) -> ProbeResult:
-        """Return the measurements for so many instances, or those of the next lower number."""
+        """Return the measurements for this number of instances, or for the next lower one."""
         return self.probed[max((count for count in self.probed if count <= instances), default=min(self.probed))]
 
 
 def space(present: Settings, most_instances: int, largest: int, least: int = 0) -> Iterator[Settings]:
-    """Yield the settings to try: instances, largest batch from `least` on, delay, preferred size; the present ones
-    first."""
+    """Yield the settings to try, the present ones first: instances, largest batch from `least` on, delay, preferred
+    size."""
     yield present
     for instances in present.counts(most_instances):
         if not present.max_batch_size:
@@ -64,14 +64,16 @@ def space(present: Settings, most_instances: int, largest: int, least: int = 0) 
                 batching = replace(plain, max_batch_size=size, dynamic=True, delay_us=delay)
                 yield batching
                 if not delay:
-                    continue  # whatever waits goes at once, and a preferred size only holds back
+                    continue  # all waiting requests leave at once, and a preferred size only delays them
                 yield from (replace(batching, preferred=(few, size)) for few in sizes if few < size)
 
 
 def predict(
     settings: Settings, load: Load, config: ModelConfig, known: Calibration, requests: int, seed: int = 0
 ) -> Trial:
-    """Predict the numbers of settings under a load, without the first tenth of the requests, which fills the queue."""
+    """Predict the numbers of settings under a load, without the first tenth of the requests, during which the queue
+    fills.
+    """
     rules, policies = settings.batch_config(config), QueuePolicies.from_config(settings.written(config))
     most = max(requests, 8 * load.concurrency)
     probed = known.for_instances(settings.instances)
@@ -92,14 +94,14 @@ class SearchResult:
         return len({settings for settings, _ in self.candidates})
 
     def best(self, p99_ms: float | None) -> list[Trial]:
-        """Return each settings with the load under which they are best, the best settings first."""
+        """Return each settings with its best load, the best settings first."""
         of_settings: dict[Settings, list[Trial]] = {}
         for one in self.candidates.values():
             of_settings.setdefault(one.settings, []).append(one)
         return best_first((best_first(trials, p99_ms)[0] for trials in of_settings.values()), p99_ms)
 
     def front(self) -> list[Trial]:
-        """Return the candidates of which none has both a shorter p99 and a higher throughput, by rising p99."""
+        """Return the candidates that no other one beats in both p99 and throughput, by rising p99."""
         best: list[Trial] = []
         for one in sorted(self.candidates.values(), key=lambda one: (one.numbers.p99, -one.numbers.rate)):
             if not best or one.numbers.rate > best[-1].numbers.rate:
@@ -116,7 +118,7 @@ def search(
     until: Callable[[], bool],
 ) -> SearchResult:
     """Predict all settings under every load until `until()` is True, then the best of them again with more requests.
-    The order is mixed, so that a search that is cut short has seen all kinds; the first settings are never left out.
+    The order is mixed, so that a search that is cut short has tried all kinds; the first settings are always included.
     """
     stride = next(n for n in itertools.count(len(settings) // 3 + 1) if math.gcd(n, len(settings)) == 1)
     found: dict[tuple[Settings, Load], Trial] = {}
@@ -136,7 +138,7 @@ def search(
             found[one.key] = predict(*one.key, config, known, requests=AGAIN, seed=1)
         return bool(fresh)
 
-    # few requests are a poor estimate of a p99: those a little above the limit may be below it
+    # few requests give a poor estimate of a p99: candidates a little above the limit may be below it
     for limit in (p99_ms, p99_ms and p99_ms * _DOUBT):
         refine(SearchResult(found).best(limit)[:_BEST])
     while refine(SearchResult(found).best(p99_ms)[:_SURELY]):
@@ -145,7 +147,7 @@ def search(
 
 
 class Deadline:
-    """The rest of a budget of seconds."""
+    """The remainder of a budget of seconds."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -161,6 +163,6 @@ class Deadline:
         return max(self._end - self._clock(), 0.0)
 
     def expires_within(self, seconds: float) -> Callable[[], bool]:
-        """Return a function that returns whether so many seconds from now, or the budget, are over."""
+        """Return a function that returns whether `seconds` from now have passed, or the budget is used up."""
         end = min(self._clock() + seconds, self._end)
         return lambda: self._clock() >= end

@@ -9,19 +9,18 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: A size counts as known from so many executions on, if two sizes are known.
+#: The fewest executions with which a size counts as known, if two sizes are known.
 _ENOUGH = 3
 _FOLDS = 5
 
 
 class ServiceTimes:
     """Nanoseconds by batch size: the median of the executions of a recorded size, a straight line between two such
-    sizes, and beyond the largest the line through all medians.
+    sizes, and the line through all medians beyond the largest.
 
     Below the smallest size the time shrinks along that line, at most in proportion. If only one size was recorded, a
-    larger batch is taken to cost in proportion, because nothing shows that it costs less. `error`: how far, in percent
-    of the measured time, a prediction is off on average, for executions that the fit has not seen; NaN if there were
-    too few.
+    larger batch is taken to cost in proportion, as no measurement shows that it costs less. `error`: the mean error of
+    a prediction, in percent of the measured time, for executions outside of the fit; NaN if there were too few.
     """
 
     def __init__(self, medians: Mapping[int, float], counts: Mapping[int, int], error: float = float("nan")) -> None:
@@ -38,7 +37,7 @@ class ServiceTimes:
 
     @staticmethod
     def fit(sizes: Floats, took: Floats) -> ServiceTimes:
-        """Fit executions in the order in which they were. Raises ValueError without any."""
+        """Fit executions, given in their order. Raises ValueError if there are none."""
         fitted = _fit(sizes, took)
         if len(took) >= 2 * _FOLDS:
             folds = np.arange(len(took)) % _FOLDS

@@ -1,6 +1,4 @@
-"""`Settings`, what can be tuned of a model without its code: how requests become batches, and how many instances
-execute them.
-"""
+"""`Settings`, the tunable settings of a model besides its code: the forming of batches, and the number of instances."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ from ....engine.schedulers.dynamic_batch import BatchConfig
 
 @dataclass(frozen=True)
 class Settings:
-    """One choice. `preferred` is sorted; empty means no preferred sizes. `delay_us` and `preferred` mean nothing
-    without `dynamic`, dynamic batching. `devices`: for each 1 in the `count` of the instance group, there are so many
-    instances, one on each of its GPUs; 0 if there are several groups, which stay as they are.
+    """One choice of settings. `preferred` is sorted; empty means no preferred sizes. `delay_us` and `preferred` have no
+    meaning without `dynamic`, dynamic batching. `devices`: the number of instances for each 1 in the `count` of the
+    instance group, one on each of its GPUs; 0 if there are several groups, which then stay unchanged.
     """
 
     max_batch_size: int = 0
@@ -30,8 +28,8 @@ class Settings:
 
     @staticmethod
     def from_config(config: ModelConfig) -> Settings:
-        """Read a normalised configuration. Raises UnsupportedError for a model whose batches are not made by the
-        dynamic batcher: a sequence model, an ensemble.
+        """Read a normalised configuration. Raises UnsupportedError for a model without the dynamic batcher: a sequence
+        model, an ensemble.
         """
         if config.HasField("sequence_batching") or config.HasField("ensemble_scheduling"):
             kind = "a sequence model" if config.HasField("sequence_batching") else "an ensemble"
@@ -41,7 +39,7 @@ class Settings:
         batching = config.dynamic_batching
         preferred = tuple(sorted(set(batching.preferred_batch_size)))
         if preferred == (config.max_batch_size,):
-            preferred = ()  # equal to no preferred sizes
+            preferred = ()  # equivalent to no preferred sizes
         return Settings(
             config.max_batch_size,
             dynamic=config.HasField("dynamic_batching") and config.max_batch_size > 0,
@@ -58,8 +56,8 @@ class Settings:
         max_batch_size: int | None = None,
         instances: int | None = None,
     ) -> Settings:
-        """Return the settings with changes; a delay or preferred sizes bring dynamic batching. Raises
-        InvalidArgumentError for what a configuration cannot have, and what `on` does.
+        """Return the settings with changes; a delay or preferred sizes switch dynamic batching on. Raises
+        InvalidArgumentError for values that no configuration can have, and the errors of `on`.
         """
         largest = self.max_batch_size if max_batch_size is None else max_batch_size
         if largest < (1 if self.max_batch_size else 0) or (largest and not self.max_batch_size):
@@ -86,9 +84,9 @@ class Settings:
         return made
 
     def on(self, instances: int) -> Settings:
-        """Return the settings with so many instances. Raises UnsupportedError if that is another number and there are
-        several instance groups, because it is unknown which one is meant; InvalidArgumentError if they cannot be spread
-        evenly on its GPUs.
+        """Return the settings with this number of instances. Raises UnsupportedError for another number than now if
+        there are several instance groups, as it is unknown which one is meant; InvalidArgumentError if the instances
+        cannot be spread evenly over the model's GPUs.
         """
         if instances != self.instances and not self.devices:
             raise UnsupportedError("the model has several instance groups: change their counts in its config")
@@ -99,13 +97,13 @@ class Settings:
         return replace(self, instances=instances)
 
     def counts(self, most: int) -> range:
-        """Return the possible numbers of instances, up to `most`: as many on each GPU."""
+        """Return the possible numbers of instances, up to `most`: the same number on each GPU."""
         each = self.devices or 1
         return range(each, most + 1, each)
 
     def check_serving(self, ensembles: Mapping[str, int]) -> None:
-        """Raise InvalidArgumentError if one of the ensembles around the model would stop serving (rule 5.7.4), because
-        it needs a larger `max_batch_size`."""
+        """Raise InvalidArgumentError if an ensemble that contains the model would stop serving (rule 5.7.4), because it
+        needs a larger `max_batch_size`."""
         for ensemble, size in ensembles.items():
             if self.max_batch_size < size:
                 raise InvalidArgumentError(
@@ -114,8 +112,8 @@ class Settings:
                 )
 
     def written(self, config: ModelConfig) -> ModelConfig:
-        """Return a copy of a configuration, normalised or as its author wrote it, with these settings; of an instance
-        group only the count changes.
+        """Return a copy of a configuration, normalised or as its author wrote it, with these settings; only the count
+        of an instance group changes.
         """
         copy = ModelConfig()
         copy.CopyFrom(config)
@@ -134,12 +132,12 @@ class Settings:
         return copy
 
     def batch_config(self, config: ModelConfig) -> BatchConfig:
-        """Return the rules of the batcher that serves a normalised configuration with these settings."""
+        """Return the batcher's rules for a normalised configuration with these settings."""
         return BatchConfig.from_config(self.written(config))
 
     def pbtxt(self, authored: ModelConfig) -> str:
-        """Return the lines of config.pbtxt for these settings of the model with this configuration, whose instance
-        groups are as their author wrote them: what this machine's server adds to them may be wrong on another.
+        """Return the config.pbtxt lines of these settings for the model with this configuration. The instance groups
+        are as the author wrote them: the additions of this machine's server may be wrong on another machine.
         """
         written, lines = self.written(authored), ModelConfig()
         lines.max_batch_size = written.max_batch_size
@@ -150,7 +148,7 @@ class Settings:
         return print_pbtxt(lines)
 
     def to_dict(self) -> dict[str, int | list[int] | bool]:
-        """Return JSON under the names of config.pbtxt."""
+        """Return the settings as JSON values under the names of config.pbtxt."""
         return {
             "max_batch_size": self.max_batch_size,
             "dynamic_batching": self.dynamic,
@@ -175,7 +173,7 @@ Reload = Callable[[Settings], Callable[[], object]]
 
 
 class Sentence(str):
-    """A text that a cell shows as it is, without quotes."""
+    """A text that a cell shows without quotes."""
 
     __slots__ = ()
 
@@ -188,8 +186,8 @@ def _refuse(settings: Settings) -> NoReturn:
 
 
 class SettingsResult:
-    """A result with settings that can be applied. `present`: the settings before; `authored`: the configuration, with
-    the instance groups as their author wrote them.
+    """A result with settings to apply. `present`: the settings before; `authored`: the configuration, with the instance
+    groups as the author wrote them.
     """
 
     def __init__(self, name: str, present: Settings, authored: ModelConfig, reload: Reload) -> None:
@@ -214,9 +212,9 @@ class SettingsResult:
         return self._chosen().pbtxt(self._authored)
 
     def apply(self) -> Sentence:
-        """Load the model with the settings, and return that in words. The text of its cell stays; put `config` there to
-        keep them. Raises what a load does, when the version that serves goes on, and UnavailableError if no settings
-        were found.
+        """Load the model with the settings, and return that in words. The text of its cell is unchanged; add `config`
+        there to keep the settings. Raises the errors of a load, after which the old version still serves, and
+        UnavailableError if no settings were found.
         """
         settings = self._chosen()
         former = self._reload(settings)
@@ -224,7 +222,7 @@ class SettingsResult:
         return Sentence(f"'{self.name}' is loaded with {settings}, until its cell runs; undo() loads it as it was.")
 
     def undo(self) -> Sentence:
-        """Load the model as it was before `apply`, and return that in words. Raises what a load does, and
+        """Load the model as it was before `apply`, and return that in words. Raises the errors of a load, and
         UnavailableError if nothing was applied.
         """
         if self._former is None:

@@ -1,6 +1,6 @@
 """`Trial`, settings under a load with their predicted and measured numbers, and the order of trials; `Noise`, which
-separates real differences between them from those between two measurements of the same one; `PartGain`, the gain of one
-part of the best settings.
+separates real differences between settings from differences between two measurements of the same ones; `PartGain`, the
+gain of one part of the best settings.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .offered_load import Load
 from .replay import Numbers
 from .settings import Settings
 
-#: The assumed difference between two windows of the same settings, before any were measured twice, and how many
-#: measured differences it counts as.
+#: The assumed difference between two windows of the same settings, before any were measured twice, and the number of
+#: measured differences that it is worth.
 _SUPPOSED, _WEIGHT = 0.1, 1.0
-#: Two settings differ if so many standard errors lie between them.
+#: Two settings differ if their distance is at least so many standard errors.
 _ERRORS = 2.0
-#: A candidate whose p99 misses the limit by less than this share may yet keep it.
+#: A candidate whose p99 exceeds the limit by less than this share may still keep it.
 _NARROWLY = 1.2
-#: A measurement that differs from its prediction by more than this share, and more than noise, contradicts it.
+#: A measurement contradicts its prediction if it differs by more than this share, and by more than noise.
 _OFF = 0.25
-#: Predictions that differ by this share are tied.
+#: Predictions that differ by at most this share are tied.
 _REPLAY_ERROR = 0.1
 
 Figure = Callable[[Numbers], float]
@@ -41,8 +41,8 @@ def p99_of(numbers: Numbers) -> float:
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings under a load. `predicted`: the numbers by replay. `windows`: those of live measurements at different
-    times, none where only the replay was made.
+    """Settings under a load. `predicted`: the numbers by replay. `windows`: the numbers of live measurements at
+    different times, none if only the replay was made.
     """
 
     settings: Settings
@@ -60,7 +60,7 @@ class Trial:
         return self.settings, self.load
 
     def measured(self, window: Numbers) -> Trial:
-        """Return the trial with one more window."""
+        """Return the trial with one additional window."""
         return replace(self, windows=(*self.windows, window))
 
     def keeps(self, p99_ms: float | None) -> bool:
@@ -68,31 +68,31 @@ class Trial:
         return self.numbers.requests > 0 and (p99_ms is None or self.numbers.p99 <= p99_ms * 1e6)
 
     def is_ranked_by_rate(self, p99_ms: float | None) -> bool:
-        """Return whether throughput decides; where the load fixes that, or the limit is missed, the p99 does."""
+        """Return whether throughput decides; if the load fixes it, or the limit is exceeded, the p99 decides."""
         return self.load.closed and self.keeps(p99_ms)
 
     def rank(self, p99_ms: float | None) -> tuple[bool, float]:
-        """Return what is larger for the better of two, without regard to ties (`best_first`): whether its p99 is within
-        the limit, then its throughput or the shorter p99.
+        """Return a key that is larger for the better of two, regardless of ties (`best_first`): whether the p99 is
+        within the limit, then the throughput or the shorter p99.
         """
         if self.is_ranked_by_rate(p99_ms):
             return True, self.numbers.rate
         return self.keeps(p99_ms), -self.numbers.p99 if self.numbers.requests else -math.inf
 
 
-#: Returns whether two trials may be equal in a figure.
+#: Returns whether two trials may be equal in one number.
 Tied = Callable[[Trial, Trial, Figure], bool]
 
 
 def are_nearly_equal(one: Trial, other: Trial, figure: Figure) -> bool:
-    """Return whether two predictions differ by less than replays are off."""
+    """Return whether two predictions differ by less than the error of replays."""
     value, base = figure(one.numbers), figure(other.numbers)
     return abs(value - base) <= _REPLAY_ERROR * max(value, base)
 
 
 def best_first(trials: Iterable[Trial], p99_ms: float | None, are_tied: Tied = are_nearly_equal) -> list[Trial]:
     """Return the trials by rank. A tie on p99 goes to the higher throughput, and a tie on both to the shorter p99: a
-    hair's breadth of p99 must not outrank many times the throughput.
+    minimal gain in p99 must not outrank a multiple of the throughput.
     """
     found = sorted(trials, key=lambda one: one.rank(p99_ms), reverse=True)
     ordered = [one for one in found if one.is_ranked_by_rate(p99_ms)]
@@ -107,7 +107,7 @@ def best_first(trials: Iterable[Trial], p99_ms: float | None, are_tied: Tied = a
 
 
 def _groups(ordered: Sequence[Trial], figure: Figure, are_tied: Tied) -> Iterator[list[Trial]]:
-    """Yield the trials in groups of those that are tied with the first of their group."""
+    """Yield the trials in groups, each with the trials that are tied with its first."""
     group: list[Trial] = []
     for one in ordered:
         if group and not are_tied(group[0], one, figure):
@@ -119,8 +119,8 @@ def _groups(ordered: Sequence[Trial], figure: Figure, are_tied: Tied) -> Iterato
 
 
 class Noise:
-    """The noise of measurements. `share`: by how much windows of the same settings and load differ, as a standard
-    deviation, relative to their mean, in the figure that decides: the throughput, or the p99 where that decides.
+    """The noise of measurements. `share`: the standard deviation between windows of the same settings and load,
+    relative to their mean, of the deciding number: the throughput or the p99.
     """
 
     def __init__(self, measured: Sequence[Trial], p99_ms: float | None) -> None:
@@ -130,14 +130,14 @@ class Noise:
         self.share = self._shares[rate_of if by_rate else p99_of]
 
     def are_tied(self, one: Trial, other: Trial, figure: Figure) -> bool:
-        """Return whether the difference in a figure may be noise."""
+        """Return whether the difference in a number may be noise."""
         value, base = figure(one.numbers), figure(other.numbers)
         error = self._shares[figure] * math.sqrt(1 / len(one.windows) + 1 / len(other.windows))
         return abs(value - base) <= _ERRORS * error * max(value, base)
 
     def differ(self, one: Trial, other: Trial) -> bool:
-        """Return whether they surely differ: one keeps the limit and the other does not, or by throughput, or, where
-        the p99 decides, by that.
+        """Return whether they surely differ: one keeps the limit and the other does not, or in throughput, or in p99
+        where the p99 decides.
         """
         if one.keeps(self._p99_ms) is not other.keeps(self._p99_ms):
             return True
@@ -145,9 +145,9 @@ class Noise:
         return not self.are_tied(one, other, rate_of) or not (by_rate or self.are_tied(one, other, p99_of))
 
     def undecided(self, one: Trial, best: Trial) -> bool:
-        """Return whether more windows may show that it is better than the best."""
+        """Return whether more windows may show that this trial is better than the best."""
         if one.keeps(self._p99_ms) is best.keeps(self._p99_ms):
-            # of those tied on p99 the fastest is the best, until more windows separate them
+            # of the trials tied on p99 the fastest is the best, until more windows separate them
             return self.are_tied(one, best, rate_of if one.is_ranked_by_rate(self._p99_ms) else p99_of)
         if self._p99_ms is None or one.keeps(self._p99_ms):
             return False
@@ -166,13 +166,13 @@ class Noise:
 
 
 def ranked(measured: Iterable[Trial], p99_ms: float | None) -> list[Trial]:
-    """Return measured trials, the best first; ties within noise go to the throughput."""
+    """Return measured trials, the best first; throughput decides ties within noise."""
     trials = list(measured)
     return best_first(trials, p99_ms, Noise(trials, p99_ms).are_tied)
 
 
 def leaders(ordered: Iterable[Trial]) -> list[Trial]:
-    """Return the first of each settings."""
+    """Return the first trial of each settings."""
     first: dict[Settings, Trial] = {}
     for one in ordered:
         first.setdefault(one.settings, one)
@@ -189,7 +189,7 @@ def _share(measured: Sequence[Trial], figure: Figure) -> float:
 
 
 def _median(windows: Sequence[Numbers]) -> Numbers:
-    """Return the median of each number, and all requests."""
+    """Return the median of each number, and the sum of requests."""
     rows = np.median([(one.p50, one.p99, one.rate, one.mean_size) for one in windows], axis=0)
     p50, p99, rate, mean_size = map(float, rows)
     return Numbers(p50, p99, rate, mean_size, requests=sum(one.requests for one in windows))
@@ -197,8 +197,9 @@ def _median(windows: Sequence[Numbers]) -> Numbers:
 
 @dataclass(frozen=True)
 class PartGain:
-    """One part of the best settings, by its name in config.pbtxt or as `instances`: what it `was` and what it `became`,
-    as text; the trials `with_it`, replayed, and `without` it, which has windows if there was time to measure it.
+    """One part of the best settings, by its name in config.pbtxt or as `instances`: its values before (`was`) and after
+    (`became`), as text; the replayed trials `with_it` and `without` it. The latter has windows if there was time to
+    measure it.
     """
 
     part: str
@@ -209,13 +210,13 @@ class PartGain:
 
     @property
     def gain(self) -> float:
-        """Return the share by which the part raises the throughput, by replay; where the load fixes that, the share by
-        which it shortens the p99.
+        """Return the share by which the part raises the throughput, by replay; if the load fixes the throughput, the
+        share by which it shortens the p99.
         """
         return self._gain(self.with_it.predicted, self.without.predicted)
 
     def live_gain(self, best: Trial) -> float | None:
-        """Return the same for the measurements; `best`: the best settings as they were measured."""
+        """Return the same for the measurements; `best`: the trial of the best settings with its measurements."""
         return self._gain(best.numbers, self.without.numbers) if self.without.windows else None
 
     def _gain(self, better: Numbers, worse: Numbers) -> float:
@@ -223,8 +224,8 @@ class PartGain:
 
 
 def take_back_parts(best: Settings, present: Settings) -> Iterator[tuple[str, str, str, Settings]]:
-    """Yield each part in which the best settings differ from the present ones: its name, what it was and became, and
-    the best settings without it. A delay and preferred sizes are taken back to none where there was no batching.
+    """Yield each part in which the best settings differ from the present ones: its name, its values before and after,
+    and the best settings without it. Without batching before, a delay and preferred sizes are reset to none.
     """
     if best.dynamic and not present.dynamic:
         yield "dynamic_batching", "no", "yes", replace(best, dynamic=False, preferred=(), delay_us=0)

@@ -1,5 +1,5 @@
-"""The tuner, which finds the settings of a model that do most within a limit of latency: it measures how long
-executions take, searches by replay, and confirms the best live.
+"""The tuner, which finds the best settings of a model within a latency limit: it measures execution times, searches by
+replay, and confirms the best live.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from .settings_trial import Noise, PartGain, Trial, leaders, ranked, take_back_p
 from .tune_result import TuneResult, TuneRun
 from .tuned_model import Written, not_written
 
-#: How many of the best are confirmed live, besides the present settings.
+#: How many of the best settings are confirmed live, besides the present ones.
 CONFIRMED = 3
-#: Shares of the budget for the probes and for the search, and for the gain of each setting, at the end; the rest is for
+#: Shares of the budget: for the probes, for the search, and at the end for the gain of each setting; the rest is for
 #: the confirmation.
 _PROBES, _SEARCH, _ABLATION = 0.4, 0.25, 0.15
-#: Shares of the budget for the present settings under several loads, and for telling these loads apart.
+#: Shares of the budget: for the present settings under several loads, and for separating these loads.
 _PRESENT, _LOADS_APART = 0.15, 0.05
-#: The share of what is left that candidates under other loads may take.
+#: The most that candidates under other loads may take, as a share of the remaining budget.
 _OTHER_LOADS = 0.4
-#: Seconds of a probe and of a window of the confirmation, least and most.
+#: The least and the most seconds of a probe and of a confirmation window.
 _PROBE, _WINDOW = (0.1, 0.6), (0.3, 2.0)
-#: The present settings are measured under so many loads even when the time is over.
+#: The present settings are measured under so many loads even after the time is over.
 _SURELY = 5
-#: How many windows of candidates are measured, at most, to separate them.
+#: The most windows of candidates that are measured to separate them.
 _WINDOWS = 4
-#: Microseconds for which a batch waits in a probe, so that the clients' next requests come together.
+#: Microseconds for which a batch waits in a probe, so that the clients' next requests arrive together.
 _PROBE_DELAY_US = 500
-#: A replay is a little off, so its prediction must stay so far below the limit.
+#: Replays have small errors, so a prediction must be so far below the limit.
 _MARGIN = 0.9
 _MOST_CLIENTS = 256
-#: Candidates that are predicted to do this share of the best may be the best.
+#: Candidates with this share of the best prediction may be the best.
 _NEARLY = 0.9
 
-#: The options of `load_test` for the requests.
+#: The options of `load_test` about the requests.
 LOAD_OPTIONS = ("inputs", "weights", "shapes", "parameters", "priority", "timeout", "seed")
 
 
 @dataclass
 class Goal:
     """The goal of tuning: at most `p99_ms` milliseconds for 99 of 100 requests, under one of three kinds of load
-    (`loads_of`), with at most so many instances and so large a batch, within `budget_s` seconds.
+    (`loads_of`), with limits for the number of instances and the batch size, within `budget_s` seconds.
     """
 
     p99_ms: float | None = None
@@ -67,8 +67,8 @@ class Goal:
     budget_s: float = 60.0
 
     def complete(self, present: Settings, ensembles: Mapping[str, int]) -> Goal:
-        """Return the goal with its defaults filled in. `ensembles`: those around the model, with the max_batch_size
-        that each of them needs. Raises InvalidArgumentError.
+        """Return the goal with its defaults filled in. `ensembles`: the ensembles that contain the model, with the
+        max_batch_size that each needs. Raises InvalidArgumentError.
         """
         if self.p99_ms is not None and self.p99_ms <= 0:
             raise InvalidArgumentError(f"p99_ms must be more than 0, not {self.p99_ms:g}")
@@ -95,8 +95,8 @@ class Goal:
 
 
 def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
-    """Tune a model, and leave it loaded as it was. An interrupt, the end of the budget, or a time in which no request
-    was answered, ends the run with what was found until then.
+    """Tune a model, and leave it loaded as before. The run ends with the findings so far on an interrupt, at the end of
+    the budget, or if no request was answered for some time.
     """
     authored, tuning = model.authored, _Tuning(model, goal, clock)
     run = tuning.run
@@ -108,7 +108,7 @@ def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float
         run.stopped = "out of time"
         run.notes.append(f"{error.message}: set a larger budget_s, or tune when the machine has less else to do.")
     finally:
-        shielded(model.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
+        shielded(model.restore)  # after an impatient second interrupt the model must not keep a candidate's settings
     run.seconds = tuning.deadline.spent
     return TuneResult(model.name, tuning.present, authored, goal.p99_ms, run=run, reload=reload)
 
@@ -126,7 +126,7 @@ class _Tuning:
         #: for predictions
         self.limit = None if goal.p99_ms is None else goal.p99_ms * _MARGIN
         self.loads = self.goal.loads()
-        model.check()  # before anything is loaded
+        model.check()  # before the first load
         self.run = TuneRun()
         self.deadline = Deadline(goal.budget_s, clock)
 
@@ -148,8 +148,8 @@ class _Tuning:
         self.ablate()
 
     def calibrate(self) -> Calibration:
-        """Measure service times by batch size for each number of instances, all of them busy, with clients that fill
-        batches of 1, 2, 4 and so on. The numbers of instances that could not be measured are in the notes.
+        """Measure execution times by batch size for each number of instances, all busy, with clients that fill batches
+        of 1, 2, 4 and so on. Numbers of instances that could not be measured are named in the notes.
         """
         goal, notes = self.goal, self.run.notes
         most, largest = goal.max_instances or 1, goal.max_batch_size or 0
@@ -170,22 +170,23 @@ class _Tuning:
                 goal.max_instances = instances - 1
                 break
             measured: list[Measurement] = []
-            for size in (1, *sizes[:0:-1]):  # the ends first: sizes between them can be interpolated
+            for size in (1, *sizes[:0:-1]):  # the ends first: times of sizes between them can be interpolated
                 if len(measured) < 2 or not until():
                     measured.append(self.model.measure(Load(concurrency=size * instances), each))
             probed[instances] = _sum_up(measured)
         return Calibration(probed)
 
     def confirm(self) -> None:
-        """Measure the best candidates live, each under the load under which it is predicted to do best, and the present
-        settings under all loads. If the best miss the limit, latencies are longer than predicted: the best of those
-        that keep it then are measured, too. If measurements contradict predictions, the predicted load may be the wrong
-        one.
+        """Measure the best candidates live, each under its best predicted load, and the present settings under all
+        loads.
+
+        If the best exceed the limit, latencies are longer than predicted: the best candidates that would still keep it
+        are measured, too. If measurements contradict predictions, the predicted load may be the wrong one.
         """
         run, p99_ms = self.run, self.p99_ms
         chosen = _choose_different([one for one in run.found.best(self.limit) if one.settings != self.present])
         share = 1.0 if p99_ms is None else 0.7
-        # after the best: what is not measured any more when the time is over should be the least interesting
+        # after the best: the least interesting comes last, in case the time ends
         self.measure_candidates(chosen[:1], share / (len(chosen) + 1))
         self.measure_present()
         self.measure_candidates(chosen[1:], share)
@@ -197,8 +198,8 @@ class _Tuning:
         self.measure_other_loads()
 
     def measure_present(self) -> None:
-        """Measure the present settings live under all loads, the predicted one and the most clients first, as long as
-        there is time: where they do best is not left to a prediction, and latency need not rise with load.
+        """Measure the present settings live under all loads, first the predicted one and the most clients, while there
+        is time: their best load must be measured, and latency need not rise with load.
         """
         budget_s, loads = self.goal.budget_s, self.goal.loads()
         until = self.deadline.expires_within(budget_s * _PRESENT)
@@ -228,15 +229,16 @@ class _Tuning:
                     self.measure_load(one, _PROBE[1])
 
     def measure_rivals(self, spare: float = 0.0, settings: Settings | None = None) -> None:
-        """Measure the best and those that may be better again, in turns, so that the machine's other work meets all of
-        them, until they surely differ or the time is over but for so many seconds to spare. Given `settings`, tell
-        their loads apart.
+        """Measure the best and those that may still be better, in turns, so that other work of the machine affects all
+        of them equally.
+
+        It ends when they surely differ, or when only `spare` seconds are left. Given `settings`, separate their loads.
         """
         cost, p99_ms, measured = 0.0, self.p99_ms, self.run.measured
         for _ in range(_WINDOWS - 1):
             best, *others = ranked([one for one in measured if settings in (None, one.settings)], p99_ms)
             noise, first = Noise(measured, p99_ms), leaders([best, *others])
-            if settings is None:  # of the loads of one settings, those are left that may be within the limit, too
+            if settings is None:  # keep the best load of each settings, and loads that may yet be within the limit
                 others = [one for one in others if one in first or not one.keeps(p99_ms)]
             rivals = [one for one in others if noise.undecided(one, best)]
             for one in [best, *rivals] if rivals else []:
@@ -249,8 +251,8 @@ class _Tuning:
                 return
 
     def ablate(self) -> None:
-        """Take back one part of the best settings at a time. What does better without a part than with it is confirmed
-        as the others are; if another is the best then, its own parts are taken back.
+        """Take back one part of the best settings at a time. If settings are better without a part, they are confirmed
+        like the others; if the best settings change, their own parts are taken back.
         """
         run, p99_ms = self.run, self.p99_ms
         while True:
@@ -269,7 +271,7 @@ class _Tuning:
                 return
 
     def _measure_gains(self, best: Trial) -> list[PartGain]:
-        """Replay the best settings without each part, and measure that live as long as there is time."""
+        """Replay the best settings without each part, and measure each of these live while there is time."""
         cost, found = 0.0, []
         whole = self._replay(best.settings, best.load, seed=2)
         for part, was, became, settings in take_back_parts(best.settings, self.present):
@@ -282,7 +284,7 @@ class _Tuning:
         return found
 
     def predict(self, settings: Settings, load: Load) -> Trial:
-        """Return the prediction of the search, or a new one."""
+        """Return the search's prediction, or make a new one."""
         return self.run.found.candidates.get((settings, load)) or self._replay(settings, load)
 
     def _replay(self, settings: Settings, load: Load, seed: int = 0) -> Trial:
@@ -290,12 +292,12 @@ class _Tuning:
         return predict(settings, load, self.config, self.run.calibration, requests=AGAIN, seed=seed)
 
     def measure(self, trial: Trial, seconds: float) -> Trial:
-        """Return the trial with one more window. Raises TritonError if all requests fail."""
+        """Return the trial with one additional window. Raises TritonError if all requests fail."""
         self.model.load(trial.settings)
         return trial.measured(self.model.measure(trial.load, seconds).numbers)
 
     def _try_to_measure(self, trial: Trial, seconds: float) -> Trial | None:
-        """Return the trial with one more window; None, with a note, where all requests fail."""
+        """Return the trial with one additional window; None, with a note, if all requests fail."""
         try:
             return self.measure(trial, seconds)
         except TritonError as error:
@@ -303,13 +305,13 @@ class _Tuning:
             return None
 
     def measure_load(self, trial: Trial, seconds: float) -> None:
-        """Measure settings under one of several loads; where all requests fail, say so and go on."""
+        """Measure settings under one of several loads; if all requests fail, add a note and continue."""
         if (measured := self._try_to_measure(trial, seconds)) is not None:
             self.run.measured.append(measured)
 
     def measure_candidates(self, chosen: Sequence[Trial], share: float = 1.0) -> None:
-        """Measure candidates live within a share of the time that is left, at least one."""
-        each = self.deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
+        """Measure candidates live within a share of the remaining time, at least one."""
+        each = self.deadline.left * share / max(len(chosen), 1) - 0.5  # loading takes time, too
         for candidate in chosen:
             if not self.deadline.left and self.run.measured:
                 self.run.stopped = "the budget was used up"
@@ -318,13 +320,13 @@ class _Tuning:
 
 
 def _batching(settings: Settings, largest: int) -> Settings:
-    """Return settings under which batches of up to so many requests are made."""
+    """Return settings that make batches of up to `largest` requests."""
     delay_us = _PROBE_DELAY_US if largest > 1 else 0
     return replace(settings, max_batch_size=largest, dynamic=largest > 1, preferred=(), delay_us=delay_us)
 
 
 def _sum_up(measured: Sequence[Measurement]) -> ProbeResult:
-    """Sum up the probes of one number of instances, of which the first had few clients and the next the most."""
+    """Sum up the probes of one number of instances; the first has the fewest clients, the last the most."""
     sizes, took = np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
     times, most = ServiceTimes.fit(sizes, took), measured[min(1, len(measured) - 1)]
     ratios = took / np.array([times(int(size)) for size in sizes])
@@ -332,8 +334,8 @@ def _sum_up(measured: Sequence[Measurement]) -> ProbeResult:
 
 
 def _choose_different(best: Sequence[Trial]) -> list[Trial]:
-    """Return the best candidates to measure: those of another number of instances or another load before those that
-    differ in a delay alone, as long as little is lost. An error of a replay is the same for all of one kind.
+    """Return the best candidates to measure, first those with another number of instances or another load, then those
+    with only another delay, if little is lost. An error of a replay is the same for all of one kind.
     """
     kinds: dict[tuple[int, Load], Trial] = {}
     for one in best:

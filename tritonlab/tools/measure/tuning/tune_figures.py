@@ -17,7 +17,7 @@ _NOISE = "within noise"
 
 
 def front_figure(name: str, front: Sequence[Trial], measured: Sequence[Trial], p99_ms: float | None) -> Figure:
-    """Return the front as a line, the measured trials as dots, the best one filled, and the limit as a line across."""
+    """Return the front as a line, the measured trials as dots (the best one filled), and the limit as a line across."""
     points = [one for one in (*front, *measured) if np.isfinite(one.numbers.p99)]
     most_ms = max([p99_ms or 0.0, *(one.numbers.p99 / 1e6 for one in measured or points)]) * 1.3
     drawn = [_point(one) for one in front if one.numbers.p99 / 1e6 <= most_ms]
@@ -43,8 +43,8 @@ def _point(one: Trial) -> Point:
 
 
 class DrawnGain(NamedTuple):
-    """The gain of one part of the best settings, shares: replayed, None if a measurement contradicts it, and measured,
-    None if it was not; `is_noise`: the measured one may be noise, and has no bar.
+    """The gain of one part of the best settings, as shares: replayed (None if a measurement contradicts it) and
+    measured (None if it was not). `is_noise`: the measured gain may be noise, and has no bar.
     """
 
     name: str
@@ -54,8 +54,8 @@ class DrawnGain(NamedTuple):
 
 
 def gain_figure(gains: Sequence[DrawnGain], gained: str) -> Figure:
-    """Return for each part a bar of the replayed gain, percent, and one of the measured gain, from a line that stands
-    for none. `gained`: the title of the axis.
+    """Return for each part a bar of the replayed gain, percent, and one of the measured gain, starting at the line of
+    zero. `gained`: the title of the axis.
     """
     replayed = [_bar(row, one.replayed) for row, one in enumerate(gains) if one.replayed is not None]
     measured = [

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FRONT = 8
-#: A replayed gain of less than this share is none.
+#: A replayed gain below this share counts as none.
 _NO_GAIN = 0.1
 _HEADS = ("settings", "load", "requests/s", "than the best", "p50 ms", "p99 ms", "than the best")
 _PREDICTED = ("predicted/s", "predicted p99 ms")
-#: The p99 of the windows of one load is called unstable if the largest is so many times the smallest.
+#: The p99 of the windows of one load is called unstable if the largest is at least so many times the smallest.
 _UNSTABLE = 2.0
 _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms without it")
 
@@ -36,7 +36,7 @@ _GAIN_HEADS = ("gain of each setting", "", "replayed", "measured", "p99 ms witho
 class TuneRun:
     """The findings of a run. `measured`: settings and loads that were measured live, the present settings under
     several. `gains`: the gain of each part of the best settings. `notes`: sentences on how to read it. `stopped`: why
-    it ended early, else empty.
+    it ended early, otherwise empty.
     """
 
     calibration: Calibration | None = None
@@ -53,10 +53,12 @@ class TuneRun:
 
 
 class TuneResult(SettingsResult):
-    """The result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was stopped
-    before that, of those predicted; None if it was stopped before any. `confirmed`: the measured settings, each under
-    the load under which they do best. `noise` decides which of those measured differ. `present`: the settings before;
-    `authored`: the configuration, with the instance groups as their author wrote them.
+    """The result of `Model.tune`.
+
+    `best`: the best of the settings measured live; if the run was stopped before that, the best of the predicted ones,
+    or None if there are none. `confirmed`: the measured settings, each under its best load. `noise` decides which of
+    these differ. `present`: the settings before. `authored`: the configuration, with the instance groups as the author
+    wrote them.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class TuneResult(SettingsResult):
         self.noise = Noise(run.measured, p99_ms)
         self.confirmed = leaders(ranked(run.measured, p99_ms))
         self.best: Trial | None = next(iter(self.confirmed or run.found.best(p99_ms)), None)
-        # an interrupted ablation may have been that of another
+        # an interrupted ablation may be about other settings
         own = (one for one in run.gains if self.best is not None and one.with_it.key == self.best.key)
         self.gains = [one for one in own if one.without.windows or not self._is_replay_wrong]
 
@@ -77,7 +79,7 @@ class TuneResult(SettingsResult):
 
     @property
     def as_good(self) -> list[Trial]:
-        """Return the measured settings, without the best, that may be as good as the best."""
+        """Return the measured settings, other than the best, that may be as good as the best."""
         return [one for one in self.confirmed[1:] if not self.noise.differ(one, self.confirmed[0])]
 
     @property
@@ -88,13 +90,13 @@ class TuneResult(SettingsResult):
 
     @property
     def contradicted(self) -> list[Trial]:
-        """Return the measured trials that did otherwise than predicted, by more than noise."""
+        """Return the measured trials that differ from their predictions by more than noise."""
         return [one for one in self.run.measured if self.noise.contradicts(one)]
 
     @property
     def front(self) -> list[Trial]:
-        """Return the best predictions of latency against throughput, with measurements in place of the predictions
-        where there are any; none where most of what was measured contradicts its prediction.
+        """Return the best predictions of latency against throughput, with measurements in place of predictions where
+        there are any; none if most measurements contradict their predictions.
         """
         if self._is_replay_wrong:
             return []
@@ -102,7 +104,7 @@ class TuneResult(SettingsResult):
 
     @property
     def _is_replay_wrong(self) -> bool:
-        """Whether most of what was measured contradicts its prediction."""
+        """Whether most measurements contradict their predictions."""
         return 2 * len(self.contradicted) > len(self.run.measured)
 
     def _winner(self) -> Trial:
@@ -145,7 +147,7 @@ class TuneResult(SettingsResult):
         return "now, measured: " + "; ".join(cells)
 
     def _unstable(self) -> list[str]:
-        """Return a sentence for each measured load whose windows do not agree, under which no figure is certain."""
+        """Return a sentence for each measured load whose windows disagree, so that its numbers are uncertain."""
         found = []
         for one in self.run.measured:
             times = sorted(window.p99 / 1e6 for window in one.windows if window.p99 > 0)
@@ -156,7 +158,7 @@ class TuneResult(SettingsResult):
         return found
 
     def _contradiction(self) -> str:
-        """Say by how much the replay was wrong."""
+        """Return how wrong the replay was, as a sentence."""
         wrong = self.contradicted
         pairs = [(figure(one.numbers), figure(one.predicted)) for one in wrong for figure in (rate_of, p99_of)]
         off = max(max(live / predicted, predicted / live) if predicted > 0 else math.inf for live, predicted in pairs)
@@ -183,7 +185,7 @@ class TuneResult(SettingsResult):
         return _HEADS if self._is_replay_wrong else (*_HEADS, *_PREDICTED)
 
     def _compared(self, one: Trial, figure: Figure) -> str:
-        """Return by how much a figure is more than that of the best."""
+        """Return the share by which a number exceeds the best one's, as text."""
         best = self.confirmed[0]
         if one is best:
             return "best"
@@ -248,9 +250,9 @@ class TuneResult(SettingsResult):
         return drawn.plot(ax, f"Tuning of {self.name}", f"no latency of '{self.name}' is known")
 
     def plot_gains(self, ax: Axes | None = None) -> Axes:
-        """Draw the gain of each setting, percent, with matplotlib and return the Axes: as replayed, unless a
-        measurement contradicts it, and as measured. `ax`: where to draw, instead of in a new figure. Raises ImportError
-        without matplotlib, and UnavailableError if no gain is known.
+        """Draw the gain of each setting, percent, with matplotlib and return the Axes: replayed (unless a measurement
+        contradicts it) and measured. `ax`: where to draw, instead of in a new figure. Raises ImportError without
+        matplotlib, and UnavailableError if no gain is known.
         """
         if not self.gains:
             raise UnavailableError(f"there is nothing to plot: the gain of no setting of '{self.name}' is known")
@@ -341,6 +343,6 @@ def _indent(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _facts(one: Trial, numbers: Numbers) -> dict[str, Any]:
-    """Return a trial as JSON values, with its measured or its predicted numbers."""
+    """Return a trial as JSON values, with its measured or otherwise its predicted numbers."""
     load = {"concurrency": one.load.concurrency} if one.load.closed else {"load": str(one.load)}
     return {**one.settings.to_dict(), **load, **numbers.to_dict()}

@@ -1,4 +1,4 @@
-"""`TunedModel`, a running model as tuning sees it: its configuration, its record, and how it is loaded with other
+"""`TunedModel`, the tuner's view of a running model: its configuration, its record, and the loading of it with other
 settings.
 """
 
@@ -22,7 +22,7 @@ Written = tuple[Settings | None, Callable[[Settings | None], object]]
 
 
 def not_written() -> Written | None:
-    """Return None, as for a model that no notebook has written."""
+    """Return None, as for a model that was not written in a notebook."""
     return None
 
 
@@ -39,12 +39,12 @@ class TunedModel:
 
     @property
     def config(self) -> ModelConfig:
-        """The normalised configuration of the version that serves."""
+        """The normalised configuration of the serving version."""
         return self.model.server.core.find(self.model.name, self.model.version).config
 
     @property
     def authored(self) -> ModelConfig:
-        """The same configuration with the instance groups as their author wrote them, none if there are none."""
+        """The same configuration with the instance groups as the author wrote them, none if there are none."""
         version = self.model.server.core.find(self.model.name, self.model.version)
         config = ModelConfig()
         config.CopyFrom(version.config)
@@ -54,7 +54,7 @@ class TunedModel:
 
     @property
     def ensembles(self) -> dict[str, int]:
-        """The `max_batch_size` of each ensemble that serves and has the model as a step. If a reload makes the model's
+        """The `max_batch_size` of each serving ensemble that has the model as a step. If a reload makes the model's
         smaller, the ensemble stops serving, as in Triton (rule 5.7.4).
         """
         loaded = self.model.server.core.models.known()
@@ -77,8 +77,9 @@ class TunedModel:
             raise InvalidArgumentError(str(error)) from None
 
     def reload(self, settings: Settings) -> Callable[[], object]:
-        """Load the model with settings; return a function that loads it as it was. Raises what a load does; the version
-        that serves goes on then. Raises InvalidArgumentError if an ensemble around the model would stop serving.
+        """Load the model with settings; return a function that loads it as before. Raises the errors of a load, after
+        which the old version still serves, and InvalidArgumentError if an ensemble that contains the model would stop
+        serving.
         """
         settings.check_serving(self.ensembles)
         former = self.restorer()

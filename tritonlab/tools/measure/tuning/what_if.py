@@ -1,4 +1,4 @@
-"""`WhatIf`, the effect of other settings on the requests that a model has had."""
+"""`WhatIf`, the effect of other settings on the past requests of a model."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LANE, _BLOCK = 46, 18
-#: How many of the last executions a figure has.
+#: How many of the last executions a figure shows.
 _BATCHES = 60
-#: The share of its time that a figure has before the first of them.
+#: The share of a figure's time before the first of them.
 _MARGIN = 0.02
 
 
@@ -56,11 +56,11 @@ class DrawnBatches(NamedTuple):
 
 
 class WhatIf(SettingsResult):
-    """The record, and its replay with `settings`. `before` and `after` are their numbers. Of their requests only the
-    latencies are kept, nanoseconds, and of their batches those of a figure: a notebook keeps what its cells return.
+    """The record, and its replay with `settings`. `before` and `after` are their numbers. Only the latencies of their
+    requests, nanoseconds, and the batches of a figure are kept: a notebook keeps the results of its cells.
 
-    `config`: that of the model, normalised; `authored`: the same with the instance groups as their author wrote them.
-    `ensembles`: the max_batch_size that those around the model need.
+    `config`: the model's, normalised; `authored`: the same with the instance groups as the author wrote them.
+    `ensembles`: the max_batch_size that ensembles with the model need.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class WhatIf(SettingsResult):
         return "\n".join([*lines, *(f"  {note}" for note in self._notes)])
 
     def figure(self) -> str:
-        """Return the last recorded batches, and below each instance's those of the replay, as SVG text."""
+        """Return the last recorded batches, with the replayed ones below them, as SVG text."""
         return self._lanes().svg()
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -115,7 +115,7 @@ class WhatIf(SettingsResult):
         return ax
 
     def plot_lanes(self, ax: Axes | None = None) -> Axes:
-        """Draw the last recorded batches, and below each instance's those of the replay, over the time of day with
+        """Draw the last recorded batches, with the replayed ones below them, over the time of day with
         matplotlib and return the Axes. `ax`: where to draw, instead of in a new figure. Raises ImportError without
         matplotlib.
         """
@@ -180,8 +180,8 @@ def notes(
     window: tuple[int, int] = (0, NEVER),
     ensembles: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
-    """Return sentences on how far to believe the replay of the requests in a window, and on applying the settings.
-    `ensembles`: the max_batch_size that those around the model need.
+    """Return sentences on the reliability of the replay of the requests in a window, and on applying the settings.
+    `ensembles`: the max_batch_size that ensembles with the model need.
     """
     found = [
         f"Ensemble '{name}' needs a max_batch_size of {size}: these settings cannot be applied while it is loaded."
@@ -208,7 +208,7 @@ def _ms(ns: float) -> str:
 
 
 def _lane_names(recorded: RecordedExecutions, replayed: ReplayedBatches) -> list[str]:
-    """Return the names of the recorded instances, and of those that only the replay has."""
+    """Return the names of the recorded instances, and of the additional ones in the replay."""
     count = max(replayed.lane, default=-1) + 1
     more = range(len(recorded.instances), count)
     return [*recorded.instances, *(f"instance {n + 1}" for n in more)]
@@ -224,7 +224,7 @@ def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Number
         times = f"p50 {short_number(numbers.p50 / 1e6)} ms, p99 {short_number(numbers.p99 / 1e6)} ms"
         ax.step(np.sort(latency) / 1e6, shares, where="post", color=tone, label=f"{label}: {times}, {rate}")
     ax.set_xlim(left=0)
-    ax.set_ylim(0, 118)  # with room for the legend
+    ax.set_ylim(0, 118)  # leave room for the legend
     ax.set_yticks(range(0, 101, 20))
     ax.set_xlabel("latency, ms")
     ax.set_ylabel("requests answered within it, %")
