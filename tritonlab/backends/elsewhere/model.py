@@ -1,4 +1,4 @@
-"""Answers from elsewhere: from the same model on a running server, over gRPC, and from what was recorded of it (rules
+"""Answers from elsewhere: from the same model on a running server, over gRPC, and from its recorded answers (rules
 2.17.2 and 2.17.3)."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _START, _END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITO
 
 
 class TritonPythonModel:
-    """One instance. `execute` hands each request on and returns; the answer goes out when it is there, so that requests
-    overlap as they do on the server."""
+    """One instance. `execute` hands each request on and returns; each answer is sent when it arrives, so that requests
+    overlap as on the server."""
 
     @staticmethod
     def auto_complete_config(auto_complete_model_config: Any) -> Any:
@@ -89,7 +89,7 @@ class TritonPythonModel:
         return key, after
 
     def _repeat(self, exchange: Exchange, inputs: Sequence[RawTensor], key: str, why: str = "") -> None:
-        """Send the responses that are recorded for the key."""
+        """Send the recorded responses of the key."""
         assert self._recordings is not None
         try:
             responses = self._recordings.find(key)
@@ -106,7 +106,7 @@ class TritonPythonModel:
 
 
 def _borrowed_server(settings: Mapping[str, Any], model: str) -> BorrowedServer:
-    from tritonlab_borrowed_server import BorrowedServer  # gRPC, which recorded answers do without
+    from tritonlab_borrowed_server import BorrowedServer  # gRPC; recorded answers do not require it
 
     return BorrowedServer(settings, model)
 
@@ -115,7 +115,7 @@ def _borrowed_server(settings: Mapping[str, Any], model: str) -> BorrowedServer:
 
 
 def _config_elsewhere(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config of the model where its answers come from. Raises BackendError."""
+    """Return the config that the model has elsewhere. Raises BackendError."""
     recordings = Recordings(settings["directory"], model) if "directory" in settings else None
     recorded = recordings.config() if recordings is not None else None
     if settings["use"] == "borrow":
@@ -134,7 +134,7 @@ def _config_elsewhere(model: str, settings: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _complete(config: dict[str, Any], found: Mapping[str, Any]) -> None:
-    """Fill in the missing parts of the config. Raises BackendError where the two contradict each other, or neither has
+    """Fill in the missing parts of the config. Raises BackendError if the two contradict each other, or neither has
     it."""
     for role in ("input", "output"):
         described = [_described(each) for each in found.get(role, ())]

@@ -1,4 +1,4 @@
-"""The gRPC side of a running server that a model is borrowed from (rule 2.17.2)."""
+"""The gRPC connection to a running server that provides a model (rule 2.17.2)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tritonlab_exchange import Exchange
 from tritonlab_recordings import NUMPY, NotCarriedError, RawTensor, Response
 
 _START, _END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
-#: Seconds that a server may take to say what its model is like.
+#: The most seconds for a server to return a model's metadata and config.
 _LOAD_SECONDS = 10.0
-#: Seconds that a server may take to say that it is there.
+#: The most seconds for a server to report that it is live.
 _LIVE_SECONDS = 2.0
-#: Seconds between two looks at whether requests were cancelled.
+#: Seconds between two checks for cancelled requests.
 _LOOK_SECONDS = 0.05
 _TIMEOUT = 60.0
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-#: What a server that cannot be reached, or has gone, looks like.
+#: The gRPC codes of a server that cannot be reached, or has gone.
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _CODES = {
     grpc.StatusCode.UNKNOWN: "UNKNOWN",
@@ -39,7 +39,7 @@ _CODES = {
     grpc.StatusCode.ALREADY_EXISTS: "ALREADY_EXISTS",
     grpc.StatusCode.CANCELLED: "CANCELLED",
 }
-#: Parameters of a response that are about its transport.
+#: Parameters of a response that concern its transport.
 _TRANSPORT = ("triton_final_response",)
 
 
@@ -52,7 +52,7 @@ class BorrowedServer:
         self._channel = grpc.insecure_channel(self._address, options=_UNLIMITED)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._lock = threading.Lock()  # guards `_open` and `_watch`
-        #: each exchange that goes on: its call and when it was last heard of
+        #: each running exchange: its call and the time of its last response
         self._open: dict[Exchange, list[Any]] = {}
         self._watch: threading.Thread | None = None
 
@@ -76,8 +76,8 @@ class BorrowedServer:
         done: Callable[[Sequence[Response]], None],
         away: Callable[[str], None],
     ) -> None:
-        """Send a request and return. `done` gets the responses of a whole answer; `away` what to say when the server
-        cannot be reached or has gone."""
+        """Send a request and return. `done` receives the responses of a whole answer; `away` receives an error text if
+        the server cannot be reached or has gone."""
         message = _message(self._model, exchange.request, inputs)
         if stream:
             work = (exchange, message, done, away)
@@ -148,8 +148,8 @@ class BorrowedServer:
             exchange.fail(error.details(), _CODES.get(error.code(), "INTERNAL"))
 
     def _pass_unavailable(self, exchange: Exchange, error: Any, away: Callable[[str], None]) -> None:
-        """End a call whose code says that the server cannot be reached, or that its queue is full, the time there is
-        over, or the model is not ready. Only a server that is there says the latter."""
+        """End a call with a code that means: the server cannot be reached, its queue is full, the time is over, or the
+        model is not ready. Only a server that is there returns the last three."""
 
         def settle(call: Any) -> None:
             if call.exception() is None:
@@ -165,7 +165,7 @@ class BorrowedServer:
             away(self._away(error))
 
     def _end_cancelled(self, exchange: Exchange, away: Callable[[str], None]) -> None:
-        """End a call that the watch has cancelled, or that the server has."""
+        """End a call that the watch or the server has cancelled."""
         if exchange.is_cancelled():
             exchange.fail("Request cancelled.", "CANCELLED")
         else:
@@ -184,7 +184,7 @@ class BorrowedServer:
     def _refusal(self, error: Any) -> str:
         return f"the server {self._address}, from which '{self._model}' is borrowed: {error.details()}"
 
-    # -- what goes on
+    # -- running calls
 
     def _follow(self, exchange: Exchange, call: Any) -> None:
         with self._lock:
@@ -192,7 +192,7 @@ class BorrowedServer:
             if self._watch is None:
                 self._watch = threading.Thread(target=self._look, daemon=True)
                 self._watch.start()
-        if call.done():  # it may have ended before it was followed
+        if call.done():  # the call may have ended before it was followed
             self._forget(exchange)
 
     def _forget(self, exchange: Exchange) -> None:
@@ -205,7 +205,7 @@ class BorrowedServer:
                 self._open[exchange][1] = time.monotonic()
 
     def _look(self) -> None:
-        """Cancel the calls of cancelled requests, and those that have been silent for too long. Return when no call is
+        """Cancel the calls of cancelled requests, and calls without a response for too long. Return when no call is
         open."""
         while True:
             time.sleep(_LOOK_SECONDS)
@@ -242,7 +242,7 @@ def _set_parameter(parameter: Any, value: Any) -> None:
     if isinstance(value, bool):
         parameter.bool_param = value
     elif isinstance(value, int):
-        # ids that 63 bits do not hold have a field of their own in newer versions of the protocol
+        # for ids of more than 63 bits, newer versions of the protocol have a separate field
         setattr(parameter, "int64_param" if value < 1 << 63 else "uint64_param", value)
     elif isinstance(value, float):
         parameter.double_param = value

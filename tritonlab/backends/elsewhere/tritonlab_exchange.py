@@ -1,4 +1,4 @@
-"""One request to a model that answers from elsewhere, and the way of its answer to the client."""
+"""One request to a model that answers from elsewhere, and the delivery of its answer to the client."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class Exchange:
-    """A request and its answer. What is sent after its end is dropped, since a cancelled call may still answer."""
+    """A request and its answer. Responses after its end are dropped, since a cancelled call may still answer."""
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self.sent = 0
         self._sender = request.get_response_sender()
         self._wanted = request.requested_output_names()
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._ended = False
         self._held: Any = None
 
@@ -50,7 +50,7 @@ class Exchange:
                 self._sender.send(flags=_FINAL)
 
     def _hold(self, response: Any) -> None:
-        """Send the response before this one, so that the last goes out with the final flag."""
+        """Send the previous response and hold this one, so that the last is sent with the final flag."""
         with self._lock:
             if self._ended:
                 return
@@ -60,7 +60,7 @@ class Exchange:
             self._held = response
 
     def flush(self) -> None:
-        """Send the response that is held: the next one may take long."""
+        """Send the held response: the next one may take long."""
         with self._lock:
             if self._held is not None and not self._ended:
                 self._sender.send(self._held)

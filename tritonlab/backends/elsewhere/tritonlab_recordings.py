@@ -1,4 +1,4 @@
-"""Recorded answers of a model as files: JSON that any program reads, one file for each input (rule 2.17.3)."""
+"""Recorded answers of a model as files: JSON for any program, one file for each input (rule 2.17.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _CONFIG = "config.json"
-#: How many recordings are compared with an input that none of them has.
+#: The most recordings that are compared with an input without a recording.
 _MOST_COMPARED = 500
 NUMPY = {
     "BOOL": np.bool_,
@@ -33,11 +33,11 @@ NUMPY = {
 
 
 class NotCarriedError(Exception):
-    """A tensor of a request or an answer that neither crosses a network nor is recorded."""
+    """A tensor of a request or an answer that can be neither sent over a network nor recorded."""
 
 
 class RawTensor(NamedTuple):
-    """A tensor as it crosses a network: its bytes in Triton's binary form (rule 1.6.1 for BYTES)."""
+    """A tensor in its network form: its bytes in Triton's binary form (rule 1.6.1 for BYTES)."""
 
     name: str
     datatype: str
@@ -81,8 +81,8 @@ class Response(NamedTuple):
 
 
 def key_of(inputs: Iterable[RawTensor], after: str = "") -> str:
-    """Return the key of a recording: a hash of the exact inputs and, in a sequence, of the key `after` of the request
-    before."""
+    """Return the key of a recording: a hash of the exact inputs and, in a sequence, of the previous request's key,
+    `after`."""
     digest = hashlib.sha256(after.encode())
     for tensor in sorted(inputs):
         digest.update(f"\0{tensor.name}\0{tensor.datatype}\0{tensor.shape}\0{len(tensor.data)}\0".encode())
@@ -91,7 +91,7 @@ def key_of(inputs: Iterable[RawTensor], after: str = "") -> str:
 
 
 class Recordings:
-    """The recordings of one model in a directory. Any thread, and any process, may write."""
+    """The recordings of one model in a directory. Any thread and any process may write to it."""
 
     def __init__(self, directory: str, model: str) -> None:
         self.directory = Path(directory) / model
@@ -113,7 +113,7 @@ class Recordings:
         self._write(f"{key}.json", document)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Keep the model's config, so that recordings are enough to load it."""
+        """Keep the model's config, so that the recordings are enough to load it."""
         self._write(_CONFIG, config)
 
     def config(self) -> dict[str, Any] | None:
@@ -124,9 +124,9 @@ class Recordings:
         return found if isinstance(found, dict) else None
 
     def _write(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a file as a whole: who reads it meanwhile finds the former one."""
+        """Write a file as a whole: a concurrent reader gets the old one."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - it is moved once it is closed
+        file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - moved once it is closed
             "w", dir=self.directory, suffix=".tmp", delete=False, encoding="utf-8"
         )
         try:
@@ -138,7 +138,7 @@ class Recordings:
             raise OSError(error.errno, error.strerror, str(self.directory / name)) from None
 
     def nearest(self, inputs: Sequence[RawTensor]) -> str:
-        """Return a sentence about the recorded input that differs least from these."""
+        """Return a sentence about the recorded input with the smallest difference from these."""
         best: tuple[float, str] | None = None
         for path in self._files():
             try:
@@ -158,7 +158,7 @@ class Recordings:
 def _document(path: Path) -> Any:
     """Return the value of a JSON file. Raises FileNotFoundError, OSError and ValueError."""
     if path.exists() and not path.is_file():
-        raise ValueError("it is not a file")  # to read a pipe would wait
+        raise ValueError("it is not a file")  # reading a pipe would block
     try:
         return json.loads(path.read_text("utf-8"))
     except RecursionError:
@@ -166,7 +166,7 @@ def _document(path: Path) -> Any:
 
 
 def _difference(inputs: Sequence[RawTensor], recorded: Sequence[RawTensor]) -> tuple[float, str]:
-    """Return how far two inputs are apart, the share of elements that differ, and in words."""
+    """Return the difference between two inputs: the distance, the share of differing elements, and a text."""
     others = {tensor.name: tensor for tensor in recorded}
     missing = [tensor.name for tensor in inputs if tensor.name not in others]
     if missing or len(others) != len(inputs):

@@ -1,4 +1,4 @@
-"""Models that answer their inputs, as Triton's example backend `identity` does (rule 2.16.1). Its texts are those of
+"""Models that answer their inputs, as Triton's example backend `identity` does (rule 2.16.1). Its texts are taken from
 the public sources of identity_backend (09f60ae) and not proved against a server."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TritonPythonModel:
             description="Cumulative input byte size of all requests received by the model",
             kind=pb_utils.MetricFamily.COUNTER,
         )
-        self._family = family  # its metrics go with it
+        self._family = family  # its metrics are removed with it
         self._bytes = family.Metric(labels={"model": args["model_name"], "version": args["model_version"]})
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
@@ -73,7 +73,7 @@ def _check(config: Mapping[str, Any]) -> None:
 
 
 def _by_index(config: Mapping[str, Any], role: str) -> dict[str, tuple[str, list[int]]]:
-    """Return the data type and the shape of each tensor by what follows INPUT or OUTPUT in its name."""
+    """Return the data type and the shape of each tensor by the index after INPUT or OUTPUT in its name."""
     found = {}
     for each in config[role]:
         name, prefix = each["name"], role.upper()

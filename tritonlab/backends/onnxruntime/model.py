@@ -2,8 +2,9 @@
 book).
 
 Written after the public sources of onnxruntime_backend (02ffb9e) and its README. The server that tritonlab is measured
-against has no such backend, so no text here is proved against it. What differs on purpose: what `refuse_unsupported`
-refuses, and the pool of threads that `enable-global-threadpool` shares is one for each instance, which is a process.
+against has no such backend, so no text here is proved against it. Two differences are on purpose: the features that
+`refuse_unsupported` refuses, and the thread pool of `enable-global-threadpool`, which is per instance, as each instance
+is a process.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tritonlab_backend import (
 )
 from tritonlab_signature import ModelTensor, check_count, check_tensor, complete
 
-#: What ONNX Runtime calls the types that Triton's backend takes. It refuses all others, BF16 and complex among them.
+#: ONNX Runtime's names for the types that Triton's backend takes. It refuses all others, BF16 and complex among them.
 _TYPES = {
     "tensor(bool)": "TYPE_BOOL",
     "tensor(uint8)": "TYPE_UINT8",
@@ -47,13 +48,13 @@ _TYPES = {
     "tensor(string)": "TYPE_STRING",
 }
 _KINDS = {"seq": "SEQUENCE", "map": "MAP", "sparse_tensor": "SPARSETENSOR", "optional": "UNKNOWN"}
-#: optimization.graph.level, as the README of the backend explains it.
+#: The levels of optimization.graph.level, according to the backend's README.
 _LEVELS = {
     -1: onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
     1: onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     2: onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
 }
-#: How ONNX Runtime's Python package writes what its C API gives as a code and a text.
+#: The form in which ONNX Runtime's Python package writes the C API's code and text.
 _ORT_ERROR = re.compile(r"\[ONNXRuntimeError\] : (\d+) : \w+ : (.*)", re.DOTALL)
 
 
@@ -87,7 +88,7 @@ class TritonPythonModel:
         self._inputs = {**inputs, **initializers}
         self._strings = {name for name, each in self._inputs.items() if each.data_type == "TYPE_STRING"}
         self._outputs = [each["name"] for each in config["output"]]
-        #: the shape in the config of each output that is a scalar in the model
+        #: the configured shape of each output that is a scalar in the model
         self._scalars = {each["name"]: dims_of(each) for each in config["output"] if not outputs[each["name"]].shape}
         self._run_options = _run_options(parameters_of(config))
 
@@ -100,19 +101,19 @@ class TritonPythonModel:
             found = self._session.run(names, feeds, self._run_options) if names else []
         except _TextError as error:
             return batch.failed(str(error), pb_utils.TritonError.INVALID_ARG)
-        except Exception as error:  # ONNX Runtime has a class per code, without a base of their own
+        except Exception as error:  # ONNX Runtime has a class per code, without a common base
             return batch.failed(_ort_text(error), pb_utils.TritonError.INTERNAL)
         return batch.responses({name: self._sent(name, each) for name, each in zip(names, found, strict=True)})
 
     def _fed(self, name: str, array: Any) -> Any:
-        """Return an input in the form that ONNX Runtime takes."""
+        """Return an input in the form for ONNX Runtime."""
         if name in self._strings:
             array = _texts(name, array)
         tensor = self._inputs.get(name)
         return array.reshape(()) if tensor is not None and not tensor.shape else array
 
     def _sent(self, name: str, array: Any) -> Any:
-        """Return an output as the config describes it."""
+        """Return an output in the form of the config."""
         if not array.shape:
             array = array.reshape(self._scalars.get(name) or (1,))
         return array.astype(object) if array.dtype.kind in "US" else array
@@ -152,14 +153,14 @@ def _session_options(config: Mapping[str, Any]) -> Any:
         ("intra_op_thread_count", "intra_op_num_threads"),
         ("inter_op_thread_count", "inter_op_num_threads"),
     ):
-        # the threads of the shared pool are counted by the server's settings, and those of the model do not matter then
+        # the server's settings count the threads of the shared pool; the model's settings have no effect then
         if (count := to_integer((settings if has_pool else parameters).get(name, "0"))) > 0:
             setattr(options, field, count)
     for name, field in (("enable_mem_arena", "enable_cpu_mem_arena"), ("enable_mem_pattern", "enable_mem_pattern")):
         if name in parameters:
             setattr(options, field, to_boolean(parameters[name]))
-    # Other processes want the cores while this one waits: with threads that spin after a run, three small layers took
-    # 3 times as long on two busy cores (2026-11-25, 1.4 against 0.4 ms at best; tests.benchmarks.backends)
+    # Other processes need the cores while this one waits: with threads that spin after a run, three small layers took 3
+    # times as long on two busy cores (2026-11-25, 1.4 against 0.4 ms at best; tests.benchmarks.backends)
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Triton's instances may share a session; here each is a process of its own
     to_boolean(parameters.get("share_session_between_instances", "false"))
@@ -179,8 +180,8 @@ def _run_options(parameters: Mapping[str, str]) -> Any:
 
 
 def _providers(config: Mapping[str, Any], kind: str) -> list[Any]:
-    """Return the execution providers of an instance, the preferred first. As in Triton, GPU providers count for
-    instances on a GPU only."""
+    """Return the execution providers of an instance, the preferred first. As in Triton, GPU providers apply only to
+    instances on a GPU."""
     accelerators = config.get("optimization", {}).get("execution_accelerators", {})
     available = onnxruntime.get_available_providers()
     found: list[Any] = []
@@ -277,7 +278,7 @@ def _check_control(model: str, name: str, data_type: str, tensor: ModelTensor | 
         raise BackendError(text)
 
 
-# -- small pieces
+# -- helpers
 
 
 def _tensors(nodes: Sequence[Any]) -> dict[str, ModelTensor]:
@@ -290,7 +291,7 @@ def _shape(node: Any) -> list[int]:
 
 
 def _data_type(node: Any) -> str:
-    """Return the type as configs write it; TYPE_INVALID if Triton does not take it."""
+    """Return the type in the form of a config; TYPE_INVALID if Triton does not take it."""
     kind = node.type.partition("(")[0]
     if kind != "tensor":
         text = f"Unsupported ONNX Type 'ONNX_TYPE_{_KINDS.get(kind, 'UNKNOWN')}' for I/O '{node.name}', expected "
@@ -299,12 +300,12 @@ def _data_type(node: Any) -> str:
 
 
 class _TextError(Exception):
-    """A string that ONNX Runtime's Python package does not take."""
+    """A string that ONNX Runtime's Python package does not accept."""
 
 
 def _texts(name: str, array: Any) -> Any:
-    """Return the bytes of a BYTES input as text for ONNX Runtime. Like Triton's backend, which passes C strings, it
-    ends each element at a NUL. Raises _TextError."""
+    """Return the bytes of a BYTES input as text for ONNX Runtime. Each element ends at its first NUL, as in Triton's
+    backend, which passes C strings. Raises _TextError."""
     texts = np.empty(array.shape, dtype=object)
     for index, element in np.ndenumerate(array):
         try:
@@ -316,6 +317,6 @@ def _texts(name: str, array: Any) -> Any:
 
 
 def _ort_text(error: Exception) -> str:
-    """Return the text of an error of ONNX Runtime as Triton's backend words it."""
+    """Return the text of an ONNX Runtime error in the words of Triton's backend."""
     found = _ORT_ERROR.search(str(error))
     return f"onnx runtime error {found[1]}: {found[2]}" if found else f"onnx runtime error 1: {error}"

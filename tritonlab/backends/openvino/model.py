@@ -83,7 +83,7 @@ class TritonPythonModel:
 
     def _check(self, model: Any, config: Mapping[str, Any]) -> None:
         inputs, outputs = _tensors(model.inputs), _tensors(model.outputs)
-        if self._has_fixed_batch:  # which counts as a batch of any size here: `execute` sees to it
+        if self._has_fixed_batch:  # it counts as a batch of any size here: `execute` ensures that
             inputs, outputs = (
                 {name: each._replace(shape=[-1, *each.shape[1:]]) for name, each in tensors.items()}
                 for tensors in (inputs, outputs)

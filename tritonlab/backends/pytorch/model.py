@@ -1,10 +1,10 @@
 """TorchScript models, run by torch as Triton's compiled `pytorch` backend runs them (section 2.15 of the rule book).
 
 Written after the public sources of pytorch_backend (636a781) and its README. The server that tritonlab is measured
-against has no such backend, so no text here is proved against it. What has no public switch in torch's Python package
-is checked and has no effect: `ENABLE_JIT_EXECUTOR`, `ENABLE_JIT_PROFILING`, `ENABLE_TENSOR_FUSER` and `ENABLE_NVFUSER`
-change how fast a model is, not what it answers. Instances are processes here, and `ENABLE_WEIGHT_SHARING` shares
-nothing.
+against has no such backend, so no text here is proved against it. Parameters without a public switch in torch's Python
+package are checked, but have no effect: `ENABLE_JIT_EXECUTOR`, `ENABLE_JIT_PROFILING`, `ENABLE_TENSOR_FUSER` and
+`ENABLE_NVFUSER` change a model's speed, not its answers. Instances are processes here, so `ENABLE_WEIGHT_SHARING`
+shares nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _FLAGS = (
 
 
 class TritonPythonModel:
-    """One instance of a model: its own module. Like Triton's backend it completes no configuration: TorchScript has
-    neither types nor shapes."""
+    """One instance of a model: its own module. Like Triton's backend, it does not complete configurations: TorchScript
+    has neither types nor shapes."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
@@ -95,7 +95,7 @@ class TritonPythonModel:
         return batch.responses(found)
 
     def _run(self, arrays: Mapping[str, Any]) -> list[Any]:
-        """Return the values that the module returns for one batch. Raises the errors of the module."""
+        """Return the results of the module for one batch. Raises the errors of the module."""
         inputs = {}
         for name, array in arrays.items():
             if array.dtype == object:
@@ -130,7 +130,7 @@ def _module(config: Mapping[str, Any], instance: str, device: torch.device, mode
         raise BackendError(f"unable to find '{path}' for model instance '{instance}'", "Unavailable")
     try:
         with warnings.catch_warnings(), mode():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit: TorchScript is what this backend is for
+            warnings.simplefilter("ignore", DeprecationWarning)  # from torch.jit, which TorchScript requires
             return torch.jit.load(path, map_location=device).eval()
     except Exception as error:
         raise BackendError(f"failed to load model '{instance}': {error}", "Internal") from None
@@ -149,7 +149,7 @@ def _device(config: Mapping[str, Any], args: Mapping[str, str]) -> torch.device:
 
 
 def _set_threads(config: Mapping[str, Any]) -> None:
-    """Set how many threads torch has. Raises BackendError."""
+    """Set the number of torch's threads. Raises BackendError."""
     parameters = parameters_of(config)
     for name, count_threads in (
         ("INTRA_OP_THREAD_COUNT", torch.set_num_threads),
@@ -193,7 +193,7 @@ def _arguments(config: Mapping[str, Any], arguments: Sequence[Any]) -> list[str]
 
 
 def _input_positions(config: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, int]:
-    """Return at which position `forward` gets each input: by the name of its argument, by `<name>__<index>`, else by
+    """Return the position in `forward` of each input: by the name of its argument, by `<name>__<index>`, otherwise by
     the order of the config. Raises BackendError."""
     _check_tensors(config, "input")
     names = [each["name"] for each in config["input"]]
@@ -210,7 +210,7 @@ def _input_positions(config: Mapping[str, Any], arguments: Sequence[str]) -> dic
 
 
 def _by_index(names: Sequence[str]) -> dict[str, int]:
-    """Return the positions that `<name>__<index>` gives; the order where one of the names is not of that form."""
+    """Return the positions from `<name>__<index>`; the order if one of the names does not have that form."""
     found = {name: _index(name) for name in names}
     if None in found.values():
         return {name: number for number, name in enumerate(names)}
@@ -241,7 +241,7 @@ def _check_tensors(config: Mapping[str, Any], role: str) -> None:
 
 
 def _values(returned: Any) -> list[Any]:
-    """Return the outputs among the values of a module. Raises ValueError."""
+    """Return the outputs among the results of a module. Raises ValueError."""
     if isinstance(returned, tuple):
         for position, each in enumerate(returned):
             if isinstance(each, list) and not all(isinstance(text, str) for text in each):

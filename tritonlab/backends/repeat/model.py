@@ -1,5 +1,5 @@
-"""Models that answer each element of an input on its own, as Triton's example backend `repeat` does (rule 2.16.2). Its
-texts are those of the public sources of repeat_backend (0c21b88) and not proved against a server."""
+"""Models that answer each element of an input separately, as Triton's example backend `repeat` does (rule 2.16.2). Its
+texts are taken from the public sources of repeat_backend (0c21b88) and not proved against a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class TritonPythonModel:
-    """One instance: a response for each element of IN, each DELAY ms after the one before."""
+    """One instance: a response for each element of IN, each DELAY ms after the previous one."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         _check(json.loads(args["model_config"]))

@@ -1,5 +1,5 @@
-"""What the models of the backends here have in common: load errors, settings, requests that run as one batch, and
-responses that are sent one by one."""
+"""The shared parts of the backends here: load errors, settings, requests that run as one batch, and responses that are
+sent one by one."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class BackendError(Exception):
 
 
 def server_settings() -> dict[str, str]:
-    """Return the settings of `--backend-config` for this backend, those for all of them included."""
+    """Return the `--backend-config` settings for this backend, including the settings for all backends."""
     found: dict[str, str] = json.loads(os.environ.get("TRITONLAB_BACKEND_CONFIG", "{}"))
     return found
 
 
 def choice_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the choice to answer for another backend."""
+    """Return the settings of the choice to substitute for another backend."""
     found: dict[str, Any] = json.loads(config["parameters"]["TRITONLAB_BACKEND"]["string_value"])
     return found
 
 
 def default_max_batch_size() -> int:
-    """Return the batch size of a model that can batch and whose config does not give one."""
+    """Return the batch size of a model that can batch but whose config has none."""
     return max(to_integer(server_settings().get("default-max-batch-size", "4")), 0)
 
 
@@ -47,7 +47,7 @@ def parameters_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_integer(text: str) -> int:
-    """Return the number that a text begins with. Raises BackendError."""
+    """Return the number at the beginning of a text. Raises BackendError."""
     found = re.match(r"\s*[+-]?\d+", text)
     if found is None:
         raise BackendError(f"failed to convert '{text}' to integral number")
@@ -64,7 +64,7 @@ def to_boolean(text: str) -> bool:
 
 
 def dims_of(described: Mapping[str, Any]) -> list[int]:
-    """Return the shape of a config's tensor as the model sees it, without the batch."""
+    """Return the shape of a config's tensor in the model's form, without the batch."""
     shaped = described["reshape"].get("shape", []) if "reshape" in described else described["dims"]
     return [int(dim) for dim in shaped]
 
@@ -74,7 +74,7 @@ def bracketed(dims: Sequence[int]) -> str:
 
 
 def refuse_unsupported(config: Mapping[str, Any]) -> None:
-    """Raise BackendError for features of the compiled backend that tritonlab's lacks."""
+    """Raise BackendError for features of the compiled backend that tritonlab's version lacks."""
     absent = [field for field in ("batch_input", "batch_output") if config.get(field)]
     if config.get("sequence_batching", {}).get("state"):
         absent.append("sequence_batching.state")
@@ -94,8 +94,8 @@ def refuse_unsupported(config: Mapping[str, Any]) -> None:
 
 
 class Batch:
-    """The requests of one execution as the one batch that the model runs. `batches`: whether their first dimension is
-    that batch."""
+    """The requests of one execution as one batch for the model. `batches`: whether their first dimension is the batch
+    dimension."""
 
     def __init__(self, requests: Sequence[Any], batches: bool) -> None:
         self._requests = requests
@@ -105,12 +105,12 @@ class Batch:
 
     @property
     def wanted(self) -> set[str]:
-        """The outputs that any of the requests asks for."""
+        """The outputs that at least one of the requests has requested."""
         return set().union(*(request.requested_output_names() for request in self._requests))
 
     def inputs(self) -> dict[str, Any]:
-        """Return the arrays of the inputs. Those of one request are used in place; those of several are concatenated
-        once, as Triton does."""
+        """Return the arrays of the inputs. A single request's arrays are used in place; several requests' are
+        concatenated once, as in Triton."""
         if len(self._arrays) == 1:
             return self._arrays[0]
         return {name: np.concatenate([each[name] for each in self._arrays]) for name in self._arrays[0]}

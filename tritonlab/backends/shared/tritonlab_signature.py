@@ -1,4 +1,4 @@
-"""The inputs and outputs that a model's file has, beside those of its config."""
+"""The inputs and outputs in a model's file, compared with the config's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tritonlab_backend import BackendError, bracketed, default_max_batch_size, d
 
 
 class ModelTensor(NamedTuple):
-    """An input or output of a model. A size of -1 is variable; `data_type` is as configs write it."""
+    """An input or output of a model. A size of -1 is variable; `data_type` has the form of configs."""
 
     name: str
     data_type: str
@@ -40,7 +40,7 @@ def _described(tensor: ModelTensor, batches: bool) -> dict[str, Any]:
 
 
 def check_count(config: Mapping[str, Any], expected: int, provided: int) -> None:
-    """Raise BackendError unless the model has as many inputs as the config."""
+    """Raise BackendError unless the model and the config have the same number of inputs."""
     if provided != expected:
         text = f"configuration expects {expected} inputs, model provides {provided}"
         raise BackendError(f"unable to load model '{config['name']}', {text}")
@@ -53,8 +53,8 @@ def check_tensor(
     role: str,
     data_types: Collection[str],
 ) -> None:
-    """Compare a tensor of the config with the model's. An input of the config may fix dimensions that are variable in
-    the model. `data_types`: the types of the backend. Raises BackendError."""
+    """Compare a tensor of the config with the model's. A config's input may fix dimensions that are variable in the
+    model. `data_types`: the types of the backend. Raises BackendError."""
     model, name, data_type = config["name"], described["name"], described["data_type"]
     tensor = known.get(name)
     if tensor is None:

@@ -1,5 +1,5 @@
-"""Models that answer the number n n times, as Triton's example backend `square` does (rule 2.16.3). Its texts are
-those of the public sources of square_backend (035d100) and not proved against a server."""
+"""Models that answer the number n n times, as Triton's example backend `square` does (rule 2.16.3). Its texts are taken
+from the public sources of square_backend (035d100) and not proved against a server."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class TritonPythonModel:
-    """One instance: for IN = n, n responses with OUT = n. The last of them may fail or be left out, as parameters
-    say."""
+    """One instance: for IN = n, n responses with OUT = n. By parameters, the last of them may fail or be left out."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])

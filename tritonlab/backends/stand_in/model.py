@@ -1,5 +1,5 @@
-"""Answers made up from the config alone: shapes and types are right, values follow a rule (rule 2.17.1). It stands in
-for a model whose backend is not here, so that what is around it can be written and run."""
+"""Answers made from the config alone, with the right shapes and types, and values by a rule (rule 2.17.1). The stand-in
+replaces a model whose backend is missing here, so that the code around it can be written and run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import triton_python_backend_utils as pb_utils
 from tritonlab_backend import BackendError, Senders, choice_settings, dims_of
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-#: What the config of a model of `backend: "vllm"` leaves to that backend: names, dimensions, and `?` for optional.
+#: The inputs and outputs of `backend: "vllm"`, which a config leaves to that backend: names, dimensions, and `?` for
+#: optional.
 _VLLM = {
     "input": {
         "TYPE_STRING": "text_input[1] image[-1]? sampling_parameters[1]?",
@@ -92,8 +93,8 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse(outputs)
 
     def _shape(self, described: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return the shape of an output. A dimension that is -1 has the size of that dimension of an input where it is
-        -1, too, else `size` of the choice."""
+        """Return the shape of an output. A dimension of -1 gets its size from the same dimension of an input if that is
+        -1 as well, otherwise from `size` of the choice."""
         batch = [next(iter(arrays.values())).shape[0] if arrays else 1] if self._batches else []
         return (*batch, *(self._size(axis, dim, arrays) for axis, dim in enumerate(dims_of(described))))
 
@@ -114,12 +115,12 @@ class TritonPythonModel:
             return pb_utils.Tensor.from_dlpack(name, self._torch.from_numpy(array).to(self._torch.bfloat16))
         source = self._source(described, arrays) if rule == "echo" else None
         if source is not None:
-            # as many elements as are needed, from the beginning again where there are less
+            # as many elements as needed, repeated from the beginning
             return pb_utils.Tensor(name, np.resize(source, shape))
         return pb_utils.Tensor(name, _array_of(data_type, shape, rule, self._random(name, arrays)))
 
     def _source(self, described: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
-        """Return the input that an output repeats: the first of its type, with its dimensions if one has them."""
+        """Return the input that an output repeats: the first of its type, preferably with the same dimensions."""
         same = [each for each in self._inputs.values() if each["data_type"] == described["data_type"]]
         same.sort(key=lambda each: dims_of(each) != dims_of(described))
         found = next((arrays[each["name"]] for each in same if each["name"] in arrays), None)
@@ -145,7 +146,7 @@ def _described(tensors: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 def _array(tensor: Any) -> Any:
     try:
         return tensor.as_numpy()
-    except pb_utils.TritonModelException:  # BF16, of which the shape is enough
+    except pb_utils.TritonModelException:  # for BF16 the shape is enough
         return np.zeros(tensor.shape(), np.uint16)
 
 
@@ -166,7 +167,7 @@ def _array_of(data_type: str, shape: tuple[int, ...], rule: str, random: Any) ->
 
 
 def _torch_for_bf16(config: Mapping[str, Any]) -> Any:
-    """Return torch if an output is BF16, which numpy has not."""
+    """Return torch if an output is BF16, which numpy does not have."""
     if all(each["data_type"] != "TYPE_BF16" for each in config["output"]):
         return None
     try:
