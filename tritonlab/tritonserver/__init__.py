@@ -1,12 +1,13 @@
 """NVIDIA's in-process package `tritonserver`, on tritonlab: `import tritonlab.tritonserver as tritonserver`.
 
-Names, fields, defaults, checks and texts are those of that package, so that a program written for it runs without a
-Triton. To run one without editing it, set `sys.modules["tritonserver"] = tritonserver` before it is imported. The
-classes of `tritonlab` itself are others: they have what a notebook wants, and no facade.
+Names, fields, defaults, checks and texts are the same as in that package, so that a program written for it runs without
+a Triton. To run one without editing it, set `sys.modules["tritonserver"] = tritonserver` before the import. The classes
+of `tritonlab` itself are different: they are made for notebooks, without such a facade.
 
 Better on purpose: `response.model` is a handle of its own, so that a response does not pin the version of the next
 request; arrays of any order are sent as they read; text outputs may be any UTF-8; a shape that reaches beyond its
-memory is refused; `cache_config` works. Not here: the C API (`_c` has its enums and errors alone), and what needs it.
+memory is refused; `cache_config` works. Not here: the C API (`_c` has its enums and errors alone), and anything that
+requires it.
 """
 
 import sys

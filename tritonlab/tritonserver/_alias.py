@@ -1,6 +1,5 @@
 """The alias of `sys.modules["tritonserver"] = tritonlab.tritonserver`, with which a program that imports `tritonserver`
-runs unchanged: its `import tritonserver._api._response` must find the module that is here, and not load it a second
-time.
+runs unchanged: its `import tritonserver._api._response` must find the module here, and not load it a second time.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _ALIAS = "tritonserver."
 
 
 class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The finder of modules below `tritonserver`, as long as that name stands for this package."""
+    """The finder of modules below `tritonserver` while that name stands for this package."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -37,5 +36,5 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own name back, under which it has already been executed."""
+        """Restore the module's own name, under which it has already been executed."""
         module.__spec__ = self._spec

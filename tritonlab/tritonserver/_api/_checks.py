@@ -28,7 +28,8 @@ def check_float(what: str, value: Any) -> float:
 
 
 def check_flag(what: str, value: Any) -> bool:
-    """Convert any value that defines its own truth, None included, but not text and containers. Raises TypeError."""
+    """Convert any value that defines its own truth value, None included, but not text and containers. Raises
+    TypeError."""
     if value is not None and not hasattr(value, "__bool__"):
         raise _wrong(what, value, "a bool")
     return bool(value)

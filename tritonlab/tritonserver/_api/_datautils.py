@@ -1,4 +1,4 @@
-"""The names of devices, and the import of memory from objects that speak DLPack."""
+"""The names of devices, and the import of memory from objects that support DLPack."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEVICE_OF_MEMORY = {
 
 
 def no_conversion(source: str, value: Any, target: str) -> NoReturn:
-    """Raise InvalidArgumentError with the text that NVIDIA's package has for every failed look-up."""
+    """Raise InvalidArgumentError with the text of NVIDIA's package for every failed look-up."""
     raise InvalidArgumentError(f"Unsupported {source}. Can't convert {value} to {target}")
 
 
@@ -58,7 +58,8 @@ def _parse_text(text: str) -> tuple[MemoryType, int]:
 
 
 def memory_type_of(device: int) -> MemoryType:
-    """Return the memory type of a DLPack device. Raises InvalidArgumentError for one that Triton does not know."""
+    """Return the memory type of a DLPack device. Raises InvalidArgumentError for a device that Triton does not
+    support."""
     found = _MEMORY_OF_DEVICE.get(device)  # type: ignore[call-overload]  # an int finds its IntEnum
     if found is None:
         no_conversion("DLPack device type", device, "Triton server memory type")
@@ -66,10 +67,10 @@ def memory_type_of(device: int) -> MemoryType:
 
 
 def import_memory(value: Any) -> Imported:
-    """Import the memory of an object that speaks DLPack. Raises InvalidArgumentError."""
+    """Import the memory of an object that supports DLPack. Raises InvalidArgumentError."""
     try:
         return import_tensor(value)
-    except Exception as error:  # whatever `__dlpack__` of another library raises
+    except Exception as error:  # any exception of another library's `__dlpack__`
         if "not contiguous" in str(error):
             raise InvalidArgumentError("Only contiguous memory is supported") from None
         raise InvalidArgumentError(f"Object does not support DLPack protocol: {error}") from None

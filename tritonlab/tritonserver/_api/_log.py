@@ -1,4 +1,4 @@
-"""The log of a server for a program that wants its records, `Options.log_callback`."""
+"""The log of a server for a program that handles its records, `Options.log_callback`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core.observe.log_settings import LogSettings
 from ...server.observe.log_writer import LogWriter
 from .._c.triton_bindings import TRITONSERVER_LogLevel as LogLevel
 
-#: Called with the level, the file and line that log, milliseconds since 1970, and the text.
+#: Called with the level, the file and line of the log call, milliseconds since 1970, and the text.
 LogCallback: TypeAlias = Callable[[LogLevel, str, int, int, str], object]
 
 _LEVELS = {
@@ -23,9 +23,9 @@ _LEVELS = {
 
 
 class LogForwarder(LogWriter):
-    """The log of a server that goes to a callback, and to no file or stream. What models print stays where it is.
+    """The log of a server that goes only to a callback, not to a file or stream. The output of models is not changed.
 
-    A record that the callback fails for is written to stderr with its traceback, so that neither is lost.
+    If the callback fails for a record, the record is written to stderr with the traceback, so that neither is lost.
     """
 
     def __init__(self, settings: LogSettings, callback: LogCallback) -> None:

@@ -27,8 +27,8 @@ class MemoryBuffer:
 
     @staticmethod
     def from_dlpack(owner: Any) -> MemoryBuffer:
-        """Make a buffer over the memory of any library's array. Raises InvalidArgumentError for one that is not
-        contiguous, or does not speak DLPack."""
+        """Make a buffer over the memory of any library's array. Raises InvalidArgumentError if it is not contiguous, or
+        does not support DLPack."""
         if not hasattr(owner, "__dlpack__"):
             raise InvalidArgumentError("Object does not support DLpack protocol")
         return MemoryBuffer._from_memory(owner, import_memory(owner))
@@ -44,6 +44,6 @@ class MemoryBuffer:
             owner=owner,
         )
         if type(owner) is not np.ndarray:
-            # an array's memory lives with the array; that of another `__dlpack__` may live with its capsule alone
+            # an array's memory lives with the array; the memory of another `__dlpack__` may live with its capsule alone
             vars(buffer)["_memory"] = memory
         return buffer

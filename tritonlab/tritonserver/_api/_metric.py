@@ -11,13 +11,13 @@ from .._c.triton_bindings import InvalidArgumentError
 from .._c.triton_bindings import TRITONSERVER_MetricKind as MetricKind
 from ._checks import check_float, check_member, check_text
 
-#: The metrics that a program adds. As Triton's, they belong to the process and not to a server: every server shows
-#: them, and their names are shared with those that models make.
+#: The metrics that a program adds. As in Triton, they belong to the process and not to a server: every server shows
+#: them, and they share one namespace with the metrics of models.
 METRICS = MetricRegistry()
 
 
 class MetricFamily:
-    """The kind, name and description of metrics. Its metrics end with it, so hold it as long as them.
+    """The kind, name and description of metrics. Its metrics end with it, so keep a reference while they are in use.
 
     Raises InvalidArgumentError for a name that is invalid or in use; NVIDIA's package fails at the first metric
     instead.
@@ -55,7 +55,7 @@ class Metric:
         return value
 
     def increment(self, value: float) -> None:
-        """Add `value`. Raises InvalidArgumentError for a counter that would fall."""
+        """Add `value`. Raises InvalidArgumentError for a counter that would decrease."""
         METRICS.operate(self._metric, "increment", check_float("value", value))
 
     def set_value(self, value: float) -> None:
@@ -64,7 +64,7 @@ class Metric:
 
 
 def _check_label(value: Any) -> None:
-    """Raise unless a label is text; other parameters of Triton's may have other types."""
+    """Raise unless a label is text; other Triton parameters may have other types."""
     if isinstance(value, (bool, int, bytes)):
         raise InvalidArgumentError("metric label values must be of type string")
     check_text("label value", value)

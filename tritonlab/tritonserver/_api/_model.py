@@ -48,13 +48,13 @@ class Model(ProcessBound):
 
     def _answering(self, version: int) -> Model:
         """Return a handle on the version that responded. NVIDIA's package changes the handle itself instead, which pins
-        its next requests to that version.
+        later requests to that version.
         """
         return Model(self, self.name, version)
 
     @property
     def _version(self) -> str:
-        """Return the version as the core takes it."""
+        """Return the version in the core's form."""
         return "" if self.version == -1 else str(self.version)
 
     # -- inference
@@ -69,14 +69,14 @@ class Model(ProcessBound):
         return request
 
     def create_request(self, **fields: Any) -> InferenceRequest:
-        """Make a request for this model; `fields` are those of InferenceRequest."""
+        """Make a request for this model; `fields` are the fields of InferenceRequest."""
         fields.pop("model", None)
         return InferenceRequest(self, **fields)
 
     def infer(
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> ResponseIterator:
-        """Send a request, given or made of `fields`, and return the iterator over its responses.
+        """Send a request, given or made from `fields`, and return the iterator over its responses.
 
         With `raise_on_error` the iterator raises a response's error instead of returning the response. Raises
         TritonError or TypeError if the request is refused.
@@ -87,7 +87,7 @@ class Model(ProcessBound):
         try:
             shielded(self._server.core.infer, request)
         except KeyboardInterrupt:
-            request.cancel()  # the caller does not get the iterator
+            request.cancel()  # the caller does not receive the iterator
             raise
         return iterator
 
@@ -101,13 +101,13 @@ class Model(ProcessBound):
         shielded(self._server.core.infer, request)
         return iterator
 
-    # -- what it is
+    # -- the model's description
 
     def metadata(self) -> dict[str, Any]:
         return self._server.core.model_metadata(self.name, self._version)
 
     def ready(self) -> bool:
-        """Return whether the model can be called; a model that is not there cannot."""
+        """Return whether the model can be called; False for a missing model."""
         return self._server.core.model_ready(self.name, self._version)
 
     def batch_properties(self) -> ModelBatchFlag:
@@ -123,7 +123,7 @@ class Model(ProcessBound):
         return self._server.core.statistics(self.name, self._version)
 
     def config(self, config_version: int = 1) -> dict[str, Any]:
-        """Return the complete configuration, as Triton's config endpoint prints it."""
+        """Return the complete configuration, in the form of Triton's config endpoint."""
         check_unsigned("config_version", config_version)
         found = self._server.core.model_config(self.name, self._version)
         if config_version != 1:

@@ -39,8 +39,8 @@ class ModelLoadDeviceLimit:
 class Options:
     """The options of a `Server`. They may be set at any time and are checked when it starts.
 
-    `log_callback(level, file, line, milliseconds, text)` gets the records that the log settings show, and nothing is
-    written to `log_file` or stderr then; it is called on the server's threads.
+    `log_callback(level, file, line, milliseconds, text)` receives the records that the log settings select, and nothing
+    is written to `log_file` or stderr then; it is called on the server's threads.
 
     Without effect here: `pinned_memory_pool_size`, `min_supported_compute_capability`, `enable_peer_access`,
     `model_load_device_limits`, `cache_directory`, `repo_agent_directory`, `buffer_manager_thread_count` and
@@ -86,9 +86,8 @@ class Options:
     log_callback: LogCallback | None = None
 
     def _checked(self) -> CoreOptions:
-        """Return the options with which a server of ours is started. Afterwards `model_repository` is a list, and a
-        log level switches on those above it. Raises TypeError and InvalidArgumentError, in the order of NVIDIA's
-        package."""
+        """Return the options for starting a tritonlab server. Afterwards `model_repository` is a list, and a log level
+        enables the levels above it. Raises TypeError and InvalidArgumentError, in the order of NVIDIA's package."""
         check_text("server_id", self.server_id)
         if self.model_repository is None:
             raise InvalidArgumentError("Model repository must be specified.")
@@ -196,7 +195,7 @@ class Options:
                     check_text(f"setting of {name}", setting)
                     check_text(f"value in {name}", value)
 
-    # -- what tritonlab makes of them
+    # -- the translation
 
     def _cache(self) -> str:
         """Return the cache in the form of `--cache-config`; NVIDIA's package fails for every cache."""

@@ -1,4 +1,4 @@
-"""The request that a program fills in."""
+"""The request that a program fills in and sends."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ._tensor import Tensor
 class InferenceRequest:
     """A request to `model`. Nothing is looked up or checked before it is sent; it may be changed and sent again.
 
-    `inputs`: Tensors, arrays, lists, or whatever speaks DLPack. `timeout`: microseconds. `output_memory_type`: where
-    the outputs are to be. `response_queue`: gets every response too, a `queue.SimpleQueue` with `infer`, an
+    `inputs`: Tensors, arrays, lists, or any objects with DLPack. `timeout`: microseconds. `output_memory_type`: the
+    memory for the outputs. `response_queue`: also receives every response, a `queue.SimpleQueue` with `infer`, an
     `asyncio.Queue` with `async_infer`.
     """
 
@@ -38,8 +38,8 @@ class InferenceRequest:
     response_queue: queue.SimpleQueue[Any] | asyncio.Queue[Any] | None = None
 
     def _to_core(self) -> CoreRequest:
-        """Make the core's request. Raises TypeError or TritonError, in the order of NVIDIA's package, which looks at
-        the model first."""
+        """Make the core's request. Raises TypeError or TritonError, in the order of NVIDIA's package, which checks the
+        model first."""
         model = self.model
         model._server.core.find(check_text("model name", model.name), check_signed("model version", model.version))
         request_id = "" if self.request_id is None else check_text("request_id", self.request_id)

@@ -1,7 +1,7 @@
-"""The responses to a request, for a thread that waits and for asyncio.
+"""The responses to a request, for a waiting thread and for asyncio.
 
 Unlike tritonlab's own iterators these also return the empty final response of a decoupled model, because programs
-written for NVIDIA's package look for it.
+written for NVIDIA's package expect it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class InferenceResponse:
 
     @staticmethod
     def _to_queue(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
-        """Do what `_from_core` does where nothing may be raised: an error becomes the response's."""
+        """Do the same as `_from_core`, without exceptions: an error becomes the response's error."""
         try:
             return InferenceResponse._from_core(request, response)
         except InvalidArgumentError as error:
@@ -85,7 +85,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
         users = inference_request.response_queue
         if users is None:
             arriving = CoreIterator(request, False, True, waits_for=model._server.core.explain)
-            # no generator: its frame would hold the last response, and with it the stub's memory
+            # not a generator: its frame would hold the last response, and with it the stub's memory
             self._source = map(functools.partial(InferenceResponse._from_core, inference_request), arriving)
             return
         if not isinstance(users, (queue.SimpleQueue, queue.Queue)):
@@ -132,7 +132,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         self._raise = raise_on_error
         self._done = False
         self._arrived: deque[CoreResponse | InferenceResponse] = deque()
-        #: the reader that waits for the next one, and its loop
+        #: the reader that waits for the next response, and its loop
         self._awaited: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         users = inference_request.response_queue
         if users is None:
@@ -148,14 +148,14 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
             self._add(made)
 
         def on_response(core: CoreRequest, response: CoreResponse) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: there is no reader left
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so there is no reader left
                 home.call_soon_threadsafe(hand_out, response)
 
         request.on_response = on_response
 
     def _add(self, response: CoreResponse | InferenceResponse) -> None:
         self._arrived.append(response)
-        awaited = self._awaited  # read after the line above: the reader looks in the opposite order
+        awaited = self._awaited  # read after the line above: the reader checks in the opposite order
         if awaited is not None:
             loop, future = awaited
             with contextlib.suppress(RuntimeError):

@@ -11,8 +11,8 @@ from ...server.observe.log_writer import LogWriter
 
 
 class RunningServer:
-    """The running server, as held by a started `Server`, its models and its requests. It ends with the last of them, as
-    in NVIDIA's package: programs leave servers behind without `stop`.
+    """The running server, held by a started `Server`, its models and its requests. It ends with the last of them, as in
+    NVIDIA's package: some programs do not call `stop`.
     """
 
     def __init__(self, core: InferenceServer, log: LogWriter, exit_timeout: int, metrics: bool) -> None:
@@ -31,8 +31,9 @@ class RunningServer:
 
 
 def _end_forgotten(core: InferenceServer, log: LogWriter, timeout: int) -> None:
-    """End an unreferenced server, in a thread of its own: the last reference may have gone in a thread of the server,
-    or under one of its locks. When the interpreter ends, end it in place, as nothing would wait for that thread."""
+    """End an unreferenced server, in a separate thread: the last reference may have been dropped in a thread of the
+    server, or under one of its locks. At the end of the interpreter, end it in place, as nothing would wait for that
+    thread."""
     if threading.main_thread().is_alive():
         threading.Thread(target=_end, args=(core, log, timeout), name="end server").start()
     else:

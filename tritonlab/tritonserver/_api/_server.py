@@ -1,4 +1,4 @@
-"""The server, with everything that NVIDIA's module of this name has to configure and inspect it."""
+"""The server and the classes to configure and inspect it, as in NVIDIA's module of this name."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ class Server(ProcessBound):
     """
 
     def __init__(self, options: Options | None = None, **fields: Any) -> None:
-        """Take `options`, or their fields if there are none."""
+        """Take `options`, or make them from the given fields."""
         self.options = options if options is not None else Options(**fields)
         self._server: RunningServer | None = None
 
-    # -- life
+    # -- life cycle
 
     def start(
         self, wait_until_ready: bool = False, polling_interval: float = 0.1, timeout: float | None = None
     ) -> Server:
-        """Check the options, start, and load the models that they name.
+        """Check the options, start the server, and load the models that the options name.
 
         Raises TypeError, InvalidArgumentError or InternalError for bad options; UnavailableError if it is not ready
         after `timeout` seconds.
@@ -128,7 +128,7 @@ class Server(ProcessBound):
     def poll_model_repository(self) -> None:
         self._core.poll_model_repository()
 
-    # -- what there is
+    # -- the index
 
     def metadata(self) -> dict[str, Any]:
         return self._core.server_metadata()
@@ -172,8 +172,8 @@ class Server(ProcessBound):
         """Load or reload a model and wait for it.
 
         `parameters`: "config" is a configuration as JSON text, and "file:1/model.py" the bytes of a file, which replace
-        those in the repository. Raises InternalError for parameters that cannot be read, InvalidArgumentError for a
-        model that cannot be loaded, and other TritonErrors by what went wrong.
+        the repository's. Raises InternalError for parameters that cannot be read, InvalidArgumentError for a model that
+        cannot be loaded, and other TritonErrors, depending on the failure.
         """
         core = self._core
         check_text("model_name", model_name)
@@ -189,7 +189,7 @@ class Server(ProcessBound):
         polling_interval: float = 0.1,
         timeout: float | None = None,
     ) -> None:
-        """Take a model out of service; an unknown one is ignored. With `wait_until_unloaded`, wait until the model's
+        """Take a model out of service; an unknown model is ignored. With `wait_until_unloaded`, wait until the model's
         versions have ended, for `timeout` seconds at most.
         """
         core = self._core
@@ -200,7 +200,7 @@ class Server(ProcessBound):
             _poll(lambda: self._are_unloaded(versions), polling_interval, timeout)
 
     def _are_unloaded(self, versions: list[tuple[str, int]]) -> bool:
-        """Return whether these versions have ended, as have those that are no longer in the index."""
+        """Return whether these versions have ended; versions that are no longer in the index have."""
         models = self.models()
         return all(key not in models or models[key].state in _UNLOADED for key in versions)
 
@@ -227,7 +227,7 @@ def _start(options: Options) -> RunningServer:
 
 
 def _poll(holds: Callable[[], bool], interval: float, timeout: float | None) -> None:
-    """Wait until `holds()`, for `timeout` seconds at most."""
+    """Wait until `holds()` is true, for `timeout` seconds at most."""
     start = time.monotonic()
     while not holds() and (timeout is None or time.monotonic() - start < timeout):
         time.sleep(interval)
@@ -248,7 +248,7 @@ def _load_parameters(name: str, parameters: Mapping[str, Any]) -> tuple[str | No
             config = value
         elif key.startswith("file:") and isinstance(value, (bytes, str)):
             files[key] = value if isinstance(value, bytes) else value.encode()
-        elif config is None:  # what comes after the configuration is ignored
+        elif config is None:  # parameters after the configuration are ignored
             unknown = unknown or f"Unrecognized load parameter '{key}' with type '{kind}'"
     if unknown:
         text = f"failed to load '{name}', failed to poll from model repository"

@@ -28,14 +28,15 @@ from ._datautils import (
 from ._dlpack import DLDeviceType
 from ._memorybuffer import MemoryBuffer
 
-#: By number, which both sides share.
+#: By number; both sides use the same numbers.
 _DATATYPES = tuple(DataType)
 _ON_HOST = (MemoryType.CPU, MemoryType.CPU_PINNED)
 
 
 @dataclass
 class Tensor:
-    """The `shape` elements of `data_type` in `memory_buffer`; a BYTES tensor is its wire form. All three may be set."""
+    """The `shape` elements of `data_type` in `memory_buffer`; a BYTES tensor has its wire form there. All three may be
+    set."""
 
     data_type: DataType
     shape: Sequence[int]
@@ -104,8 +105,7 @@ class Tensor:
         return decode_bytes_tensor(self.to_host()._wire().data).reshape(self.shape)
 
     def to_string_array(self) -> NDArray[np.str_]:
-        """Return the elements of a BYTES tensor as text in UTF-8; NVIDIA's package fails for text that is not
-        ASCII."""
+        """Return the elements of a BYTES tensor as UTF-8 text; NVIDIA's package fails for text that is not ASCII."""
         elements: NDArray[Any] = self.to_bytes_array()
         return np.array([element.decode() for element in elements.flat], np.str_).reshape(elements.shape)
 
@@ -130,9 +130,9 @@ class Tensor:
         return self.to_device("cpu")
 
     def to_device(self, device: DeviceOrMemoryType) -> Tensor:
-        """Return this tensor, or a copy of it on `device`: "cpu", "gpu", "gpu:1", a memory type, or one with a device's
-        number. Raises InvalidArgumentError if that is not the name of a device, UnsupportedError for a device that does
-        not exist.
+        """Return this tensor, or a copy of it on `device`: "cpu", "gpu", "gpu:1", a memory type, or a memory type with
+        a device's number. Raises InvalidArgumentError for an invalid device name, UnsupportedError for a device that
+        does not exist.
         """
         memory_type, number = parse_device_or_memory_type(device)
         here = (self.memory_type, self.memory_type_id)
@@ -172,12 +172,12 @@ class Tensor:
             return flat
         return flat.view(datatype.numpy).reshape(tuple(self.shape))
 
-    # -- what a request takes for an input
+    # -- conversion of a request's inputs
 
     @staticmethod
     def _from_object(obj: Any) -> Tensor:
-        """Make a tensor of an array, a list, or whatever speaks DLPack. Lists get the datatype that numpy gives them;
-        the model is not looked at. Raises InvalidArgumentError.
+        """Make a tensor from an array, a list, or any object with DLPack. Lists get numpy's datatype, without regard to
+        the model. Raises InvalidArgumentError.
         """
         kind = type(obj)
         if kind is np.ndarray:
@@ -189,7 +189,7 @@ class Tensor:
                 raise InvalidArgumentError(f"Conversion from {obj} to tensor not supported.") from error
         if hasattr(obj, "__dlpack__"):
             return Tensor.from_dlpack(obj)
-        # numpy's scalars are in the list and are refused: so does NVIDIA's package, which looks for the exact type
+        # numpy's scalars are in the list and are refused, as in NVIDIA's package, which checks for the exact type
         raise InvalidArgumentError(
             f"Input type {kind} not supported. Must be one of {[np.ndarray, np.generic, list]} or the type must "
             "support __dlpack__"
@@ -201,7 +201,7 @@ class Tensor:
         buffer = MemoryBuffer(
             data_ptr=_address(data), memory_type=MemoryType.CPU, memory_type_id=0, size=data.nbytes, owner=data
         )
-        shape: Any = np.array(tensor.shape, np.int64)  # an array, as NVIDIA's: code calculates with it
+        shape: Any = np.array(tensor.shape, np.int64)  # an array, as in NVIDIA's package: programs calculate with it
         return Tensor(_DATATYPES[tensor.datatype], shape, buffer)
 
     def _to_core(self) -> CoreTensor:
@@ -237,7 +237,7 @@ class _Memory:
 
 def _array(tensor: Tensor, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return an array over the tensor's memory, which it holds. Raises InvalidArgumentError for a shape that reaches
-    beyond the memory, where NVIDIA's package reads whatever is there."""
+    beyond the memory; NVIDIA's package reads beyond it."""
     size = math.prod(shape) * dtype.itemsize
     if size > tensor.size:
         raise InvalidArgumentError(f"shape {list(shape)} of {dtype} takes {size} bytes, the tensor has {tensor.size}")
@@ -252,8 +252,8 @@ def _address(array: NDArray[Any]) -> int:
 
 
 def _from_numpy(array: NDArray[Any]) -> Tensor:
-    """Make a tensor over the array's own memory, or over a copy in the order and byte order that Triton reads;
-    NVIDIA's package sends whatever is at the address."""
+    """Make a tensor over the array's own memory, or over a copy in Triton's element order and byte order; NVIDIA's
+    package sends the memory at the address unchanged."""
     datatype = CoreType.from_numpy(array.dtype)
     if datatype is CoreType.INVALID:
         no_conversion("Numpy data type", array.dtype.type, "Triton server data type")

@@ -1,7 +1,7 @@
 """The enums and exceptions of NVIDIA's compiled module of this name, with the numbers of Triton's C API.
 
-The rest of that module is the C API call by call (`TRITONSERVER_Server` and the like). It is not here, as there is no C
-library below. The exceptions are tritonlab's own, so that `except` means the same for both packages.
+The rest of that module, the C API call by call (`TRITONSERVER_Server` and the like), is missing here, as there is no C
+library. The exceptions are tritonlab's own, so that `except` catches the same errors with both packages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...core.status import (
 
 
 class _Enum(enum.Enum):
-    """An enum as pybind11 makes it: a member is not an int, but can be converted to one."""
+    """An enum as in pybind11: a member is not an int, but can be converted to one."""
 
     def __int__(self) -> int:
         return int(self.value)
