@@ -1,1 +1,1 @@
-"""Models as workers of an NVIDIA Dynamo fleet. Only `worker` imports Dynamo, which tritonlab does not bring."""
+"""Models as workers of an NVIDIA Dynamo fleet. Only `worker` imports Dynamo, which is not installed with tritonlab."""

@@ -1,4 +1,4 @@
-"""One model of a worker: what answers the requests that Dynamo's frontend sends for it."""
+"""One model of a worker, and its answers to the requests of Dynamo's frontend."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from ..server.api.model import Model
 from ..server.api.response_iterator import AsyncResponseIterator
 from . import wire
 
-#: The key of a request by which workers ask one another what they serve; no frontend sends it.
+#: The key of requests by which workers query each other's models; no frontend sends it.
 ASK = "_tritonlab_worker"
 
 
 class RequestContext(Protocol):
-    """What Dynamo says of a request besides its tensors."""
+    """Dynamo's information about a request, besides its tensors."""
 
     def async_killed_or_stopped(self) -> asyncio.Future[bool]:
-        """Return a future that is done when the client is gone, its deadline included."""
+        """Return a future that is done when the client is gone or its deadline has passed."""
 
 
 class WorkerError(Exception):
-    """An error for a client of Dynamo, whose frontend shows the text of any exception behind its type's name. Only
-    its text may tell the code: gRPC's is INTERNAL there for every error."""
+    """An error for a client of Dynamo, whose frontend shows any exception as its type's name and text. The code can be
+    in the text only: gRPC's is INTERNAL there for every error."""
 
 
 class ServedModel:
-    """A model that a worker serves. `probe` is the key of the requests by which Dynamo asks whether it is ready.
+    """A model that a worker serves. `probe`: the key of Dynamo's readiness requests.
 
-    Raises InvalidArgumentError for a model of which Dynamo would lose what clients name.
+    Raises InvalidArgumentError for a model with several versions: Dynamo drops the client's version.
     """
 
     def __init__(self, model: Model, probe: str) -> None:
         self.name = model.name
-        #: requests under way, and when the last one came or was answered
+        #: requests in progress, and the time of the last request or answer
         self.busy = 0
         self.last_request = 0.0
         self._model = model
@@ -88,7 +88,7 @@ class ServedModel:
             async for response in responses:
                 yield wire.write_response(response, self._outputs(response, request, classes))
         except BaseException:
-            responses.cancel()  # nobody takes what still comes
+            responses.cancel()  # the remaining responses have no reader
             raise
         finally:
             watching.cancel()
@@ -96,7 +96,7 @@ class ServedModel:
     def _outputs(
         self, response: InferenceResponse, request: InferenceRequest, classes: Mapping[str, int]
     ) -> dict[str, Tensor]:
-        """Return the outputs that the client has asked for, on the host."""
+        """Return the outputs that the client has requested, on the host."""
         found = {}
         for name, tensor in response.outputs.items():
             if request.requested_outputs and name not in request.requested_outputs:

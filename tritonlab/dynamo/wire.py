@@ -1,4 +1,4 @@
-"""Requests and responses in the form in which Dynamo's frontend and a worker exchange them: tensors as lists of
+"""Requests and responses in the form of the exchange between Dynamo's frontend and a worker: tensors as lists of
 numbers, parameters as `{name: {kind: value}}`."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..core.inference.infer_response import InferenceResponse, ParameterValue
 from ..core.inference.tensor import Tensor
 from ..core.status import InvalidArgumentError, UnsupportedError
 
-#: The parameter of a requested output that asks for its highest elements.
+#: The parameter of a requested output that requests its highest elements.
 CLASSIFICATION = "classification"
 
 _BY_NAME = {
@@ -24,7 +24,7 @@ _BY_NAME = {
     "Float64": DataType.FP64, "Bytes": DataType.BYTES,
 }  # fmt: skip
 _NAMES = {datatype: name for name, datatype in _BY_NAME.items()}
-#: Sent as the bits of their elements.
+#: The datatypes that are sent as the bits of their elements.
 _BITS = (DataType.FP16, DataType.BF16)
 #: The parameters that are fields of a request.
 _FIELDS = ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout")
@@ -32,8 +32,8 @@ _REGION = "shared_memory_region"
 
 
 def read_request(sent: Mapping[str, Any], model: str) -> InferenceRequest:
-    """Return the request that a frontend sent. Raises InvalidArgumentError for one that is not of tensors,
-    UnsupportedError for a tensor in shared memory."""
+    """Return the request from a frontend. Raises InvalidArgumentError for a request without tensors, UnsupportedError
+    for a tensor in shared memory."""
     if "tensors" not in sent:
         raise InvalidArgumentError(f"the model '{model}' takes tensors, and the request has none")
     inputs = {each["metadata"]["name"]: _read_tensor(each) for each in sent["tensors"]}
@@ -56,7 +56,7 @@ def read_request(sent: Mapping[str, Any], model: str) -> InferenceRequest:
 
 
 def read_classes(sent: Mapping[str, Any]) -> dict[str, int]:
-    """Return the outputs of which the highest elements are wanted, and how many."""
+    """Return the outputs whose highest elements are requested, and how many of these."""
     found = {}
     for output in sent.get("outputs") or ():
         count = read_parameters(output.get("parameters")).get(CLASSIFICATION)
@@ -68,12 +68,12 @@ def read_classes(sent: Mapping[str, Any]) -> dict[str, int]:
 
 
 def read_parameters(sent: Mapping[str, Any] | None) -> dict[str, ParameterValue]:
-    """Return parameters as values."""
+    """Return parameters as plain values."""
     return {name: next(iter(value.values())) for name, value in (sent or {}).items()}
 
 
 def write_response(response: InferenceResponse, outputs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return a response without an error as a frontend takes it; `outputs` are what is sent of it, on the host."""
+    """Return a response without an error in the frontend's form; `outputs` are the outputs to send, on the host."""
     written: dict[str, Any] = {
         "id": response.request_id,
         "model": response.model_name,

@@ -1,7 +1,7 @@
 """The process of a worker: a server whose models are endpoints of a Dynamo fleet, until a signal ends it.
 
-Dynamo's runtime reads its settings from the environment (`DYN_*`); the options here are those that a worker has to
-have, and win.
+Dynamo's runtime reads its settings from the environment (`DYN_*`); the options here are required for a worker, and take
+precedence.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _MISSING = (
     "notebook's; where NVIDIA's package index cannot be reached, `pip install --no-deps ai-dynamo==1.6.1 "
     "ai-dynamo-runtime==1.6.1` and what its worker imports"
 )
-#: Seconds without a request after which the routers of all frontends have heard that a worker leaves.
+#: Seconds without a request after which all frontends have stopped routing to a worker that leaves.
 _LEAVING = 2.0
-#: Seconds that a worker waits for that, and for requests under way.
+#: The most seconds that a worker waits for that, and for requests in progress.
 _DRAINING = 30.0
-#: Seconds between two looks at the clock, and how late one may come before the fleet has given this worker up: its
-#: lease is of 10 seconds.
+#: Seconds between two checks of the clock, and the delay of a check after which the fleet has given this worker up: its
+#: lease is 10 seconds.
 _BEAT, _LOST = 1.0, 8.0
-#: Seconds after which a worker looks again at those that have started with it.
+#: Seconds after which a worker checks again for workers that have started at the same time.
 _AGAIN = 3.0
-#: Seconds to wait for the workers that serve already, and for the answer of each.
+#: Seconds to wait for the list of serving workers, and for the answer of each.
 _LOOKING, _ANSWER = 1.0, 3.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a worker serves, and in which fleet: `namespace` keeps fleets apart, `discovery` is how they find one
-    another (file, etcd, kubernetes), and `host` where the frontends reach this process."""
+    """The models of a worker, and its fleet: `namespace` separates fleets, `discovery` is the way in which workers find
+    each other (file, etcd, kubernetes), and `host` is the address of this process for the frontends."""
 
     model_repository: Path
     models: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class WorkerOptions:
 
 
 class Refused(Exception):
-    """What cannot be served beside the workers that the fleet has."""
+    """Models that cannot be served together with the workers in the fleet."""
 
 
 def run(
@@ -74,8 +74,8 @@ def run(
     discovery: str | None = None,
     host: str | None = None,
 ) -> int:
-    """Run `tritonlab worker`: serve until SIGTERM or SIGINT, and return the exit status. 1 says that the models cannot
-    be served, 75 that this worker was stopped so long that the fleet has given it up, and is to be started again."""
+    """Run `tritonlab worker`: serve until SIGTERM or SIGINT, and return the exit status. 1 means that the models cannot
+    be served; 75 means that this worker was stopped so long that the fleet has given it up, and should be restarted."""
     if importlib.util.find_spec("dynamo") is None:
         print(f"tritonlab: {_MISSING}", file=sys.stderr)
         return 1
@@ -87,7 +87,7 @@ def run(
         host=host or os.environ.get("DYN_TCP_RPC_HOST", LOOPBACK),
     )
     os.environ["DYN_TCP_RPC_HOST"] = options.host
-    os.environ.setdefault("DYN_LOG", "warn")  # its runtime writes two lines for each request otherwise
+    os.environ.setdefault("DYN_LOG", "warn")  # otherwise its runtime writes two lines for each request
     try:
         return uvloop.run(_serve(options))
     except (TritonError, Refused) as error:
@@ -96,7 +96,7 @@ def run(
 
 
 async def _serve(options: WorkerOptions) -> int:
-    from dynamo.runtime import DistributedRuntime  # its logging and threads, for this command alone
+    from dynamo.runtime import DistributedRuntime  # logging and threads of Dynamo, for this command only
 
     names = options.models or ("*",)
     server = Server(options.model_repository, model_control_mode="explicit", startup_models=names)
@@ -109,7 +109,7 @@ async def _serve(options: WorkerOptions) -> int:
 
 
 class Worker:
-    """A worker of the fleet that `runtime`, Dynamo's, belongs to."""
+    """A worker of the fleet of `runtime`, Dynamo's runtime."""
 
     def __init__(self, runtime: Any, server: Server, options: WorkerOptions) -> None:
         from dynamo.health_check import HEALTH_CHECK_KEY
@@ -125,7 +125,7 @@ class Worker:
 
     async def serve(self) -> int:
         """Join the fleet, answer until a signal comes, leave, and return the exit status. Raises Refused and
-        TritonError for a model that cannot be served, before any was announced."""
+        TritonError for a model that cannot be served, before any model is announced."""
         names = sorted({name for name, _ in self._server.models(exclude_not_ready=True)})
         if not names:
             repository = self._options.model_repository
@@ -153,7 +153,7 @@ class Worker:
         return self._status
 
     def _path(self, name: str) -> str:
-        """Return where a model is found. No name is the beginning of another, as Dynamo looks for beginnings."""
+        """Return the path of a model's endpoint. No name is the beginning of another, as Dynamo matches beginnings."""
         plain = re.sub(r"[^a-z0-9_-]", "_", name.lower())
         mark = hashlib.sha256(name.encode()).hexdigest()[:8]
         return f"{self._options.namespace}.{self._options.component}.{plain}_{mark}"
@@ -175,7 +175,8 @@ class Worker:
         await endpoint.serve_endpoint(model.generate, graceful_shutdown=True, health_check_payload=probe)
 
     async def _check(self, model: ServedModel, endpoint: Any) -> None:
-        """Raise Refused if the fleet serves this model with another config, or at all if it keeps sequences."""
+        """Raise Refused if the fleet serves this model with another config; for a model that keeps sequences, if the
+        fleet serves it at all."""
         client = await endpoint.client()
         end = time.monotonic() + _LOOKING
         while not client.instance_ids() and time.monotonic() < end:
@@ -186,7 +187,7 @@ class Worker:
             digest = await _ask(client, instance)
             if digest is None:
                 continue
-            if model.keeps_sequences:  # its router's session affinity spreads tensors all the same (1.6.1, measured)
+            if model.keeps_sequences:  # its router spreads tensors despite session affinity (1.6.1, measured)
                 raise Refused(
                     f"the model '{model.name}' keeps sequences and another worker serves it already: Dynamo would send "
                     "the requests of one sequence to both; run one worker, or take another --namespace"
@@ -200,8 +201,9 @@ class Worker:
                 _log.warning("another program serves '%s' too, and does not say with which config", model.name)
 
     async def _watch(self) -> None:
-        """End this worker if it was stopped so long that the fleet has given it up: Dynamo does not take it back. Look
-        once again whether it may serve, for workers that have started at the same time. Raises Refused then."""
+        """End this worker if it was stopped so long that the fleet has given it up: Dynamo does not take it back. Check
+        once again whether it may serve, because other workers may have started at the same time; if not, raise
+        Refused."""
         last = joined = time.monotonic()
         while True:
             await asyncio.sleep(_BEAT)
@@ -220,12 +222,13 @@ class Worker:
                 last = time.monotonic()
 
     async def _leave(self) -> None:
-        """Leave the fleet, wait until its frontends know and send nothing more, and let requests end."""
+        """Leave the fleet, wait until its frontends have noticed and send nothing more, and wait for the end of running
+        requests."""
         await asyncio.gather(
             *(endpoint.unregister_endpoint_instance() for endpoint in self._endpoints), return_exceptions=True
         )
         left = time.monotonic()
-        quiet = 0.0 if self._status else _LEAVING  # a worker that the fleet has given up is sent nothing
+        quiet = 0.0 if self._status else _LEAVING  # the fleet sends nothing to a worker that it has given up
         while time.monotonic() < left + _DRAINING and (
             any(model.busy for model in self._models)
             or time.monotonic() < max(left, *(model.last_request for model in self._models)) + quiet
@@ -238,7 +241,7 @@ class Worker:
 
 
 async def _ask(client: Any, instance: int) -> str | None:
-    """Return the digest of the config that a worker serves; "" if it is not one of ours, None if it is gone."""
+    """Return the digest of the config that a worker serves; "" if it is not tritonlab's, None if it is gone."""
     try:
         async with asyncio.timeout(_ANSWER):
             async for item in await client.direct({ASK: True}, instance):
