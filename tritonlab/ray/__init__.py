@@ -1,6 +1,6 @@
 """Models on Ray: `application` serves a repository with Ray Serve, `map_batches` sends the rows of a Ray dataset.
 
-Needs Ray, which tritonlab does not bring: `pip install 'tritonlab[ray]'`.
+Requires Ray, which is not installed with tritonlab: `pip install 'tritonlab[ray]'`.
 """
 
 try:

@@ -32,17 +32,23 @@ def map_batches(
 ) -> Any:
     """Return the dataset with the outputs of a model as further columns, in the order of its rows.
 
-    `model` is the model's directory, as `models/digits`, which every node has. Each row is one element of the batch
-    dimension; a model without one gets a request for each row. `columns` maps an input's name to the column that it is
-    taken from, where they differ; numbers are sent in the precision of the input, as data sets often have 64 bits.
-    `concurrency`: how many processes have the model loaded, or the least and the most, each with `num_cpus` and
-    `num_gpus`.
+    Each row is one element of the batch dimension; a model without one gets a request for each row. An output that the
+    config declares with one element (`dims: [ 1 ]`) is a column of plain values, any other one a column of arrays, or
+    of lists if it has texts.
 
-    An output that the config declares with one element (`dims: [ 1 ]`) is a column of plain values, any other one a
-    column of arrays, or of lists if it has texts.
-
-    A row that the model fails for is kept: `error_column` has the text, empty for all others, and its outputs are NaN,
+    A row for which the model fails is kept: `error_column` has the text, empty for all others, and its outputs are NaN,
     zero or empty. If a request of several rows fails, each of them is sent again on its own.
+
+    Args:
+        dataset: a Ray dataset.
+        model: the model's directory, as `models/digits`, which every node has.
+        batch_size: the rows that a process gets at once.
+        columns: the column of each input, where their names differ; numbers are sent in the precision of the input, as
+            data sets often have 64 bits.
+        error_column: the name of the column for errors.
+        num_cpus: the CPUs of each process.
+        num_gpus: the GPUs of each process.
+        concurrency: how many processes have the model loaded, or the least and the most.
 
     Raises InvalidArgumentError for a model that sends several responses or keeps sequences, when the first block runs.
     """
@@ -66,7 +72,7 @@ def map_batches(
 
 
 class ModelRows:
-    """The model of one process of Ray Data, and the call that turns columns into more columns."""
+    """The model of one process of Ray Data, and the call that adds columns to a block of columns."""
 
     def __init__(self, directory: str, columns: Mapping[str, str], error_column: str = "error") -> None:
         path = Path(directory)
@@ -103,14 +109,14 @@ class ModelRows:
         return {**batch, **self._joined(found)}
 
     def _send(self, inputs: Columns, rows: int) -> Iterator[tuple[int, int, Any]]:
-        """Start the requests of all rows, each for as many as the model takes."""
+        """Start the requests of all rows, each with as many rows as the model takes."""
         step = max(self._batch, 1)
         for start in range(0, rows, step):
             stop = min(start + step, rows)
             yield start, stop, self._start(inputs, start, stop)
 
     def _start(self, inputs: Columns, start: int, stop: int) -> Any:
-        """Return the responses that are to come, or the error of a request that was refused at once."""
+        """Return the pending responses, or the error of a request that was refused at once."""
         try:
             tensors = {name: self._tensor(name, column[start:stop]) for name, column in inputs.items()}
             return self._model.infer(inputs=tensors, raise_on_error=False)
@@ -118,7 +124,7 @@ class ModelRows:
             return error
 
     def _tensor(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values as the input has them: numbers in the precision that the model declares."""
+        """Return the values in the input's form: numbers in the precision that the model declares."""
         if values.dtype.kind in "US":
             values = values.astype(object)
         elif values.dtype == object and len(values) and isinstance(values[0], np.ndarray):
@@ -154,7 +160,7 @@ class ModelRows:
 
 
 def _check(name: str, config: Mapping[str, Any]) -> None:
-    """Raise InvalidArgumentError for a model that rows of a dataset cannot be sent to."""
+    """Raise InvalidArgumentError for a model that cannot receive rows of a dataset."""
     if config.get("model_transaction_policy", {}).get("decoupled"):
         raise InvalidArgumentError(f"the model '{name}' sends any number of responses, and a row has room for one")
     if "sequence_batching" in config:
@@ -164,7 +170,7 @@ def _check(name: str, config: Mapping[str, Any]) -> None:
 
 
 def _outcome(answer: Any) -> tuple[str, Columns]:
-    """Return the text of the error, empty if there is none, and the outputs of a request."""
+    """Return the error text of a request, empty if there is none, and its outputs."""
     if isinstance(answer, Exception):
         return str(answer), {}
     responses: list[InferenceResponse] = list(answer)
@@ -176,7 +182,8 @@ def _outcome(answer: Any) -> tuple[str, Columns]:
 
 
 def _empty(declared: Mapping[str, Any], right: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return what stands for an output of a failed row: like those of the other rows, or as the config declares it."""
+    """Return the substitute for an output of a failed row: similar to the outputs of other rows, or by the config's
+    declaration."""
     dtype = _dtype_of(declared)
     shape = right[0].shape if right else tuple(max(int(n), 0) for n in declared["dims"])
     if dtype.kind == "O":
@@ -189,13 +196,13 @@ def _dtype_of(declared: Mapping[str, Any]) -> np.dtype[Any]:
 
 
 def _column(values: Sequence[NDArray[Any]], *, is_plain: bool) -> NDArray[Any]:
-    """Return one column. The config alone decides whether it has plain values: Ray cannot join the blocks of a dataset
-    in which some have arrays and some have not."""
+    """Return one column. Only the config decides whether it has plain values: Ray cannot join blocks of a dataset if
+    some have arrays and others do not."""
     if is_plain and all(value.size == 1 for value in values):
         return np.concatenate([value.reshape(-1) for value in values])
     if values[0].dtype.kind != "O" and len({value.shape for value in values}) == 1:
         return np.stack(values)
     column = np.empty(len(values), dtype=object)
-    for row, value in enumerate(values):  # at once, numpy would look into the arrays
+    for row, value in enumerate(values):  # given all values at once, numpy would look into the arrays
         column[row] = value.tolist() if value.dtype.kind == "O" else value
     return column

@@ -15,9 +15,9 @@ from .replica import Replica, check_config
 
 #: The name of the deployment in Ray's dashboard and in serve.yaml.
 NAME = "TritonModels"
-#: Requests that a replica is to have under way where the configs do not say how many it executes at once.
+#: The target for requests in progress on a replica, if the configs do not show how many it executes at once.
 _ONGOING = 2
-#: How many more of them than the target a replica takes, so that models which batch find what to batch.
+#: How many times the target a replica accepts, so that models with batching have requests to batch.
 _MORE = 4
 
 
@@ -34,20 +34,26 @@ def make_application(
 ) -> Any:
     """Return the application that serves a repository with the HTTP protocol of Triton, for `serve.run`.
 
-    `model_repository` is a directory that every node has. `models`: their names; all if empty. `num_cpus`, `num_gpus`:
-    what each replica reserves. Between `min_replicas` and `max_replicas` are running, as many as it takes for each to
-    have `target_ongoing_requests` under way; 0 is what the models execute at once. `autoscaling_config` overrides
-    single settings of Ray's.
+    Args:
+        model_repository: a directory that every node has.
+        models: the names of the models; all if empty.
+        num_cpus: the CPUs that each replica reserves.
+        num_gpus: the GPUs that each replica reserves.
+        min_replicas: the least replicas that run.
+        max_replicas: the most replicas that run.
+        target_ongoing_requests: the requests in progress on each replica by which their number is chosen; 0 stands
+            for as many as the models execute at once.
+        autoscaling_config: overrides single settings of Ray's.
 
     Raises InvalidArgumentError for a model that keeps sequences.
     """
-    executes = _at_once(Path(model_repository), models)  # raises, whether or not the number is wanted
+    executes = _at_once(Path(model_repository), models)  # raises even if the number is not needed
     target = target_ongoing_requests or executes or _ONGOING
     scaling: dict[str, Any] = {
         "min_replicas": min_replicas,
         "max_replicas": max_replicas,
         "target_ongoing_requests": target,
-        # Ray's own are 10, 30 and 30 seconds, made for deployments that take long to start
+        # Ray's own are 10, 30 and 30 seconds, chosen for deployments with a slow start
         "metrics_interval_s": 1.0,
         "look_back_period_s": 4.0,
         "upscale_delay_s": 1.0,
@@ -58,7 +64,7 @@ def make_application(
         ray_actor_options={"num_cpus": num_cpus, "num_gpus": num_gpus},
         autoscaling_config={**scaling, **(autoscaling_config or {})},
         max_ongoing_requests=max(int(target * _MORE), 16),
-        # a line for each request costs more than a small model does
+        # a line for each request costs more than a small model
         logging_config={"enable_access_log": False},
         health_check_period_s=2.0,
         health_check_timeout_s=10.0,
@@ -68,9 +74,9 @@ def make_application(
 
 
 def application(args: Mapping[str, Any]) -> Any:
-    """Return the application for the `import_path` of a serve.yaml; `args` are those of `make_application`.
+    """Return the application for the `import_path` of a serve.yaml; `args` are the arguments of `make_application`.
 
-    Raises InvalidArgumentError for one that it does not have.
+    Raises InvalidArgumentError for an unknown argument.
     """
     known = signature(make_application).parameters
     unknown = [name for name in args if name not in known]
@@ -81,8 +87,8 @@ def application(args: Mapping[str, Any]) -> Any:
 
 
 def _at_once(repository: Path, models: Sequence[str]) -> int:
-    """Return how many requests a replica executes at once, by the configs that can be read here; 0 if there is none.
-    Raises InvalidArgumentError for a model that keeps sequences."""
+    """Return how many requests a replica executes at once, by the configs that are readable here; 0 if none is. Raises
+    InvalidArgumentError for a model that keeps sequences."""
     most = 0
     for file in sorted(repository.glob("*/config.pbtxt")):
         name = file.parent.name

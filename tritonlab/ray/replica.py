@@ -26,14 +26,14 @@ _ONE_OF_MANY = (
 )
 _REGIONS = re.compile(r"/v2/(system|cuda)sharedmemory/.*")
 _CHANGES = re.compile(r"/v2/(repository(/[^/]+)?/models/[^/]+/(un)?load|logging|(models/[^/]+/)?trace/setting)")
-#: Clients know Ray's address, whatever its name is; requests of web pages stay refused.
+#: Clients use Ray's address, whatever its name is; requests of web pages are still refused.
 _RULES = AccessRules(hosts=(ANY,), model_control=False, settings=False)
 
 
 class Replica:
-    """The server of one replica. Ray Serve makes it, and calls its methods by name.
+    """The server of one replica. Ray Serve constructs it, and calls its methods by name.
 
-    Raises InvalidArgumentError for a model that keeps sequences, ModelLoadError for one that does not load: the
+    Raises InvalidArgumentError for a model that keeps sequences, ModelLoadError for a model that does not load: the
     deployment fails with that text.
     """
 
@@ -41,7 +41,7 @@ class Replica:
         names = tuple(models) or ("*",)
         self._server = Server(model_repository, model_control_mode="explicit", startup_models=names, warm=0)
         core = self._server.core
-        # as Triton: a client that leaves cancels a stream and nothing else (`cancel_on_disconnect`, rule 6.15.10)
+        # as in Triton, a client that leaves only cancels a stream (`cancel_on_disconnect`, rule 6.15.10)
         options = HTTPOptions(access=_RULES, max_unread_size=core.max_unread_size)
         self._http = HTTPApp(core, SharedMemoryManager(refusal=SHARED_MEMORY), options)
         self._app = AsgiApp(self._http, _RULES, RequestMemory(core.max_message_size), refuses=_refused)
@@ -53,12 +53,12 @@ class Replica:
             raise
 
     def __serve_build_asgi_app__(self) -> AsgiApp:
-        """Return what answers this replica's requests; Ray Serve calls it once."""
+        """Return the ASGI application of this replica; Ray Serve calls this once."""
         return self._app
 
     def check_health(self) -> None:
-        """Raise RuntimeError, for which Ray Serve replaces this replica, if a model is dead: its process has ended and
-        none has come up in its place. A model whose own `is_ready()` returns False is left alone."""
+        """Raise RuntimeError, after which Ray Serve replaces this replica, if a model is dead: its process has ended
+        and no new one has started in its place. A model whose own `is_ready()` returns False is left alone."""
         if not self._server.live():
             raise RuntimeError("the server of this replica was stopped")
         dead = [
@@ -71,7 +71,7 @@ class Replica:
             raise RuntimeError(f"no process runs for {', '.join(dead)}")
 
     def stop(self) -> None:
-        """Let requests end, and end the models. Safe to call twice."""
+        """Wait for running requests, and end the models. Safe to call twice."""
         self._http.close()
         self._server.stop()
 
@@ -90,7 +90,7 @@ def check_config(name: str, config: ModelConfig) -> None:
 
 
 def _refused(request: Request) -> HttpReply | None:
-    """Return the answer to a request that would reach one replica and had to reach all."""
+    """Refuse a request that every replica would have to receive."""
     path = request.path.decode("utf-8", "replace")
     error: TritonError | None = None
     if _REGIONS.fullmatch(path):
