@@ -5,9 +5,9 @@
     triton_model                                       loads models into it: triton_model("models/add_sub")
     triton_check                                       checks a model: triton_check("models/add_sub", seconds=20)
     @pytest.mark.triton_check(seconds=20)              the options of the checks of a test, class or module
-    --triton-simulated-gpus=2                          its GPUs, where models for GPUs are to load without any
+    --triton-simulated-gpus=2                          its GPUs, so that models for GPUs load without any
 
-It lies beside the package, not in it: pytest imports its plugins in every run, and `import tritonlab` would cost each
+It lies next to the package, not in it: pytest imports its plugins in every run, and `import tritonlab` would cost each
 of them a quarter of a second. Nothing of tritonlab is imported before a test uses it.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _OnDemand(MetaPathFinder):
-    """An importer of tritonlab, for tests that import what models do; tritonlab.kernel_modules then finds it."""
+    """An importer of tritonlab, for tests that import pb_utils as models do; tritonlab.kernel_modules then finds it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -83,9 +83,9 @@ def triton_model(triton_server: Server) -> Iterator[Callable[..., Model]]:
 def triton_check(triton_model: Callable[..., Model], request: pytest.FixtureRequest) -> Callable[..., CheckResult]:
     """Check a model and fail the test with what is found.
 
-    `triton_check("models/add_sub", seconds=20)` takes a model of `triton_model`, or what that takes to load one;
-    options are those of `Model.check`, and those of the marker `triton_check` where the call does not have them.
-    Returns the result; a test in which nothing could be checked fails, too.
+    `triton_check("models/add_sub", seconds=20)` takes a model of `triton_model`, or the arguments of `triton_model` to
+    load one. The options are the ones of `Model.check`; the marker `triton_check` gives defaults for the call. Returns
+    the result; a test in which nothing could be checked fails, too.
     """
     marked = [mark.kwargs for mark in request.node.iter_markers("triton_check")]
 

@@ -1,2 +1,2 @@
-# Types of c_python_backend_utils, found as those of triton_python_backend_utils beside it.
+# Types of c_python_backend_utils, found like the ones of triton_python_backend_utils next to it.
 from tritonlab.stub.c_python_backend_utils import *
