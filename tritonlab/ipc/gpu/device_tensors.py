@@ -1,6 +1,6 @@
-"""The tensors in the memory of GPUs that are sent and received over one link: as places instead of bytes.
+"""The tensors in GPU memory that one link sends and receives, as places instead of bytes.
 
-A stub may name what was sent to it, and what it was lent for its outputs; any other place breaks the link.
+A stub may name the places that it received, and the memory lent for its outputs; any other place breaks the link.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class DeviceTensors:
         self._lent: WeakValueDictionary[bytes, DeviceArray] = WeakValueDictionary()
         self._lock = threading.Lock()  # guards changes of the next three: memory is given back by another thread
         self._granted: dict[tuple[bytes, int], GpuLease] = {}
-        #: what the stub may have mapped, by handle: not freed before it says that it has not
+        #: by handle, the chunks that the stub may have mapped: not freed before it reports that it has not
         self._mapped: dict[bytes, GpuChunk] = {}
-        #: what it had mapped when it was asked to give back
+        #: the chunks that it had mapped when it was asked to give memory back
         self._recalled: dict[bytes, GpuChunk] = {}
 
     def input(self, tensor: Tensor) -> Any:
@@ -58,8 +58,8 @@ class DeviceTensors:
         return Lent.from_place(array.place, array.device, array)
 
     def preferred(self, outputs: Mapping[str, Tensor], memory: Sequence[int]) -> dict[str, Tensor]:
-        """Return outputs in the memory that a model prefers, type (0 GPU, 1 CPU) and device; a preference that cannot
-        be met is ignored (rule 1.12.2). Raises InternalError."""
+        """Return outputs in the memory that the model prefers: a type (0 GPU, 1 CPU) and a device. A preference that
+        cannot be met is ignored (rule 1.12.2). Raises InternalError."""
         kind, device = memory
         return {name: tensor.to_host() if kind else self._moved(tensor, device) for name, tensor in outputs.items()}
 
@@ -72,8 +72,8 @@ class DeviceTensors:
             return tensor
 
     def received(self, datatype: DataType, shape: list[int], device: int, data: memoryview, lease: Any) -> Tensor:
-        """Return the tensor whose place is `data`; `lease` keeps the block that the place came in. Raises WireError
-        for a place that the stub cannot know, or another size than the shape's."""
+        """Return the tensor whose place is `data`; `lease` keeps the block that the place came in. Raises WireError for
+        a place that the stub was not given, or if the size does not fit the shape."""
         if not all(type(size) is int and size >= 0 for size in shape) or datatype is DataType.BYTES:
             raise WireError(f"a {datatype.name} tensor of shape {shape!r:.200} on a device")
         memory = self._find(bytes(data), lease)
@@ -106,20 +106,20 @@ class DeviceTensors:
 
     @property
     def lent(self) -> dict[int, int]:
-        """The bytes of each device that the stub was lent for its outputs."""
+        """The bytes lent to the stub for its outputs, by device."""
         found: dict[int, int] = {}
         for lease in list(self._granted.values()):
             found[lease.chunk.device] = found.get(lease.chunk.device, 0) + lease.size
         return found
 
     def ask_back(self) -> None:
-        """Note that the stub is about to return memory: from now on it may map again whatever it is sent."""
+        """Note that the stub is about to return memory: from now on it may map again any chunk that it is sent."""
         with self._lock:
             self._recalled.update(self._mapped)
             self._mapped = {}
 
     def given_back(self, body: GivenBack) -> None:
-        """Take back the memory that the stub has returned, and forget the mappings that it no longer has."""
+        """Take back the memory that the stub has returned, and forget the mappings that it has closed."""
         with self._lock:
             for grant in body.returned:
                 self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)

@@ -1,13 +1,13 @@
 """`GpuBuffers` owns the device memory in which tensors cross between the server and its stubs: a pool for each device,
-and a further allocation where that is full.
+and a further allocation where the pool is full.
 
 A caching allocator's memory cannot cross as it is: a handle stands for a whole allocation, whose other parts belong to
 other tensors. So the server copies such a tensor, on the device, to the pool, which stubs map once; a stub copies its
-outputs to what it was lent of the pool. One copy each way, on the device. What lies in the pool is handed on without
-any: from model to model, and to a model that returns it.
+outputs to the part of the pool that it was lent. One copy each way, on the device. A tensor in the pool is handed on
+without a copy: from model to model, and to a model that returns it.
 
-Everything is reference counting: a `GpuLease` is memory in use, and returns to its `GpuChunk` when nobody holds it; a
-chunk is freed when no lease, no stub that may have mapped it, and no pool holds it. A stub that dies holds nothing.
+Everything is reference counting: a `GpuLease` is memory in use, and returns to its `GpuChunk` after its last reference;
+a chunk is freed when no lease, no pool and no stub that may have mapped it holds it. A stub that dies holds nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ...stub._pb_stub.devices.gpus import CUDA
 from ...stub._pb_stub.wire.device_memory import DevicePlace, packed
 from ...stub._pb_stub.wire.free_space import FreeSpace
 
-#: Bytes of a device's pool where nothing else is said, as in Triton.
+#: Bytes of a device's pool by default, as in Triton.
 POOL_BYTES = 64 << 20
 _ALIGN = 512
-#: What a further allocation is a multiple of, as the driver gives no less.
+#: A further allocation is a multiple of this; the driver gives no less.
 _STEP = 2 << 20
 
 
@@ -64,7 +64,7 @@ class GpuChunk:
 
 
 class GpuLease:
-    """Memory of a chunk that is in use, until this object is gone. It takes no lock then, as that may be at any
+    """Memory of a chunk that is in use, until this object is gone. Its end takes no lock, because it may come at any
     moment."""
 
     __slots__ = ("chunk", "offset", "size")
@@ -87,8 +87,8 @@ class GpuLease:
 
 
 class GpuBuffers:
-    """The device memory that one server lends. `pools` is how large the pool of each device is, `POOL_BYTES` by
-    default. Nothing is allocated, and no driver is loaded, before the first tensor on a device."""
+    """The device memory that one server lends. `pools`: the size of each device's pool, `POOL_BYTES` by default.
+    Nothing is allocated, and no driver is loaded, before the first tensor on a device."""
 
     def __init__(self, driver: Driver = CUDA, pools: Mapping[int, int] | None = None) -> None:
         self.driver = driver
@@ -116,7 +116,7 @@ class GpuBuffers:
     def _allocate(self, device: int, need: int, has_pool: bool) -> GpuChunk:
         pool = self._pools.get(device, POOL_BYTES)
         if not has_pool and need <= pool:
-            with contextlib.suppress(DriverError):  # there may be room for less
+            with contextlib.suppress(DriverError):  # less may fit
                 return GpuChunk(self.driver, device, pool, pool=True)
         try:
             return GpuChunk(self.driver, device, (need + _STEP - 1) & -_STEP)
@@ -141,7 +141,7 @@ class GpuBuffers:
 
     @property
     def grown(self) -> bool:
-        """Return whether there are further allocations since memory was given back last."""
+        """Return whether further allocations were made since memory was last given back."""
         return self._further() > self._settled
 
     def give_back(self) -> None:
@@ -153,7 +153,7 @@ class GpuBuffers:
             self._settled = self._further()
 
     def close(self) -> None:
-        """Let go of everything: the server has ended. Who still holds a tensor keeps its memory."""
+        """Release everything: the server has ended. A tensor that is still referenced keeps its memory."""
         with self._lock:
             self._chunks.clear()
 
@@ -168,7 +168,7 @@ class GpuBuffers:
         if array.place is not None:
             if array.exposed:
                 with device_errors():
-                    array.driver.synchronize(array.device)  # whoever has the address may be writing there
+                    array.driver.synchronize(array.device)  # the owner of the address may be writing there
             return array
         if array.driver is not self.driver:
             simulated = "simulated GPU: start the server with Options(simulated_gpus=…)"

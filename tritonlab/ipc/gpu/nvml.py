@@ -1,7 +1,8 @@
-"""The GPUs as NVML shows them, the driver's management library, which makes no CUDA context.
+"""The GPUs as shown by NVML, the driver's management library, which makes no CUDA context.
 
-It is called through `pynvml`, the module of nvidia-ml-py (extra `gpu`), which is NVIDIA's own and pure Python. That is
-imported only where there is a driver, because it takes 80 ms (2026-11-24, `python -X importtime -c "import pynvml"`).
+It is called through `pynvml`, the module of NVIDIA's own nvidia-ml-py (extra `gpu`), which is pure Python. It is
+imported only on machines with a driver, because that takes 80 ms
+(2026-11-24, `python -X importtime -c "import pynvml"`).
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ class Nvml:
         )
 
     def held(self, pid: int) -> dict[str, int]:
-        """Return the bytes of memory that a process has of each GPU, by UUID. In a container that has process ids of
-        its own the driver may not know the process."""
+        """Return the bytes of memory that a process has on each GPU, by UUID. In a container with process ids of its
+        own the driver may not find the process."""
         found = {}
         for uuid, device in self._devices.items():
             processes = self._known(self._library.nvmlDeviceGetComputeRunningProcesses, device) or []
-            used = sum(each.usedGpuMemory or 0 for each in processes if each.pid == pid)  # None: nobody knows
+            used = sum(each.usedGpuMemory or 0 for each in processes if each.pid == pid)  # None: unknown
             if used:
                 found[uuid] = used
         return found

@@ -1,8 +1,7 @@
 """The GPUs that a server's instances may be placed on: this machine's, or simulated ones.
 
-They are looked for when a configuration first needs them, once per server. This process must not load CUDA for that,
-since what it forks could not use CUDA any more. So a process of its own calls NVIDIA's driver, and only where there is
-one.
+They are listed once per server, when a configuration first needs them. This process must not load CUDA for that: its
+forks could not use CUDA any more. So a separate process calls NVIDIA's driver, and only if there is one.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ except DriverError as error:
 
 
 class VisibleGpus:
-    """The GPUs of one server. `simulated`: how many to simulate in the place of this machine's; 0 for none. `warn` gets
-    the reason why the driver shows none of the machine's. Raises InvalidArgumentError for a number that cannot be
-    meant.
+    """The GPUs of one server. `simulated`: how many to simulate instead of using this machine's; 0 for none. `warn`
+    gets the reason why the driver shows no GPU. Raises InvalidArgumentError for a number out of range.
     """
 
     def __init__(self, simulated: int = 0, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -83,7 +81,7 @@ class VisibleGpus:
         return next((gpu.uuid for gpu in self.all if gpu.ordinal == ordinal), "")
 
     def held(self, pid: int) -> dict[int, int]:
-        """Return the bytes of memory that a process has of each GPU, by ordinal, as far as they can be seen."""
+        """Return the bytes of memory that a process has on each GPU, by ordinal, as far as the driver shows them."""
         if self.simulated:
             return held_by(pid)
         by_uuid = self._nvml.held(pid) if self.all and self._nvml is not None else {}
@@ -95,7 +93,7 @@ class VisibleGpus:
 
 
 def query_driver() -> tuple[list[DeviceFacts], str]:
-    """Return the devices of NVIDIA's driver, as a new process sees them, and why there are none, if so."""
+    """Return the devices of NVIDIA's driver as a new process sees them, or the reason why there are none."""
     command = [sys.executable, "-c", _ASK, str(STUB.parent)]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     try:

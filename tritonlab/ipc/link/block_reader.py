@@ -16,8 +16,8 @@ from ...stub._pb_stub.wire.shm_manager import Lease
 from ...stub._pb_stub.wire.tensor_block import check_header
 from .stub_link import StubLink
 
-#: Outputs below this many bytes are copied, so that their block goes back at once; for larger ones the caller gets a
-#: view that holds the block. A copy of 16 KB takes about as long as building such a view.
+#: Outputs below this many bytes are copied, so that their block goes back at once; a caller gets larger ones as a view
+#: that holds the block. A copy of 16 KB takes about as long as building such a view.
 COPY_BELOW = 1 << 14
 
 #: How many blocks of small responses go back together.
@@ -80,8 +80,8 @@ class BlockReader:
         return Tensor(_TYPES[number], array.shape, array)
 
     def finish(self, *, more: bool = False) -> None:
-        """Give the block back, unless a view holds it. `more`: the stub will send more, perhaps for hours, before its
-        next message; much free memory is given back now then, as its region would grow meanwhile."""
+        """Give the block back, unless a view holds it. `more`: the stub will send more before its next message, perhaps
+        for hours; then much free memory is given back now, because its region would grow meanwhile."""
         freed, large = self._freed, self._lease is not None
         if not large and self._block is not None:
             freed.append(self._block)

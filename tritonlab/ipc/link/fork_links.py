@@ -1,8 +1,8 @@
 """The links of the processes that a model forks, such as the workers of its `multiprocessing.Pool`.
 
-A forked process has copies of the stub's socket and regions, and must not touch them. For this the stub was given one
-end of another socket, of whole messages. Through it the process sends one end of a new socket pair; over the other end
-it gets the descriptors of two regions. That makes a link like the stub's, over which only calls come.
+A forked process has copies of the stub's socket and regions, and must not touch them. So the stub has one end of
+another socket, of whole messages. Through it the process sends one end of a new socket pair; over the other end it gets
+the descriptors of two regions. The result is a link like the stub's that carries only calls.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ForkLinks:
         except OSError:
             return  # it was closed meanwhile
         if not data:
-            return  # the stub and all that it forked are gone
+            return  # the stub and all its forks are gone
         try:
             for fd in fds[1:]:
                 os.close(fd)
@@ -90,7 +90,7 @@ class ForkLinks:
             self._bury(link)
 
     def _on_lost(self, link: StubLink) -> None:
-        # This needs a thread of its own: the one that noticed may be reading the link or sending on it.
+        # This needs a thread of its own: the thread that noticed the end may be reading the link or sending on it.
         threading.Thread(target=self._bury, args=(link,), name="end of fork", daemon=True).start()
 
     def _bury(self, link: StubLink) -> None:

@@ -1,8 +1,9 @@
 """A shield that keeps an interrupt (Ctrl-C, the notebook's stop button) from tearing a message or a hand-over in two.
 
-Python raises KeyboardInterrupt between any two steps of the main thread. It may have just taken an idle instance, the
-right to read a socket, or a message from it. An exception there would lose that for good, and the model would hang. So
-a request runs shielded from end to end, and an interrupt gets through only while it waits, where nothing can be lost.
+Python raises KeyboardInterrupt between any two steps of the main thread. That thread may have just taken an idle
+instance, the right to read a socket, or a message from it. An exception there would lose it for good, and the model
+would hang. So a request runs shielded from end to end, and an interrupt gets through only while it waits, where nothing
+can be lost.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MAIN = threading.main_thread().ident
 _shielded = False
 #: Whether the shielded thread is in `interruptible`, where an interrupt may end its wait.
 _open = False
-#: The handler that `shielded` replaced, and the arguments of the call that it has not had yet.
+#: The handler that `shielded` replaced, and the arguments of the call that was held back from it.
 _handler: Any = None
 _came: list[tuple[int, Any]] = []
 
@@ -46,7 +47,8 @@ def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     if not callable(handler):
         return function(*args, **kwargs)
     _came.clear()
-    # Python checks for signals after a call, so none comes between an assignment and the `try` or `finally` beside it.
+    # Python checks for signals after a call, so no signal is handled between an assignment and the `try` or `finally`
+    # next to it.
     _handler = handler
     _shielded = True
     try:

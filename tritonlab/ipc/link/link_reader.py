@@ -1,15 +1,15 @@
-"""The thread that reads every descriptor nobody else reads: control sockets without a waiting caller,
-and the models' output pipes. `stub_connection` says who reads a control socket when; an event loop that may do so has a
-`LoopReader`, to which watches are moved.
+"""The thread that reads all descriptors without another reader: control sockets without a waiting caller, and the
+models' output pipes. `stub_connection` describes which thread reads a control socket when. An event loop that may read
+one has a `LoopReader`, to which watches are moved.
 
-A caller that waits for an answer reads its stub's socket itself; it is the leader, and this thread does not watch the
+A caller that waits for an answer is the leader: it reads its stub's socket itself, and this thread does not watch the
 socket meanwhile. So an answer wakes one thread, not two: a round trip took 55 us p50, against 100-145 us with a
-separate reader that wakes the caller (bare prototype, 2 cores). Descriptors are armed for one event at a time, which
-makes handing over a single system call.
+separate reader that wakes the caller (bare prototype, 2 cores). Descriptors are armed for one event at a time, so that
+handing over takes a single system call.
 
 While one model waits for another's answer this thread polls, because it carries all four messages of such a call
-(`wait_policy` says what that gains). It polls only if the last answer came soon: with 100 calls a second the other
-model is asleep, and with polling in vain an `exec` took 8 % longer.
+(`wait_policy` has the measurement). It polls only if the last answer came soon: with 100 calls a second the other model
+is asleep, and useless polling made an `exec` take 8 % longer.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .wait_policy import AnswerPace, Cores
 _log = logging.getLogger(__name__)
 
 
-#: What a watch may wait for.
+#: The events that a watch may wait for.
 _WANTED = (0, select.EPOLLIN, select.EPOLLOUT, select.EPOLLIN | select.EPOLLOUT)
 
 
 class Watch:
-    """The watch of one descriptor, by the reader that it was given to last. It is not started yet when it is made: a
-    callback may come before `start` returns. Once it is removed and closed its number may become another's. So nobody
-    arms by number, and an event for a number may belong to its last owner."""
+    """The watch of one descriptor, at its current reader. A new watch is not started yet: a callback may come before
+    `start` returns. The number of a removed and closed descriptor may be used for another. So a descriptor is never
+    armed by its number, and an event for a number may belong to the number's last owner."""
 
     __slots__ = ("_fd", "_home", "_wanted", "callback", "reader", "started")
 
     def __init__(self, reader: LinkReader, fd: int, callback: Callable[[int], None]) -> None:
-        #: who waits for it now
+        #: its current reader
         self.reader: Reader = reader
         self._home = reader
         self._fd = fd
@@ -72,7 +72,7 @@ class Watch:
 
     def move(self, reader: Reader | None, *, readable: bool, writable: bool) -> None:
         """Give the descriptor to another reader, armed for the kinds that are True. None: to the reader for which it
-        was made. A reader that has ended is not given it."""
+        was made. A reader that has ended does not get it."""
         with self._home.lock:
             reader = reader if reader is not None and reader.running else self._home
             if self.reader is not reader and self.reader.watches.get(self._fd) is self:
@@ -88,14 +88,14 @@ class Watch:
             self.reader = self._home
 
     def ask_again(self) -> None:
-        """Let an event that is still there be reported again."""
+        """Allow an event that is still pending to be reported again."""
         with self._home.lock:
             reader = self.reader
             if reader.watches.get(self._fd) is self:
                 reader.epoll.modify(self._fd, reader.masks[self._wanted])
 
     def remove(self) -> None:
-        """End the watch; to be called before the descriptor is closed."""
+        """End the watch; call it before the descriptor is closed."""
         with self._home.lock:
             if self.reader.watches.get(self._fd) is self:
                 self._leave()
@@ -128,13 +128,14 @@ class Reader:
         self.watches: dict[int, Watch] = {}
 
     def _handle(self, fd: int, events: int) -> None:
-        # This is not in the loop, whose names would keep the last stub and its model alive until the next event.
+        # This is a method of its own because the names of the loop would keep the last stub and its model alive until
+        # the next event.
         watch = self.watches.get(fd)
         if watch is None:
             return
         if watch.started == self.polls:
-            # The event may belong to the number's last owner, if that was removed after the event was read and before
-            # it is handled here. Without this check a stub lost its link because the one before it had ended.
+            # The event may belong to the number's last owner, if its watch was removed between the reading of the event
+            # and its handling here. Without this check a stub lost its link because the stub before it had ended.
             watch.ask_again()
             return
         try:
@@ -144,8 +145,8 @@ class Reader:
 
 
 class LoopReader(Reader):
-    """The watches of an event loop, which waits for them on its own thread together with its clients: an epoll within
-    the loop's epoll. Made on that thread by `LinkReader.in_loop`."""
+    """The watches of an event loop, for which its thread waits together with its clients: an epoll within the loop's
+    epoll. Made on that thread by `LinkReader.in_loop`."""
 
     repeats = True
     masks: ClassVar[Mapping[int, int]] = {wanted: wanted or select.EPOLLONESHOT for wanted in _WANTED}
@@ -155,11 +156,11 @@ class LoopReader(Reader):
         self.thread = threading.get_ident()
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when there is something to `read`."""
+        """Return the descriptor that is readable when `read` has events to handle."""
         return self.epoll.fileno()
 
     def read(self) -> None:
-        """Handle the events that are there."""
+        """Handle the pending events."""
         self.polls += 1
         for fd, events in self.epoll.poll(0):
             self._handle(fd, events)
@@ -198,7 +199,7 @@ class LinkReader(Reader):
                 self._handle(fd, events)
 
     def _relayed(self) -> list[tuple[int, int]]:
-        """Return the next events while one model waits for another; polls for them where that pays."""
+        """Return the next events while one model waits for another; polls for them where polling pays."""
         poll = self.epoll.poll
         now = time.perf_counter()
         end = now + self._pace.begin(now)

@@ -3,7 +3,7 @@ messages, and decides which thread reads the socket.
 
 Who reads it when:
 
-    a thread that waits for the answer   leads: it holds `_receiving` and reads until it has what it waits for. In the
+a thread that waits for the answer   leads: it holds `_receiving` and reads until it has what it waits for. In the
                                          kernel that is the caller; over the network an event loop whose only client
                                          has just sent a request.
     an event loop (`LoopReader`)         otherwise, if the last batch was sent for clients of that loop: it waits for
@@ -12,18 +12,18 @@ Who reads it when:
     the link reader                      otherwise: answers to callers with callbacks, calls of a model that asks
                                          another, log lines, the end of the process.
 
-`StubExecutor` says with each batch for whom it is (`read_by`), so a link changes hands when its requests come from
-elsewhere, which costs two system calls, and stays where it is when they do not, also while nothing is sent. While one
-thread leads nobody waits for the socket; a thread that reads for itself anyway disarms nothing. Handlers never run on
-two threads at once, and what was there before a link changed hands is reported again to the one that has it now.
+`StubExecutor` names the reader of each batch (`read_by`). So a link changes hands, for two system calls, when its
+requests come from elsewhere; otherwise it stays, also while nothing is sent. While one thread leads no other waits for
+the socket; a thread that is its reader anyway disarms nothing. Handlers never run on two threads at once. Messages that
+came before a link changed hands are reported again to its new reader.
 
 With the link reader between, each answer woke two threads, and 44 % of the time under the interpreter's lock was the
 call that wakes the event loop. Measured over HTTP with 8 connections (2026-11-23, 2 cores, load average 3 to 4, rounds
 in turn), before and since, as ratios to Triton's: binary 0.61 and 0.73 of its requests a second at 1.53 and 1.13 x its
-processor time for each; JSON with dynamic batching 0.51 and 1.04 at 1.66 and 0.88 x, of which the reader of plain
-numbers (`http.plain_inputs`) has its part. What is left of a binary request's time under the interpreter's lock: 32 %
-write the reply, which wakes the client, 8 % each send the batch and receive the answer, 9 % decode; no other thread has
-1 %. `python -m tests.benchmarks.side_by_side connections` measures it again.
+processor time for each; JSON with dynamic batching 0.51 and 1.04 at 1.66 and 0.88 x, partly due to the reader of plain
+numbers (`http.plain_inputs`). The rest of a binary request's time under the interpreter's lock: 32 % write the reply,
+which wakes the client, 8 % each send the batch and receive the answer, 9 % decode; no other thread has 1 %. `python -m
+tests.benchmarks.side_by_side connections` measures it again.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _HELLO = NUMBER["HELLO"]
 
 
 class Answer:
-    """The RESULT of a command, which may still come. When it is done, `lost` is whether the link ended first;
-    otherwise it has a `failure` or a `value`, whose type is the command's in the COMMANDS table."""
+    """The RESULT of a command, which may still come. `lost`: whether the link ended first. Otherwise it has, when done,
+    a `failure` or a `value`, whose type the COMMANDS table sets for the command."""
 
     __slots__ = ("_event", "command", "done", "failure", "lost", "value")
 
     def __init__(self, command: CommandRow) -> None:
         self.command = command
         self._event = threading.Event()
-        #: whether it is there, or will not come; called at each message that a waiting thread reads
+        #: whether the answer has come, or will not come; called at each message that a waiting thread reads
         self.done: Callable[[], bool] = self._event.is_set
         self.lost = False
         self.value: Any = None
@@ -75,7 +75,7 @@ class Answer:
         self._event.set()
 
     def lose(self) -> None:
-        """Note that the answer, unless it is there, will not come."""
+        """Note that the answer will not come, unless it is there already."""
         if not self.done():
             self.lost = True
             self._event.set()
@@ -107,7 +107,7 @@ class StubConnection:
         self._awaited: dict[int, Answer] = {}  # by the ids of their commands
         self._lost = False
         self._lost_lock = threading.Lock()
-        self._arm_lock = threading.Lock()  # makes arming follow the latest state
+        self._arm_lock = threading.Lock()  # makes arming match the latest state
         self._hello = Answer(ROW[Hello])
         self._watch = Watch(link_reader, sock.fileno(), self._on_event)
         self._watch.start()
@@ -116,34 +116,35 @@ class StubConnection:
 
     def post(self, command: int, ident: int, body: Any, *, packed: bool = False) -> None:
         """Send a message without blocking, `packed` if possible. A lost link is reported by `on_lost`, not here, and
-        only after the last messages of the other process: a fork of the model may answer and leave."""
+        only after the other process's last messages: a fork of the model may answer and exit."""
         try:
             if not self._connection.post(command, ident, body, packed=packed):
                 self._arm()
         except LinkClosed:
-            pass  # whoever reads the socket hears of its end
+            pass  # the reader of the socket notices its end
 
     def _arm(self) -> None:
         """Make the link reader watch the socket: for messages unless a thread reads them, and for room to send while
-        something waits to be sent. To be called after either has changed."""
+        messages wait. Call it after either has changed."""
         with self._arm_lock:
             self._watch.arm(readable=not self._receiving.locked(), writable=self._connection.has_unsent)
 
     @property
     def reader(self) -> LoopReader | None:
-        """Return the event loop's reader that reads the socket while nobody leads; None: the link reader does."""
+        """Return the event loop's reader that reads the socket while no thread leads; None: the link reader reads
+        it."""
         reader = self._watch.reader
         return reader if isinstance(reader, LoopReader) else None
 
     def read_by(self, reader: LoopReader | None) -> None:
-        """Have `reader` read the socket from now on while nobody leads; None: the link reader. Any thread may call it,
-        also a handler."""
+        """Set the reader of the socket while no thread leads; None: the link reader. Any thread may call it, also a
+        handler."""
         with self._arm_lock:
             self._watch.move(reader, readable=not self._receiving.locked(), writable=self._connection.has_unsent)
 
     def _reads_here(self) -> bool:
-        """Return whether this thread reads the socket also while nobody leads. While it leads it does not wait for
-        events, and so nothing has to be disarmed: that spares two system calls a request."""
+        """Return whether this thread also reads the socket while no thread leads. While it leads it does not wait for
+        events, so nothing has to be disarmed, which saves two system calls a request."""
         reader = self._watch.reader
         return isinstance(reader, LoopReader) and reader.thread == threading.get_ident()
 
@@ -162,7 +163,8 @@ class StubConnection:
         return answer
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
-        """Wait `timeout` seconds for an answer, reading the socket if nobody else does. False when time is up."""
+        """Wait `timeout` seconds for an answer, reading the socket if no other thread does. Return False if time is
+        up."""
         end = None if timeout is None else time.monotonic() + timeout
         while not answer.done():
             left = None if end is None else end - time.monotonic()
@@ -179,9 +181,9 @@ class StubConnection:
     # -- receiving
 
     def hold(self, *, unwatch: bool = False) -> bool:
-        """Reserve the socket for this thread before it sends the command whose answer it will wait for; then it must
-        `lead`. Returns False if another thread is reading or the link has ended. The watch is disarmed here with
-        `unwatch`, else by `lead`, while the stub works; an event before that finds the socket taken."""
+        """Reserve the socket for this thread, before it sends a command and waits for the answer; then it must `lead`.
+        Returns False if another thread is reading or the link has ended. With `unwatch` the watch is disarmed here,
+        otherwise by `lead` while the stub works; an event before that finds the socket taken."""
         if self._lost or not self._receiving.acquire(False):
             return False
         self._holder = threading.get_ident()
@@ -213,7 +215,7 @@ class StubConnection:
                     break
                 self._take_messages()
                 if end is not None and (left := end - time.monotonic()) <= 0:
-                    break  # also while a stub talks without end
+                    break  # also while a stub sends without end
         except LinkClosed as error:
             self._lose(str(error))
         finally:
@@ -237,12 +239,12 @@ class StubConnection:
     def _on_event(self, events: int) -> None:
         """Handle an event of the socket, on the link reader's thread."""
         if events & select.EPOLLOUT:
-            with contextlib.suppress(LinkClosed):  # what can still be read comes first, as in `post`
+            with contextlib.suppress(LinkClosed):  # read the remaining messages first, as in `post`
                 self._connection.flush()
         if not self._receiving.acquire(False):
             if self._connection.has_unsent:
                 self._arm()
-            return  # the leader arms again when it is done
+            return  # the leader arms the watch again when it is done
         try:
             self._take_messages()  # once only, so that other sockets get their turn
         finally:
@@ -271,7 +273,7 @@ class StubConnection:
             raise WireError(f"{BY_NUMBER[command].name}: {type(error).__name__}: {error}") from error
 
     def _give_result(self, ident: int, body: Any) -> None:
-        """Give a RESULT to the answer of its command. Raises WireError if no command waits for it."""
+        """Hand a RESULT to the answer of its command. Raises WireError if no command waits for it."""
         answer = self._awaited.get(ident)
         if answer is None:
             raise WireError(f"unexpected result {body!r}")
@@ -300,7 +302,7 @@ class StubConnection:
             self.on_lost(reason)
 
     def shutdown(self) -> None:
-        """End the link: the stub sees the end of its control socket and leave."""
+        """End the link: the stub sees the end of its control socket and exits."""
         self._connection.shutdown()
 
     def close(self) -> None:

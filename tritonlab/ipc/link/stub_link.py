@@ -1,4 +1,4 @@
-"""The link of a stub, with a typed method for each message between the server and the stub. Code above it knows no
+"""The link of a stub, with a typed method for each message between the server and the stub. Code above it has no
 command numbers, message bodies or blocks."""
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ __all__ = [
 ]
 
 M = TypeVar("M")
-#: Inputs of so many bytes are not kept beside the copy that the stub reads.
+#: Inputs of this many bytes or more are not kept next to the copy that the stub reads.
 _MUCH = 1 << 22
 _EXECUTE = NUMBER["EXECUTE"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
@@ -123,12 +123,12 @@ class StubLink(StubConnection):
 
     def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
         super().__init__(sock, region, stub_region, link_reader)
-        #: sends and receives tensors in the memory of GPUs; whoever takes the stub for a model says how
+        #: sends and receives tensors in the memory of GPUs; set when a model takes the stub
         self.devices = DeviceTensors(GpuBuffers(), inputs=False)
         # it only wakes a caller that reads the link but whose answer came another way
         self.handlers[ROW[Awake].number] = lambda ident, fields: None
 
-    # -- life cycle: each waits with `await_answer`
+    # -- life cycle: each message waits with `await_answer`
 
     def import_model(
         self,
@@ -143,13 +143,13 @@ class StubLink(StubConnection):
         audits: bool = False,
     ) -> Answer:
         """Ask the stub to import the module. `cwd` is empty if the working directory was removed. `audits`: whether an
-        audit hook records what it reads."""
+        audit hook records the files that it reads."""
         body = Import(module, path, list(paths), model_dir, instance=instance, env=env, cwd=cwd, audits=audits)
         return self.ask(body)
 
     def auto_complete(self, config: str) -> Answer:
-        """Ask for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
-        such method."""
+        """Ask for the auto-completed `config` (JSON text). The value is the completed config, or None if the model has
+        no such method."""
         return self.ask(AutoComplete(config))
 
     def initialize(
@@ -160,8 +160,8 @@ class StubLink(StubConnection):
         tells_failures: bool = False,
         postmortem_s: float = 0.0,
     ) -> Answer:
-        """Ask the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too; it keeps the
-        last exception of `execute` alive for `postmortem_s` seconds."""
+        """Ask the stub to construct and initialize the model. With `tells_failures` the stub sends FAILED, too. It
+        keeps the last exception of `execute` alive for `postmortem_s` seconds."""
         return self.ask(
             Initialize(
                 args,
@@ -277,14 +277,14 @@ class StubLink(StubConnection):
         self.tell(InferResponse(final, block=None, tensors=[], error=ResponseError(code, text), parameters=""), infer)
 
     def return_blocks(self) -> None:
-        """Give the stub back now the blocks that are no longer read; the next message would do it, too."""
+        """Give the stub back the blocks that are no longer read; otherwise the next message does it."""
         self.post(_REPLY, 0, [None, None])  # a Reply, but to no call
 
     # -- messages of the stub: handlers run on the thread that reads, and must not block
 
     def on_message(self, kind: type[M], handler: Callable[[int, M], None]) -> None:
         """Call `handler(id, message)` for each message of a kind: Executed with the number of its batch, Response with
-        the handle of its request, Log, Raised and, before its requests end, Failed with 0."""
+        the handle of its request, and with 0 Log, Raised and, before its requests end, Failed."""
         row = ROW[kind]
         read = row.read
         self.handlers[row.number] = lambda ident, fields: handler(ident, read(fields))
@@ -298,7 +298,7 @@ class StubLink(StubConnection):
 class MonitorLink(StubConnection):
     """The link of a stub's monitor thread, which answers even while the model executes."""
 
-    #: leads editors to the debugger in the stub, from the first time that one may attach
+    #: leads editors to the debugger in the stub, once an editor may attach
     editor_relay: EditorRelay | None = None
 
     def is_ready(self) -> Answer:
@@ -314,7 +314,7 @@ class MonitorLink(StubConnection):
         return self.ask(ListModules())
 
     def waits(self) -> Answer:
-        """Ask which calls the running `execute` cannot go on without; the value is a Needs."""
+        """Ask for the calls without which the running `execute` cannot go on; the value is a Needs."""
         return self.ask(Waits())
 
     def tell_reads(self, record: bool) -> Answer:
@@ -327,8 +327,8 @@ class MonitorLink(StubConnection):
         return self.ask(Profile(begin, memory, batching))
 
     def postmortem(self, begin: bool) -> Answer:
-        """Ask how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.
-        The value is None if there is none."""
+        """Ask for the age in seconds of the exception of `execute` that is kept; with `begin` a debugger looks at it.
+        The value is None if none is kept."""
         return self.ask(Postmortem(begin))
 
     def attach(self, port: int, token: str) -> Answer:

@@ -1,27 +1,27 @@
-"""How a thread waits for an answer: it polls for it, or sleeps. The decision is made here, once for each batch that is
-sent to a stub (`WaitPolicy.plan`).
+"""The decision whether a thread polls for an answer or sleeps. It is made once for each batch that is sent to a stub
+(`WaitPolicy.plan`).
 
 Polling for an answer is worth a core while fewer stubs execute than there are cores, polling has done no harm lately,
 and the answer is due in a moment.
 
-A client that sends 100 requests a second finds the stub asleep, which then answers after 300-500 us: polling burns 200
-us in vain. Measured on 2 cores with such a client over HTTP: with polling the processor time per request is 1.70 x
-Triton's and p50 1.45 x, without it 1.16 x and 1.13 x.
+At 100 requests a second the stub is asleep when a request comes, and answers after 300-500 us: polling burns 200 us in
+vain. Measured on 2 cores with such a client over HTTP: with polling the processor time per request is 1.70 x Triton's
+and p50 1.45 x, without it 1.16 x and 1.13 x.
 
-While others use the cores, polling takes one from the very process that is to answer, so it rests then (`Cores`).
+While other processes use the cores, polling takes one from the very process that has to answer, so it pauses (`Cores`).
 Measured on 2 cores, medians in us, polling / not polling:
 
-                      nobody else      one busy process beside
+nobody else      one busy process beside
     HTTP                266 / 329             565 / 299
     gRPC                394 / 469             501 / 428
     one BLS exec        123 / 205             375 / 166
     in the kernel        63 / 113             325 / 110   (p99 1370 / 173)
 
-A stub polls also where several clients ask, though the core is then the client's. JSON over 8 connections with dynamic
-batching, requests a second beside the version before event loops read links, in turn: 1.8 to 2.0 times as many with
-polling (load average 3 to 9), 1.1 times without (load average 5), for 5 % less processor time.
+A stub also polls when several clients send requests, though it takes the core from a client. JSON over 8 connections
+with dynamic batching, requests a second compared in turn with the version before event loops read links: 1.8 to 2.0
+times as many with polling (load average 3 to 9), 1.1 times without (load average 5), for 5 % less processor time.
 
-A thread of an endpoint waits for an answer itself only where its requests come one at a time (`SoleSender`).
+A thread of an endpoint waits for an answer itself only if its requests come one at a time (`SoleSender`).
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from ...core.metrics.infer_stats import ExecuteTimes
 #: Longest poll of a caller for its answer. On a 2-core virtual machine a receive costs 90-125 us p50 if it sleeps, and
 #: 16 us if it polls.
 SPIN_US = 200
-#: Longest poll of a stub for its next command, if the last one came within that time; the stub, which alone knows how
-#: long it had nothing to do, polls less if less will do (`main_loop`). A client over the network takes 300 us between
-#: two requests. Measured over HTTP when this came: add_sub took 640 us p50 with 200 us here, 540 us with this.
+#: Longest poll of a stub for its next command, if the last one came within that time; the stub measures how long it had
+#: nothing to do, and polls less if less is enough (`main_loop`). A client over the network takes 300 us between two
+#: requests. Measured over HTTP when this was added: add_sub took 640 us p50 with 200 us here, 540 us with this value.
 STUB_SPIN_US = 1000
 #: Seconds that a frontend's thread, which has others to serve, sleeps for an answer that should come at once.
 PATIENCE = 2e-3
 #: An answer is late if it comes more than this many nanoseconds after the stub is done. Of 100 answers polled for, 3 to
 #: 7 are late on a free machine (HTTP and gRPC, one caller), and 40 to 60 beside a busy process.
 _LATE = 150_000
-#: Polling does harm if at least the first number of answers are late, out of the second.
+#: Polling does harm if, of the second number of answers, at least the first number are late.
 _TOO_MANY, _WINDOW = 5, 16
-#: Nanoseconds for which nobody polls after the first harm, and the most that this grows to.
+#: Nanoseconds without polling after the first harm, and the most that this grows to.
 _SHORTEST_REST, _LONGEST_REST = 10_000_000, 1_280_000_000
 #: How long a sleeping thread takes to wake, at most.
 _WAKE = 150e-6
-#: How many cores, of all together, are in use on average where there is little to do.
+#: The machine has little to do if, on average, at most this many of all its cores are in use.
 _LITTLE = 0.5
-#: Nanoseconds for which one look at that is good. The system counts in hundredths of a second.
+#: Nanoseconds for which a measurement of that is valid. The system counts in hundredths of a second.
 _LOOK = 1_000_000_000
-#: Requests of one sender, none of another between them, after which it is taken for the only one.
+#: Requests of one sender in a row after which it is taken for the only one.
 IN_A_ROW = 4
-#: Seconds that most clients need from an answer to their next request; what comes earlier may have been there before.
+#: Seconds that most clients need from an answer to their next request; an earlier request may have been waiting.
 PAUSE = 150e-6
 
 _UPTIME = Path("/proc/uptime")
@@ -68,9 +68,9 @@ class Cores:
     do.
 
     Polling does harm where answers come long after they were due, because the poller had the core that the stub needed.
-    Then nothing polls for a while, longer each time that it does harm again. It goes by the answers, not by how many
-    threads of the machine run: on 2 cores a single busy process is too many, and a client that is about to sleep looks
-    like one.
+    Then nothing polls for a while, longer each time that it does harm again. The answers decide, not the number of
+    running threads: on 2 cores a single busy process is too many, and a client that is about to sleep looks like a busy
+    process.
 
     Its sets are changed by atomic operations only, so it needs no lock.
     """
@@ -92,8 +92,8 @@ class Cores:
         self._up = self._idle = 0.0
 
     def may_poll(self, now: int) -> bool:
-        """Return whether the server and the executing stubs leave a core for each that polls, `now` in nanoseconds;
-        polling is tried again when its rest is over."""
+        """Return whether the server and the executing stubs leave a core for each poller, at `now` in nanoseconds.
+        Polling is tried again when its pause is over."""
         if self.rests:
             if now < self._until:
                 return False
@@ -121,8 +121,8 @@ class Cores:
         self._answers = self._late = 0
 
     def are_quiet(self, now: int) -> bool:
-        """Return whether the machine has little to do `now`, by what its cores did since the last look, the first time
-        since it started. It is never quiet where the operating system does not tell."""
+        """Return whether the machine has little to do `now`: the use of its cores since the last call, or at the first
+        call since it started. Return False if the operating system does not report it."""
         if now >= self._next_look:
             self._next_look = now + _LOOK
             self._quiet = self._look()
@@ -141,8 +141,8 @@ class Cores:
 
 
 class AnswerPace:
-    """The record of whether answers, of one stub or of those that one thread reads, come soon enough to be polled
-    for."""
+    """A record of whether answers come soon enough to be polled for: those of one stub, or all that one thread
+    reads."""
 
     def __init__(self) -> None:
         self._soon = True  # whether the last answer of a stub that was awake came soon
@@ -150,7 +150,7 @@ class AnswerPace:
         self._began = self._ended = 0.0
 
     def begin(self, now: float) -> float:
-        """Note that an answer is awaited from `now` (seconds) on. Returns how many seconds to poll for it."""
+        """Note that an answer is awaited from `now` (seconds) on. Return for how many seconds to poll for it."""
         self._began = now
         self._awake = now - self._ended < STUB_SPIN_US * 1e-6
         return SPIN_US * 1e-6 if self._awake and self._soon else 0.0
@@ -163,7 +163,7 @@ class AnswerPace:
 
 
 class WaitPolicy:
-    """The decisions how the answers of one stub are waited for. `plan` makes them for each batch; the attributes hold
+    """The decisions whether to poll for the answers of one stub. `plan` makes them for each batch; the attributes hold
     them until the next."""
 
     def __init__(self, cores: Cores) -> None:
@@ -190,21 +190,21 @@ class WaitPolicy:
         cores.blocked.discard(self)
 
     def plan(self, now: int) -> None:
-        """Decide how the answer to the batch that is sent `now`, in nanoseconds, is waited for."""
+        """Decide whether to poll for the answer to the batch that is sent `now`, in nanoseconds."""
         self.has_slept = slept = now - self._executed >= STUB_SPIN_US * 1000
         polls = self._cores.may_poll(now)
         self.stub_spin_us = STUB_SPIN_US if polls else 0
         self._polled = now if polls and not slept else 0
 
     def gives_way(self, now: int) -> bool:
-        """Return whether the thread that has sent a batch to a stub that slept, and waits for the answer, is to let it
-        run first: the machine has little else to do.
+        """Return whether a thread that has woken a stub with a batch should first yield the core to it: the machine has
+        little else to do.
 
-        The stub was woken on this core, most times. If this thread slept at once, the stub's answer would wake it
-        before the stub has gone to sleep, and the client that it then answers would be woken on another core, as two
-        are at work on this one. Measured over HTTP on 2 cores with 100 requests a second: 1040 us p50 and 647 us of
-        processor time a request instead of 1480 and 870 (Triton: 1320 and 776). Where both cores were busy with other
-        things, it took 2160 us instead of 680.
+        The stub is mostly woken on this core. If this thread slept at once, the stub's answer would wake it before the
+        stub sleeps. Then two threads work on this core, and the client to be answered is woken on another one. Measured
+        over HTTP on 2 cores with 100 requests a second: 1040 us p50 and 647 us of processor time a request instead of
+        1480 and 870 (Triton: 1320 and 776). Where both cores were busy with other things, it took 2160 us instead of
+        680.
         """
         return self._cores.are_quiet(now)
 
@@ -232,18 +232,19 @@ class WaitPolicy:
 
 
 class SoleSender:
-    """Whether the requests of an endpoint come one at a time. Then the thread that received one may read the stub's
-    answer itself (`InferenceServer.infer_here`), so that no two threads have to wake each other. One thread may call
-    `begin`, any thread `end`.
+    """A record of whether the requests of an endpoint come one at a time. If so, the thread that received one may read
+    the stub's answer itself (`InferenceServer.infer_here`), so that no two threads have to wake each other. One thread
+    may call `begin`, any thread `end`.
 
-    Where several clients send at once it must not wait, because batches are made of what comes meanwhile. Measured when
-    this came, add_sub over HTTP with one caller on two cores took 310 us p50 instead of 450.
+    If several clients send at once the thread must not wait, because batches are made of the requests that come
+    meanwhile. Measured when this was added, add_sub over HTTP with one caller on two cores took 310 us p50 instead of
+    450.
 
     A connection that sends one request after the other names itself as `sender`, and is alone once it has sent some in
     a row. Without that, a quick client that is back before PAUSE is over was taken for several: with tritonclient 40 %
-    of the requests of a loop, and p50 was a quarter longer. The time alone says too little where one thread reads both
-    the clients and the stubs: with 8 connections many a request came long enough after the last answer, and the thread
-    polled for the answer while the other 7 waited to be read.
+    of the requests of a loop, and p50 was a quarter longer. The time alone is not enough where one thread reads both
+    the clients and the stubs: with 8 connections many requests came long enough after the last answer, and the thread
+    polled for an answer while the other 7 clients waited to be read.
     """
 
     def __init__(self) -> None:
@@ -253,8 +254,8 @@ class SoleSender:
         self._in_a_row = 0
 
     def begin(self, request: InferenceRequest, sender: object = None) -> bool:
-        """Add a request; return whether it is alone. `sender` stands for a connection that has one request under way at
-        a time: its next one cannot have been there before."""
+        """Add a request; return whether it is alone. `sender`: a connection with one request under way at a time, whose
+        next request cannot have been waiting already."""
         if sender is None or sender is not self._sender:
             self._sender, self._in_a_row = sender, 0
         self._in_a_row += 1
@@ -266,6 +267,6 @@ class SoleSender:
         return alone
 
     def end(self, request: InferenceRequest) -> None:
-        """Remove a request that is answered, or was refused."""
+        """Remove a request that was answered or refused."""
         self._under_way.discard(id(request))
         self._last_end = time.perf_counter()

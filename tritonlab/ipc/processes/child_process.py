@@ -1,5 +1,5 @@
-"""A process that leads a session of its own and is signalled through a descriptor that can mean no other process. After
-its end it reports how it ended, why, as far as that can be known, and how much memory it used."""
+"""A process that leads its own session, signalled through a descriptor that cannot come to mean another process. After
+its end it reports how and, as far as that can be known, why it ended, and how much memory it used."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .out_of_memory import (
 
 
 class _Process(subprocess.Popen[bytes]):
-    """A process that also reports how much memory it used at most."""
+    """A process that also reports the most memory that it used."""
 
     peak = 0
-    #: bytes that the operating system reports at least: until its exec the child was a copy of this process
+    #: the least that the operating system reports, in bytes: until its exec the child was a copy of this process
     _inherited = 0
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -59,7 +59,7 @@ class Process(Protocol):
 class ChildProcess:
     """A process that leads its own session, so that an interrupt of this process does not reach it.
 
-    `exit_fd` becomes readable when it ends. Raises OSError if it cannot be watched; then the process is ended, too.
+    `exit_fd` becomes readable when it ends. Raises OSError if the process cannot be watched; then it is ended, too.
     """
 
     def __init__(self, process: Process) -> None:
@@ -115,8 +115,9 @@ class ChildProcess:
         return True
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to this process alone, not to those it forked; does nothing if it has ended."""
-        with self._lock:  # while the lock is held the descriptor stays open, and so cannot become another process's
+        """Send a signal to this process alone, not to its forks; does nothing if it has ended."""
+        # while the lock is held the descriptor stays open, so its number cannot become another process's
+        with self._lock:
             if not self._closed:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(self.exit_fd, number)
@@ -126,7 +127,7 @@ class ChildProcess:
         self._signal_session(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the whole session, with all that the process forked, and wait for the process."""
+        """Kill the whole session, with all forks of the process, and wait for the process."""
         self._signal_session(signal.SIGKILL)
         self._process.wait()
 
@@ -139,14 +140,14 @@ class ChildProcess:
                 os.kill(self.pid, number)
 
     def exit_signal(self) -> str:
-        """Return the name of the signal that ended it; empty if none did."""
+        """Return the name of the signal that ended it; empty if no signal did."""
         code = self.returncode
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name if code is not None and code < 0 else ""
         return f"signal {-(code or 0)}"
 
     def exit_reason(self) -> str:
-        """Return how it ended, once it has: `signal SIGSEGV (Segmentation fault)` or `exit status 3`."""
+        """Return how it ended: `signal SIGSEGV (Segmentation fault)` or `exit status 3`."""
         code = self.returncode
         if code is None:
             return "no exit yet"
@@ -158,7 +159,7 @@ class ChildProcess:
         return f"exit status {code}"
 
     def close(self) -> None:
-        """Close the descriptor of the process, which has ended."""
+        """Close the descriptor of the process after its end."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -170,15 +171,14 @@ _KILLS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"})
 
 
 class DeathCause:
-    """The probable cause of the end of a stub's process: memory, a kill from outside, a full /dev/shm. It is made when
-    the process starts, and is valid once the process has ended. `like`: the cause of another process that has just been
-    started."""
+    """The probable cause of the end of a stub's process: memory, a kill from outside, a full /dev/shm. Made when the
+    process starts, and valid once it has ended. `like`: the cause of another process that has just been started."""
 
     def __init__(self, child: ChildProcess, like: DeathCause | None = None) -> None:
         self._child = child
         # counting takes 0.2 ms (2026-11-26), and a load starts two processes at once
         self._oom_kills: int = oom_kills() if like is None else like._oom_kills
-        #: why this server has killed it, in a sentence; empty if it has not
+        #: why this server killed it, in a sentence; empty if it did not
         self.requested = ""
 
     def is_kill(self) -> bool:
@@ -186,7 +186,7 @@ class DeathCause:
         return self._is_killed() and not self._memory_words()
 
     def words(self) -> str:
-        """Return the facts besides the signal, in a sentence; "" if there are none."""
+        """Return a sentence with the facts besides the signal; "" if there are none."""
         if self.requested:
             return self.requested
         if self._child.exit_signal() == "SIGBUS":

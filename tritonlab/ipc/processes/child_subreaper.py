@@ -1,5 +1,5 @@
-"""The adoption of descendants' orphans by this process, for moments (`inheriting`; `man 2 prctl`, child subreaper).
-So it becomes the parent of the stubs that a zygote forks for it, and learns how they end."""
+"""The adoption of descendants' orphans by this process, for moments (`inheriting`; `man 2 prctl`, child subreaper). It
+makes this process the parent of stubs that a zygote forks, so that it learns how they end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 try:
     import ctypes
-except ImportError:  # a Python that was built without it
+except ImportError:  # a Python built without it
     ctypes = None  # type: ignore[assignment]
 
 _SET, _GET = 36, 37  # PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER
@@ -31,7 +31,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def can_inherit() -> bool:
-    """Return whether this system has child subreapers; nothing is inherited yet."""
+    """Return whether this system has child subreapers; the call inherits nothing."""
     try:
         _is_subreaper()
     except (OSError, AttributeError):

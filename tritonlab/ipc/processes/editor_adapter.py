@@ -1,7 +1,7 @@
 """The debug adapter that an editor starts: its standard input and output lead to the debugger in a model's process.
 
-tritonlab puts a copy of this file beside a Unix socket, into a directory that only its user can enter. It runs in any
-Python from 3.8 on, and needs nothing else.
+tritonlab puts a copy of this file next to a Unix socket, into a directory that only its user can enter. It needs only a
+Python from 3.8 on.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 
-#: The name of the Unix socket beside this file.
+#: The name of the Unix socket next to this file.
 SOCKET = "socket"
 _PIECE = 1 << 16
 

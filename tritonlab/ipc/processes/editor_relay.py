@@ -1,14 +1,14 @@
 """The way from editors to the debugger in a stub: a Unix socket in a directory that only this user can enter.
 
-A debugger runs whatever its client sends. `debugpy.listen` lets in everybody who reaches loopback, which is every user
-of the machine, and hands the token of its own adapter process over on a command line, which every user can read. So
-the stub's debugpy listens nowhere. It connects to this process (`debugpy.connect`), which held the port before the stub
-heard of it, and shows the token that it got over the stub's own link; then the port is closed. What connects without
-that token, another user in the stub's place, gets nothing and is heard no more.
+A debugger runs any code that its client sends. `debugpy.listen` accepts everyone who reaches loopback, which is every
+user of the machine, and passes the token of its own adapter process on a command line, which every user can read. So
+the stub's debugpy listens nowhere. It connects to this process (`debugpy.connect`), which holds the port before the
+stub gets its number, and shows the token that it got over the stub's own link; then the port is closed. A client
+without the token, such as another user in the stub's place, gets nothing and is disconnected.
 
-An editor starts `editor_adapter.py` as its debug adapter, a copy beside the socket. One editor at a time is connected;
-one that goes without a word is taken leave of for it, so that threads go on and the next one finds no breakpoints of
-its own. The protocol is DAP: JSON documents behind a `Content-Length`.
+An editor starts `editor_adapter.py` as its debug adapter, a copy next to the socket. One editor at a time is connected.
+If it goes without disconnecting, the relay disconnects for it, so that threads go on and the next editor finds no
+breakpoints. The protocol is DAP: JSON documents behind a `Content-Length`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOPBACK = "127.0.0.1"
 _PIECE = 1 << 16
 #: Bytes that a client may send before it has shown the token, and such clients at a time.
 _UNKNOWN_BYTES, _UNKNOWN = 1 << 12, 16
-#: The number of the request that takes leave for an editor; editors count from 1.
+#: The number of the request that disconnects for an editor; editors count from 1.
 _LEAVE = 1 << 30
 _LENGTH = re.compile(rb"(?:^|\r\n)Content-Length: *([0-9]+)", re.IGNORECASE)
 
@@ -59,7 +59,7 @@ class EditorRelay:
         threading.Thread(target=self._run, name="editor relay", daemon=True).start()
 
     def close(self) -> None:
-        """End before a debugger has connected."""
+        """End before a debugger connected."""
         with contextlib.suppress(OSError):
             self._port.shutdown(socket.SHUT_RDWR)
 
@@ -120,7 +120,7 @@ class EditorRelay:
 
     @staticmethod
     def _unblock(debugger: _Peer) -> None:
-        """Let the stub go on, which waits in `debugpy.connect` for a first client to be ready."""
+        """Resume the stub, which waits in `debugpy.connect` for a first client to be ready."""
         commands = ("initialize", "attach", "configurationDone", "disconnect")
         for number, command in enumerate(commands, _LEAVE - len(commands) + 1):
             debugger.ask(number, command, {"adapterID": "debugpy"} if command == "initialize" else {})
@@ -128,7 +128,7 @@ class EditorRelay:
             pass
 
     def _relay(self, debugger: _Peer) -> None:
-        """Pa messages on until the debugger goes. Raises OSError or ValueError then."""
+        """Pass messages on until the debugger goes. Raises OSError or ValueError then."""
         with selectors.DefaultSelector() as selector:
             selector.register(debugger.socket, selectors.EVENT_READ)
             selector.register(self._door, selectors.EVENT_READ)
@@ -152,12 +152,12 @@ class EditorRelay:
                             self._editor.socket.close()
                             self._editor = None
                             debugger.ask(_LEAVE, "disconnect")
-                            selector.unregister(self._door)  # the next one waits until this one is forgotten
+                            selector.unregister(self._door)  # the next editor waits until this one is forgotten
                         else:
                             debugger.socket.sendall(messages)
 
     def _hand_on(self, messages: Iterator[bytes]) -> bool:
-        """Send messages of the debugger to the editor. Return whether the debugger has detached from an editor that has
+        """Send messages of the debugger to the editor. Return whether the debugger has detached after an editor has
         gone."""
         is_free = False
         for message in messages:
@@ -181,7 +181,7 @@ class _Peer:
         self._send({"seq": number, "type": "request", "command": command, "arguments": arguments or {}})
 
     def end(self) -> None:
-        """Report to an editor that nothing is left to debug, and close its connection."""
+        """Report to an editor that the debugged process has ended, and close its connection."""
         with self.socket:
             self._send({"seq": _LEAVE, "type": "event", "event": "terminated"})
 
@@ -192,7 +192,7 @@ class _Peer:
 
     def receive(self, limit: int = 0) -> Iterator[bytes]:
         """Wait for bytes and yield each complete message. Raises ValueError at the end of the stream, for a message
-        that is not DAP, and for one of more than `limit` bytes, if there is a limit."""
+        that is not DAP, and for a message of more than `limit` bytes, if set."""
         data = self.socket.recv(_PIECE)
         if not data:
             raise ValueError("the other side has closed the connection")

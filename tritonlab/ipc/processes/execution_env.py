@@ -1,10 +1,11 @@
-"""The Python that a model names in the parameter EXECUTION_ENV_PATH, and how its archive, a tar or tar.gz, is unpacked
+"""The Python that a model names in the parameter EXECUTION_ENV_PATH, and the unpacking of its archive, a tar or tar.gz
 (section 2.10 of the rule book).
 
-All members are checked before the first is written. Refused is what would write or lead outside of the directory:
-absolute names, `..`, devices and pipes, names below a link of the archive, links that lead out. A link is followed as
-the system would, through the archive's other links: behind `up -> ../..`, `up/..` is another directory than its text
-says. Only `bin/python…` may be a link to a file outside: that is how venv refers to the Python it was made with.
+All members are checked before the first is written. Members that would write or lead outside of the directory are
+refused: absolute names, `..`, devices and pipes, names below a link of the archive, links that lead out. A link is
+followed as the system would, through the archive's other links: behind `up -> ../..`, `up/..` is not the directory that
+its text names. Only `bin/python…` may be a link to a file outside, because venv refers in this way to the Python that
+made it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from .interpreter import InterpreterError
 
 PARAMETER = "EXECUTION_ENV_PATH"
 MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
-#: The most directories above a member: Python's functions that make and remove them call themselves once a level.
+#: The most directories above a member: Python's functions that make and remove directories recurse once a level.
 _MOST_LEVELS = 400
 #: Links that are followed on the way to a file; Linux follows 40.
 _MOST_LINKS = 100
 
 
 class ExecutionEnvironments:
-    """The environments of one server. An archive is unpacked once for all models that name it. If it changes it
-    is unpacked again into another directory, because models that still serve run in the first.
+    """The environments of one server. An archive is unpacked once for all models that name it. If it changes, it is
+    unpacked again into another directory, because serving models still run in the first.
 
     Guarantees: `find` may be called from any thread; two models that name the same archive wait for one extraction.
     `close`, or else the end of the process, removes the directories.
@@ -41,14 +42,14 @@ class ExecutionEnvironments:
         self._lock = threading.Lock()  # guards everything below, and is held while an archive is unpacked
         self._base: ScratchDirectory | None = None
         self._count = 0
-        #: canonical path of an archive -> (its modification time ns and size, where it lies unpacked)
+        #: by canonical path of an archive, (its modification time ns and size, the directory where it is unpacked)
         self._unpacked: dict[str, tuple[tuple[int, int], Path]] = {}
 
     def find(
         self, path: str, model_directory: Path, say: Callable[[str, str], None] = lambda level, text: None
     ) -> Path | None:
         """Return the directory of the environment at `path`, the parameter's value; None if that is empty. Raises
-        InterpreterError, with Triton's text where it has one (rule 2.10.3). `say(level, text)` logs a text."""
+        InterpreterError, with Triton's text if it has one (rule 2.10.3). `say(level, text)` logs a text."""
         named = path.replace(MODEL_DIRECTORY, str(model_directory))
         say("INFO", f"Using Python execution env {named}")
         if not path:
@@ -96,11 +97,11 @@ class ExecutionEnvironments:
 
 
 class ArchiveError(Exception):
-    """An archive that cannot be read, or a member of it that is refused."""
+    """An error for an archive that cannot be read, or for a member that is refused."""
 
 
 def extract(archive: Path, directory: Path) -> None:
-    """Unpack `archive` into the empty `directory`. Raises ArchiveError, with a part of it unpacked."""
+    """Unpack `archive` into the empty `directory`. Raises ArchiveError; then a part of it may be unpacked."""
     try:
         with _open(archive) as tar:
             _check_members(archive, tar.getmembers())
@@ -115,7 +116,7 @@ def extract(archive: Path, directory: Path) -> None:
 def _filter(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
     """Apply Python's own check (PEP 706), which sees the directory as it is. The unpacking user owns the files."""
     checked = tarfile.tar_filter(member, directory)
-    # None means that the archive's owner is not applied; typeshed does not know that
+    # None: the archive's owner is not applied; typeshed does not have this
     return checked.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
 
 
@@ -151,7 +152,7 @@ def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
 
 
 def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str], targets: Mapping[str, str]) -> str:
-    """Return why a member is refused; empty if it is not. `links` and `files` are those before it, `targets` where
+    """Return why a member is refused; empty if it is not. `links` and `files`: the members before it; `targets`: where
     each link of the archive leads."""
     if member.name.startswith("/"):
         return "has an absolute path"
@@ -192,7 +193,7 @@ def _leads_out(name: str, targets: Mapping[str, str]) -> bool:
             if path not in targets or (_is_interpreter(path) and not left):
                 continue
             followed += 1
-            if followed > _MOST_LINKS:  # in a circle, which the system does not follow either
+            if followed > _MOST_LINKS:  # a circle, which the system does not follow either
                 return False
             if targets[path].startswith("/"):
                 return True

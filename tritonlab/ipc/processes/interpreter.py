@@ -1,8 +1,8 @@
 """The Python that a stub process is started with, and the environment it belongs to.
 
-Triton's stub is compiled around one Python; ours is source that any Python from 3.8 on runs. So a model's own
-interpreter is the environment's `bin/python`, or an executable in the model directory that starts one
-(`own_stub.py`), and no second stub is ever built.
+Triton's stub is compiled for one Python; ours is source that any Python from 3.8 on runs. So a model's own interpreter
+is the environment's `bin/python`, or an executable in the model directory that starts an interpreter (`own_stub.py`); a
+second stub is never built.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STUB = Path(__file__).resolve().parents[2] / "stub" / "triton_python_backend_stu
 OLDEST = (3, 8)
 _PROBE_SECONDS = 30.0
 
-#: Prints what decides whether a stub can run; every Python back to 2.7 reads this program.
+#: Prints whether a stub can run; every Python back to 2.7 reads this program.
 _PROBE = """
 import sys
 sys.stdout.write("python %d.%d.%d\\n" % sys.version_info[:3])
@@ -45,8 +45,8 @@ class Interpreter:
         """Return the environment variables of the process. As in the newest Triton, the environment's `activate` script
         is not executed, so the variables that it exports are missing (rule 2.10.4)."""
         found = dict(base)
-        # when it is imported, onnxruntime 1.32 opens a database and starts a thread, to report its use: then no zygote
-        # can import it for a model, and each load takes half a second longer (2026-11-25)
+        # its import makes onnxruntime 1.32 open a database and start a thread, to report its use: then no zygote can
+        # import it for a model, and each load takes half a second longer (2026-11-25)
         found.setdefault("ORT_DISABLE_TELEMETRY", "1")
         root = self.environment
         if root:
@@ -58,8 +58,8 @@ class Interpreter:
         return found
 
     def check(self) -> None:
-        """Run the interpreter once. Raises InterpreterError if it does not start, is too old or has no numpy, so that
-        no stub could run in it."""
+        """Run the interpreter once. Raises InterpreterError if no stub could run in it: it does not start, is too old
+        or has no numpy."""
         try:
             done = subprocess.run(
                 [self.executable, "-c", _PROBE],
@@ -87,7 +87,7 @@ class Interpreter:
             )
         if "numpy" not in found:
             last = complaint.splitlines()[-1] if complaint else "numpy cannot be imported"
-            # The first line is what Triton's client reads, where the model's own `import numpy` fails.
+            # The first line is the error that Triton's client reads when the model's own `import numpy` fails.
             raise InterpreterError(
                 f"{last}\n\nThe stub needs numpy in the Python environment of the model. Install it there:\n"
                 f"  {self.executable} -m pip install numpy"
@@ -95,9 +95,8 @@ class Interpreter:
 
 
 def of_environment(directory: Path) -> Interpreter:
-    """Return the interpreter of an execution environment. Raises InterpreterError if there is none, or if it is a link
-    to a Python that this machine does not have: an environment of `venv` needs the Python that made it at the same
-    path."""
+    """Return the interpreter of an execution environment. Raises InterpreterError if it has none, or only a link to a
+    Python that this machine does not have: an environment of `venv` needs the Python that made it at the same path."""
     dangling = ""
     for name in ("python", "python3"):
         path = directory / "bin" / name

@@ -1,5 +1,5 @@
-"""Whether there is memory for what this process is about to allocate. Where cgroups limit memory an allocation does not
-fail: the operating system kills a process instead, and the server is often the largest."""
+"""The check for enough memory before this process allocates. If cgroups limit memory an allocation does not fail: the
+operating system kills a process instead, and the server is often the largest."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Protocol
 
 from .out_of_memory import memory_left
 
-#: Bytes that stay free: for small requests, and for models between two looks.
+#: Bytes that stay free: for small requests, and for models between two measurements.
 RESERVE = 32 << 20
-#: Seconds that a look holds, which takes 0.1 to 0.3 ms: longer for less than a sixteenth of what was left.
+#: Seconds for which a measurement, which takes 0.1 to 0.3 ms, is valid: longer for less than a sixteenth of the rest.
 _SHORT, _LONG = 0.02, 1.0
 _LITTLE = 16
-#: Seconds that whoever asks waits for memory to be given back, and between two such attempts.
+#: Seconds that a caller waits for memory to be given back, and between two such attempts.
 _PATIENCE, _AGAIN = 0.3, 0.1
 
 
@@ -27,11 +27,11 @@ class MemoryOwner(Protocol):
 
 
 class MemoryRoom:
-    """The memory that is left. Any thread may ask; the same memory may be promised to two threads that ask at once,
-    which the reserve covers."""
+    """The memory that is left. Any thread may call it. Two threads at once may be promised the same memory; the reserve
+    covers that."""
 
     def __init__(self, left: Callable[[], int] = memory_left, now: Callable[[], float] = time.monotonic) -> None:
-        #: asked in `has` before the answer is no, as long as they live
+        #: called in `has` before it returns False, as long as they live
         self.owners: weakref.WeakSet[MemoryOwner] = weakref.WeakSet()
         self._memory_left = left
         self._now = now
@@ -39,8 +39,8 @@ class MemoryRoom:
         self._looked = self._tried = float("-inf")
 
     def has(self, nbytes: int, later: int = 0) -> bool:
-        """Return whether `nbytes` can be allocated now, and `later` of them after that. If not, memory that earlier
-        requests have left is given back before the answer."""
+        """Return whether `nbytes` can be allocated now, and `later` of them after that. If not, give back unused memory
+        of earlier requests and measure again."""
         total = nbytes + later + RESERVE
         age = self._now() - self._looked
         if total <= self._left and age < (_LONG if total * _LITTLE < self._left else _SHORT):
@@ -57,7 +57,7 @@ class MemoryRoom:
         return self._left + nbytes >= total
 
     def left(self) -> int:
-        """Look how many bytes are left."""
+        """Measure how many bytes are left."""
         self._left = self._memory_left()
         self._looked = self._now()
         return self._left
@@ -67,5 +67,5 @@ class MemoryRoom:
             owner.give_back_now()
 
 
-#: That of this process.
+#: The memory room of this process.
 ROOM = MemoryRoom()

@@ -1,4 +1,4 @@
-"""What the operating system's counters say of a process that it has ended for lack of memory, without a word."""
+"""The operating system's counters for a process that it killed for lack of memory, without a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ULIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
 _FULL = _MB
 #: cgroup v1 writes a number like this where there is no limit.
 _NO_LIMIT = 1 << 62
-#: By the version of cgroups: the files of limit and use, and what begins the names of counters with those below.
+#: By version of cgroups: the files of limit and use, and the start of the names of the counters that include
+#: children.
 _COUNTERS = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     2: ("memory.max", "memory.current", ""),
@@ -34,7 +35,7 @@ def oom_kills(root: Path = Path("/")) -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Return how many bytes a process here can use: the least limit of machine, cgroups and `ulimit`; 0 if unknown."""
+    """Return how many bytes a process here can use: the lowest limit of machine, cgroups and `ulimit`; 0 if unknown."""
     limits = [limit for kind in _ULIMITS if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY]
     limits += [total * 1024 for total in _numbers([root / "proc/meminfo"], "MemTotal:")]
     for group, version in _groups(root):
@@ -45,8 +46,8 @@ def memory_limit(root: Path = Path("/")) -> int:
 
 
 def memory_left(root: Path = Path("/")) -> int:
-    """Return how many bytes can be allocated before the operating system kills a process of ours: the least of the
-    machine and of our cgroups, what is only cached from files included. `sys.maxsize` if unknown."""
+    """Return how many bytes can be allocated before the operating system kills a process of ours: the lowest number of
+    the machine and our cgroups, including memory that only caches files. `sys.maxsize` if unknown."""
     left = [available * 1024 for available in _numbers([root / "proc/meminfo"], "MemAvailable:")]
     for group, version in _groups(root):
         limit, usage, prefix = _COUNTERS[version]
@@ -72,8 +73,8 @@ def peak_memory(root: Path = Path("/")) -> int:
 
 
 def own_peak(reported: int, inherited: int) -> int:
-    """Return the most bytes that an ended process used; 0 if that cannot be known. The `reported` number includes the
-    bytes of its parent at the start (`inherited`), so only a higher number is certainly its own."""
+    """Return the most bytes that an ended process used; 0 if that cannot be known. The `reported` number includes its
+    parent's bytes at the start (`inherited`), so only a higher number is certainly its own."""
     return reported if reported > inherited + _INEXACT else 0
 
 
@@ -98,7 +99,7 @@ def kill_words(peak: int, limit: int) -> str:
 
 
 def bus_words(left: int, size: int) -> str:
-    """Return a sentence about a process that SIGBUS ended, where /dev/shm has `left` of `size` bytes."""
+    """Return a sentence about a process that SIGBUS ended while /dev/shm had `left` of `size` bytes."""
     if size and left < _FULL:
         return (
             f"/dev/shm is full ({_size(size)}), so a page of shared memory could not be allocated: give it more, "
@@ -130,7 +131,7 @@ def _groups(root: Path) -> list[tuple[Path, int]]:
             base, version = base / "memory", 1
         else:
             continue
-        # In a container the path may be the outer one, while our own group is what is mounted.
+        # In a container the path may be the outer one, while our own group is mounted.
         inner = base / path.strip("/")
         group = inner if inner.is_dir() else base
         while True:

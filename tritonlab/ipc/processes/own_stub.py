@@ -1,8 +1,8 @@
-"""A model may bring its own stub, `<model directory>/triton_python_backend_stub`, which is preferred (rule 2.10.6).
+"""The stub of a model's own, `<model directory>/triton_python_backend_stub`, which is preferred (rule 2.10.6).
 
 In Triton it is the same program compiled for another Python. Here it is an executable that takes an interpreter's
-arguments: first the path of our stub, then the descriptors. It hands them to its interpreter by `exec`. A compiled one
-speaks only with NVIDIA's server: it stays where it is, for the deployment, and ours runs the model.
+arguments, first the path of our stub, then the descriptors, and hands them to its interpreter by `exec`. A compiled
+stub works only with NVIDIA's server: it stays in place for the deployment, and our stub runs the model.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ exit 1
 
 
 def find_own_stub(directory: Path, instance: str) -> str | None:
-    """Return the path of the stub in `directory`, made executable; None if there is no stub, or only one that was
-    compiled for Triton."""
+    """Return the path of the stub in `directory`, made executable; None if there is no stub, or it was compiled for
+    Triton."""
     path = directory / NAME
     if not path.exists() or is_compiled(path):
         return None
@@ -54,7 +54,7 @@ def is_compiled(path: Path) -> bool:
 
 
 def python_of_compiled(path: Path) -> str:
-    """Return the Python that a compiled stub was built for, such as 3.12; empty if there is none, or it is not
+    """Return the Python that a compiled stub was built for, such as 3.12; empty if there is no stub or it is not
     compiled."""
     if not path.exists() or not is_compiled(path):
         return ""
@@ -65,7 +65,7 @@ def python_of_compiled(path: Path) -> str:
 def write_own_stub(directory: Path, python: str, *, force: bool = False) -> Path:
     """Write the stub that starts `python`, an absolute path; returns its path.
 
-    Raises FileExistsError if the directory has another one, unless `force`.
+    Raises FileExistsError if the directory has another stub, unless `force`.
     """
     path = directory / NAME
     text = _SCRIPT.format(python=shlex.quote(python), name=NAME)

@@ -1,8 +1,8 @@
 """The start and the end of a stub process with its link.
 
-The end has steps, each with a deadline: FINALIZE (the author's `finalize` runs), time to exit, end of the link,
-SIGTERM to the stub's session, SIGKILL to it. A stub whose server dies needs none of them: its life pipe ends and the
-operating system kills its session.
+The end has steps, each with a deadline: FINALIZE (the author's `finalize` runs), time to exit, end of the link, SIGTERM
+to the stub's session, SIGKILL to it. If the server dies, a stub needs no step: its life pipe ends and the operating
+system kills its session.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ DEFAULT_SHM = ShmSettings()
 
 
 class StubEnds:
-    """The sockets, regions and pipes of a stub that is to be started. Raises OSError, and leaves nothing open, if
-    the process has no descriptors left.
+    """The sockets, regions and pipes for a new stub. Raises OSError, and leaves nothing open, if the process has no
+    descriptors left.
 
     `inherited` are the stub's own ends, in the order in which its entry point takes them.
     """
@@ -83,11 +83,11 @@ class StubEnds:
             self._ours, self._theirs = ours.pop_all(), theirs.pop_all()
 
     def close_theirs(self) -> None:
-        """Close the stub's ends, once it has them or never will."""
+        """Close the stub's ends, once it has them or cannot get them any more."""
         self._theirs.close()
 
     def close(self) -> None:
-        """Close the ends of both sides, if ours has not been taken over."""
+        """Close the ends of both sides, unless ours has been taken over."""
         self._theirs.close()
         self._ours.close()
 
@@ -110,7 +110,7 @@ Begin = Callable[[StubEnds, int, tuple[int, int, int | None]], ChildProcess]
 
 
 def new_process(interpreter: Interpreter) -> Begin:
-    """Return a function that starts a stub in a new process of the interpreter."""
+    """Return a function that starts a stub as a new process of the interpreter."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
         control, monitor, *regions, life = ends.inherited
@@ -127,8 +127,8 @@ def new_process(interpreter: Interpreter) -> Begin:
 
 
 def fork_of(zygote: ZygoteProcess, paths: Sequence[str]) -> Begin:
-    """Return a function that lets the zygote fork a stub, for a model that finds modules of its own in `paths`. The
-    function raises ForkRefused or ZygoteError."""
+    """Return a function that makes the zygote fork a stub for a model with modules of its own in `paths`. The function
+    raises ForkRefused or ZygoteError."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
         return zygote.fork(sizes, paths, [*ends.inherited, door, ends.stdout_write, ends.stderr_write])
@@ -137,7 +137,7 @@ def fork_of(zygote: ZygoteProcess, paths: Sequence[str]) -> Begin:
 
 
 class StubProcess:
-    """A stub process with its link. It has no model yet; a model's instance takes it over from the pool."""
+    """A stub process with its link. At first it has no model; a model's instance takes it from the pool."""
 
     def __init__(
         self,
@@ -148,15 +148,15 @@ class StubProcess:
         begin: Begin | None = None,
         like: StubProcess | None = None,
     ) -> None:
-        """Start the process by `begin`, by default as a new one of the interpreter. `like`: a stub that was started
-        just now for the same model. `await_hello` tells whether it came up. Raises StubStartError if no process could
-        be started, and whatever `begin` raises."""
+        """Start the process by `begin`, by default as a new process of the interpreter. `like`: a stub that was started
+        just now for the same model. `await_hello` waits until it is up. Raises StubStartError if no process could be
+        started, and whatever `begin` raises."""
         self.interpreter = interpreter
-        #: which modules the model has to import itself, and why; empty if the process has them all
+        #: which modules the model has to import itself, and why; empty if the process has all of them
         self.imports_again = ""
-        #: those that its model begins with; None if they were not looked for
+        #: the model's first imports; None if they were not looked up
         self.first_imports: FirstImports | None = None
-        #: the zygote that it was forked from; None if it was started as a new process
+        #: the zygote that forked it; None if it was started as a new process
         self.zygote: ZygoteProcess | None = None
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
@@ -244,7 +244,8 @@ class StubProcess:
             )
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
-        """Call `emit(stream, text)` for each line that the stub prints, and has printed before a model took it."""
+        """Call `emit(stream, text)` for each line that the stub prints, including the lines from before a model took
+        it."""
         self.output.retarget(emit)
 
     def _on_output(self, fd: int, events: int) -> None:
@@ -261,10 +262,11 @@ class StubProcess:
         return sum(region.memory() for region in self._regions)
 
     def give_back(self, timeout: float) -> bool:
-        """Make the stub return its unused memory to the system, and return that of the server's region for it.
+        """Make the stub return its unused memory to the system, and return the unused memory of the server's region for
+        it.
 
-        The question tells the stub which blocks the server no longer reads, and its answer tells the server the same.
-        Wait for `timeout` seconds at most; return whether the stub has answered.
+        The command lists the blocks that the server no longer reads, and the answer does the same for the stub. Wait
+        for `timeout` seconds at most; return whether the stub has answered.
         """
         answer = self.link.give_back()
         has_answered = self.link.await_answer(answer, timeout) and answer.value is not None
@@ -275,7 +277,7 @@ class StubProcess:
 
     def signal_stacks(self) -> bool:
         """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if that is
-        impossible: there is no such signal, or the stub does not handle it yet and would die of it."""
+        impossible: the system has no such signal, or the stub does not handle it yet and would die."""
         if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
             return False
         if not self._ended.is_set():
@@ -285,8 +287,8 @@ class StubProcess:
     # -- the end
 
     def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> Answer | None:
-        """Run the author's `finalize` and end the process. Returns the answer to `finalize`, None if none came within
-        `timeout` seconds."""
+        """Run the author's `finalize` and end the process. Returns the answer to `finalize`, or None if it did not come
+        within `timeout` seconds."""
         outcome = None
         if not self.link.lost:
             answer = self.link.finalize()
@@ -297,7 +299,7 @@ class StubProcess:
         return outcome
 
     def kill(self, why: str = "") -> None:
-        """End the process without asking. `why`: a sentence for the errors of its requests."""
+        """End the process without running `finalize`. `why`: a sentence for the errors of its requests."""
         if why:
             self.cause.requested, self.was_killed = why, True
         self._climb_down(grace=0.0)
@@ -340,7 +342,7 @@ class StubProcess:
             region.close()
 
     def forget(self) -> None:
-        """Drop, in a forked child, the descriptors that would keep the stub alive after the server, and the right to
+        """Drop, in a forked child, the descriptors that would keep the stub alive after the server; the child may not
         end it."""
         self._ended.set()
         os.close(self._life_write)

@@ -15,20 +15,19 @@ from ...stub._pb_stub.wire.message_bodies import UNCHECKED
 
 __all__ = ["FILLED", "MISPLACED", "UNCHECKED", "UNPRINTABLE", "LogBook", "LogRecord", "StubOutput"]
 
-#: How warnings begin of instances that use another device than the one they were told.
+#: The start of warnings about instances that use another device than the configured one.
 MISPLACED = "Triton checks no placement: "
-#: How a warning begins that a model with sequences cannot tell the null requests of its empty slots.
+#: The start of the warning that a model with sequences does not recognise the null requests of its empty slots.
 FILLED = "Triton fills empty slots: "
-#: How warnings begin of printed lines that are not ASCII.
+#: The start of warnings about printed lines that are not ASCII.
 UNPRINTABLE = "Triton prints ASCII only: "
 
-#: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the server's
-#: memory.
+#: Bytes after which a line is cut: a model that prints megabytes without a newline must not fill the server's memory.
 MAX_LINE = 1 << 16
 #: How many records a server keeps, and how many characters in them; the oldest go first.
 KEPT_RECORDS = 20_000
 KEPT_TEXT = 16 << 20
-#: Bytes that a pipe holds at most (Linux's default): reading this many takes all that was there at the start.
+#: Bytes that a pipe holds at most (Linux's default): a read of this size takes all that was in it at the start.
 _PIPE = 1 << 16
 
 
@@ -37,11 +36,11 @@ class LogRecord:
     """One line of the log. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log`
     (pb_utils.Logger) or `server`.
 
-    `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for what
-    `execute` raised (stream `server`). `request_ids` and `serials` are those of the requests that were executing when
-    the line was written, or, between two executions, that a sender still had to answer (an id the client left out is
-    the empty string). `pid` is the process that wrote it, which tells a version from its predecessor; 0 for the server.
-    `unheard`: `execute` raised this after the last answer of its requests, so no client hears of it.
+    `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for exceptions
+    of `execute` (stream `server`). `request_ids` and `serials`: the requests that were executing when the line was
+    written or, between two executions, that a sender still had to answer (without an id of the client: the empty
+    string). `pid`: the process that wrote it, to distinguish a version from its predecessor; 0 for the server.
+    `unheard`: `execute` raised this after the last answer of its requests, so no client gets it.
     """
 
     time_ns: int
@@ -62,7 +61,7 @@ class LogRecord:
     def from_server(
         level: str, text: str, model: str = "", version: int = -1, *, instance: str = "", pid: int = 0
     ) -> LogRecord:
-        """Return a record of the server itself, with the current time."""
+        """Return a record by the server itself, with the current time."""
         now = time.time_ns()
         return LogRecord(now, model, version, instance=instance, stream="server", level=level, text=text, pid=pid)
 
@@ -154,13 +153,13 @@ class StubOutput:
 
     def drain_all(self, *, ended: bool = False) -> None:
         """Read what both pipes hold now, so that the lines of a finished execution are logged before its answer
-        arrives; takes half a microsecond if they are empty.
+        arrives; it takes half a microsecond if they are empty.
 
-        `ended`: the code that printed has returned, and a line without a newline is all there is of it.
+        `ended`: the code that printed has returned, and a line without a newline is complete.
         """
         try:
             ready = self._poll.poll(0)
-        except RuntimeError:  # another thread polls right now; a lock against that would cost time with each request
+        except RuntimeError:  # another thread is polling; a lock against it would cost time with each request
             ready = [(fd, 0) for fd in self.fds]
         for fd, _ in ready:
             self.drain(fd)
@@ -212,7 +211,7 @@ class StubOutput:
                 self._emit(stream, _text(line, length))
 
     def close(self) -> None:
-        """Drain, emits unfinished lines and close the pipes."""
+        """Read the pipes, emit unfinished lines and close the pipes."""
         for fd in self.fds:
             self.drain(fd)
         with self._lock:

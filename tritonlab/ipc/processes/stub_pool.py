@@ -1,4 +1,4 @@
-"""`StubPool`, which provides stubs: forks of zygotes, which have imported what the model imports, or new processes."""
+"""`StubPool`, the source of stubs: forks of zygotes that have made the model's imports, or new processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .child_subreaper import can_inherit
 from .interpreter import Interpreter
 from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess, fork_of
 
-#: How often a zygote may prove stale, or to have ended, before a stub is started without one.
+#: How often a zygote may turn out to be stale or ended before a stub is started without a zygote.
 _TRIES = 3
 
 
 class StubPool:
-    """The stubs of one server. `warm` is how many bytes zygotes may take: None means a quarter of the memory,
-    0 no zygotes. `gpu_buffers` is the GPU memory that they share with the server. `audits`: whether an audit hook
-    records what their models read. Guarantees: `acquire` and `close` may be called from any thread."""
+    """The stubs of one server. `warm`: how many bytes zygotes may take; None means a quarter of the memory, 0 no
+    zygotes. `gpu_buffers`: the GPU memory that they share with the server. `audits`: whether an audit hook records the
+    files that their models read. Guarantees: `acquire` and `close` may be called from any thread."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class StubPool:
         self._link_reader = link_reader
         self._shm = shm
         self._zygotes = Zygotes(link_reader, warm) if warm != 0 and can_inherit() else None
-        #: the text that `say` was last called with, by model
+        #: the last text of `say`, by model
         self._reported: dict[str, str] = {}
 
     def prewarm(self, remembered: RememberedImports | None = None) -> None:
         """Start zygotes in the background, with the remembered imports, so that a first load need not wait for them.
-        From now on the imports that models make are remembered, too."""
+        From now on the models' imports are remembered, too."""
         zygotes = self._zygotes
         if zygotes is None:
             return
@@ -63,11 +63,10 @@ class StubPool:
         like: StubProcess | None = None,
     ) -> StubProcess:
         """Return a stub that has made the first imports of the source file `model`, if given. The caller may send at
-        once, and waits with `await_hello`. It blocks while imports are made that no model has made before.
+        once, and waits with `await_hello`. It blocks while imports are made for the first time.
 
         `say` is called once with the modules that the model has to import itself, and why. `like`: a stub that was
-        acquired just now for the same source, whose imports and zygote are not looked for again. Raises
-        StubStartError.
+        acquired just now for the same source; its imports and zygote are used again. Raises StubStartError.
         """
         if self._zygotes is None:
             return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm)
@@ -92,7 +91,7 @@ class StubPool:
         paths: Sequence[str],
         like: StubProcess | None,
     ) -> tuple[StubProcess, str]:
-        """Return the stub, and which imports it has to make itself and why; empty if none."""
+        """Return the stub, and the imports that the model has to make itself, with the reason; empty if none."""
         zygote, why = (like.zygote, like.imports_again) if like is not None else (None, "")
         for _ in range(_TRIES):
             if zygote is None:
@@ -116,7 +115,7 @@ class StubPool:
         return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm), why
 
     def wait_warm(self, timeout: float = 30.0) -> bool:
-        """Wait until the zygotes that were begun are up, at most `timeout` seconds; for benchmarks and tests."""
+        """Wait until the zygotes under way are up, at most `timeout` seconds; for benchmarks and tests."""
         self.prewarm()
         return self._zygotes is None or self._zygotes.wait(timeout)
 
@@ -125,7 +124,7 @@ class StubPool:
         return self._zygotes.memory() if self._zygotes is not None else None
 
     def close(self) -> None:
-        """End the zygotes; no more are started afterwards. Lets go of the GPU memory."""
+        """End the zygotes, start no more, and release the GPU memory."""
         self.gpu_buffers.close()
         if self._zygotes is not None:
             self._zygotes.close()

@@ -1,12 +1,12 @@
-"""The imports that a model makes before it does anything else. A zygote may make these for it.
+"""The imports that a model makes before anything else. A zygote may make these for it.
 
 `first_imports` reads the source and runs nothing. It takes the statements of model.py from the first one on, as long as
 they are imports or do nothing that another import could notice (definitions, constants, names). It ends at the first
 statement that may do something, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`;
-later imports are left to the model itself. A file beside model.py that is imported is read in the same way. If nothing
-in model.py ends them, those follow that `initialize` begins with, where nothing of the author's that another import
-could notice runs between the import of model.py and them. Measured with torch imported there, cells edited on a busy
-machine: READY in 0.3 s where a zygote has it, 6 s where not.
+later imports are left to the model itself. An imported file next to model.py is read in the same way. If nothing in
+model.py ends them, the first imports of `initialize` follow, unless code of the author's that another import could
+notice runs between the import of model.py and them. Measured with torch imported there, cells edited on a busy machine:
+READY in 0.3 s with a zygote that has it, 6 s without.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ _HARMLESS = frozenset({"getLogger", "TypeVar", "ParamSpec", "namedtuple"})
 _DECORATORS = frozenset({"staticmethod", "classmethod", "property", "abstractmethod", "dataclass", "overload", "final"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, ast.BitOr)
 _NOT_FOUND = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
-#: What an `auto_complete_config` may call besides methods of what it is given.
+#: What an `auto_complete_config` may call besides methods of its arguments.
 _BUILTINS = frozenset(
     {"bool", "dict", "enumerate", "float", "int", "len", "list", "range", "set", "sorted", "str", "zip"}
 )
-#: Statements and expressions with which it may reach more than what it is given.
+#: Statements and expressions with which it may reach more than its arguments.
 _REACHING = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef)
 #: Larger sources are not worth the time.
 _LARGEST = 1 << 20
-#: Lets one file be parsed at a time: Python 3.11 counts the depth of all threads' trees together, and then raises
+#: Allows one file at a time to be parsed: Python 3.11 adds the depths of all threads' trees, and then raises
 #: SystemError.
 _PARSING = threading.Lock()
 
 
 @dataclass
 class FirstImports:
-    """The imports, in their order, and the place that ended them, such as `model.py, line 3`; "" if they were not
-    ended."""
+    """The imports, in their order, and the place where they end, such as `model.py, line 3`; "" if nothing ends
+    them."""
 
     steps: list[ImportStep] = field(default_factory=list)
     ended_by: str = ""
-    #: the first import that only came too late to be one of them; empty if there is none
+    #: the first import that comes too late to be one of them; empty if there is none
     missed: str = ""
 
 
 def first_imports(path: str, paths: Sequence[str]) -> FirstImports:
-    """Return the first imports of the model in the file `path`. It finds its own modules in `paths` and in the working
-    directory."""
+    """Return the first imports of the model in the file `path`. The model's own modules are in `paths` and in the
+    working directory."""
     reader = _Reader(["", *paths])
     reader.read_model(path, package=Path(path).parent.name)  # model.py is imported as `1.model`
     return reader.found
@@ -71,7 +71,7 @@ class _Reader:
         self._seen: set[str] = set()
 
     def read_model(self, path: str, package: str) -> None:
-        """Add the imports of model.py. `package` is the one its relative imports start from."""
+        """Add the imports of model.py. `package`: the package from which its relative imports start."""
         module = _statements(path)
         if not self._read(path, package, module) or module is None:
             return
@@ -114,7 +114,7 @@ class _Reader:
     # -- statements
 
     def _is_step(self, node: ast.stmt, package: str, optional: bool = False) -> bool:
-        """Add the statement if it is an import. Returns False if it may do something."""
+        """Add the statement if it is an import. Returns False if it may do anything else."""
         if isinstance(node, ast.Import):
             return all(self._add(alias.name, [], optional) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
@@ -163,7 +163,7 @@ class _Reader:
     # -- the author's own files
 
     def _own_file(self, name: str) -> str | None:
-        """Return the directory that has a module of that name; None if there is none. A directory without `__init__.py`
+        """Return the directory with a module of that name; None if there is none. A directory without `__init__.py`
         yields to an installed module. Whether the model's Python has the module is a guess, which the zygote checks."""
         for directory in self._directories:
             base = os.path.join(directory, name)
@@ -174,7 +174,8 @@ class _Reader:
         return None
 
     def _add_own(self, module: str, names: list[str]) -> bool:
-        """Read the author's files that `import module` runs: packages from the outside in, then the named modules."""
+        """Read the author's files that `import module` executes: packages from the outside in, then the named
+        modules."""
         root, *others = module.split(".")
         directory = self._own_file(root)
         assert directory is not None
@@ -209,14 +210,14 @@ def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
 def _is_installed(name: str) -> bool:
     """Return whether this process would import a module of that name from elsewhere than a directory without
     `__init__.py`."""
-    with contextlib.suppress(ValueError):  # raised for a module that was put together by hand
+    with contextlib.suppress(ValueError):  # raised for a module that was made by hand
         spec = find_spec(name)
         return spec is not None and spec.origin is not None
     return False
 
 
 def _statements(path: str) -> list[ast.stmt] | None:
-    """Return a file's statements; None if it cannot be read as Python, which the stub reports."""
+    """Return a file's statements; None if it is not valid Python, which the stub reports."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _LARGEST:
             return None
@@ -261,7 +262,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _is_plain(node: ast.expr | None) -> bool:
-    """Return whether evaluating the expression only looks names up or makes plain objects."""
+    """Return whether the expression only looks names up or makes plain objects."""
     if node is None or isinstance(node, (ast.Constant, ast.Name, ast.Lambda)):
         return True
     if isinstance(node, ast.Attribute):
@@ -289,15 +290,15 @@ def _last_name(node: ast.expr | None) -> str:
 
 
 class _InitializeBody(NamedTuple):
-    """The statements of `initialize`, and the definition of what may do something before; None if nothing does."""
+    """The statements of `initialize`, and the definition of code that may do something before; None if nothing does."""
 
     statements: Sequence[ast.stmt]
     before: ast.stmt | None
 
 
 def _initialize_body(module: Sequence[ast.stmt]) -> _InitializeBody:
-    """Return the body for the statements of model.py, all of which only import and define. It is empty where it is not
-    plain which function `initialize` is."""
+    """Return the body for the statements of model.py, all of which only import and define. It is empty if it is not
+    clear which function `initialize` is."""
     nothing = _InitializeBody((), None)
     named = [each for each in module if {"TritonPythonModel", "*"} & _bound(each)]
     if len(named) != 1 or not isinstance(named[0], ast.ClassDef):

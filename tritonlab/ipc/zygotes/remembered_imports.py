@@ -1,4 +1,4 @@
-"""What a notebook's models imported, kept in a file so that its next kernel starts warm."""
+"""The imports of a notebook's models, kept in a file so that its next kernel starts warm."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _KEPT = 3
 
 
 class RememberedImports:
-    """The file, which may be missing or unreadable. Several kernels may write it."""
+    """The cache file of a notebook's imports. It may be missing or unreadable; several kernels may write to it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> list[Steps]:
-        """Return the sets of imports, the last used last; none if the file is missing or has another form."""
+        """Return the sets of imports, the last used last; none if the file is missing or has an unknown form."""
         try:
             return [tuple(_step(row) for row in rows) for rows in json.loads(self._path.read_bytes())]
         except (OSError, ValueError, TypeError, RecursionError):

@@ -1,5 +1,5 @@
-"""A `ZygoteFamily` is the zygotes of one interpreter: what they have imported, what was not to be imported in advance,
-and whether a process started now would still be like them.
+"""`ZygoteFamily`, the zygotes of one interpreter: their imports, the imports that are left out, and whether a process
+started now would still be like them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .zygote_process import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProce
 
 Steps = tuple[ImportStep, ...]
 
-#: Variables that the dynamic loader, the C library (locale, time zone), the interpreter (HOME: where the user's own
-#: packages are) or numpy's libraries read when a process starts. A zygote takes over all others before it imports more,
-#: and a stub before it imports the model.
+#: Variables that the dynamic loader, the C library (locale, time zone), the interpreter (HOME, for the user's own
+#: packages) or numpy's libraries read when a process starts. A zygote takes over all other variables before it imports
+#: more, and a stub before it imports the model.
 _START_PREFIXES = (
     "LD_",
     "PYTHON",
@@ -41,13 +41,13 @@ _START_PREFIXES = (
     "GLIBC_",
     "NPY_",
 )
-#: What else a new process inherits from this one, in the words of /proc/self/status.
+#: Other things that a new process inherits from this one, in the words of /proc/self/status.
 _INHERITED = ("Umask:", "SigIgn:", "Uid:", "Gid:", "Groups:", "Cpus_allowed:")
 _LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_")))
 
 
 class Origin(NamedTuple):
-    """The inheritance of a new process from this one at its start, and the version of its program: its inode, size and
+    """The state that a new process inherits from this one at its start, and the version of its program: inode, size and
     time of change in nanoseconds."""
 
     program: tuple[int, ...]
@@ -71,7 +71,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class ImportContext:
-    """The state of a process that its modules see when they are imported."""
+    """The state of a process that its modules can read when they are imported."""
 
     variables: Mapping[str, str]
     directory: str
@@ -91,33 +91,33 @@ class Growth:
 
     def __init__(self, steps: Steps, context: ImportContext) -> None:
         self.steps = steps
-        self.begun_with = 0  # how many of the steps the zygote had already that it is forked from
+        self.begun_with = 0  # how many of the steps its parent zygote had already made
         self.context = context
         self.zygote: ZygoteProcess | None = None
         self.growing: ZygoteProcess | None = None
         self.standby: ZygoteProcess | None = None
-        self._used = 0.0  # when those forked last whose place this one has taken
+        self._used = 0.0  # when the zygotes that this one replaced last forked
         self.failure: ImportLeftOut | ZygoteError | ForkRefused | OSError | None = None
         self.done = threading.Event()
 
     def is_over(self) -> bool:
-        """Return whether another is to be grown: this one has ended and so has its standby, or it failed for a reason
-        that may be gone. A standby takes the place of a zygote that has ended."""
+        """Return whether to grow it again: it and its standby have ended, or it failed for a reason that may be gone. A
+        standby takes the place of a zygote that has ended."""
         if not self.done.is_set() or isinstance(self.failure, ImportLeftOut):
             return False
         if self.zygote is not None and self.zygote.alive:
             return False
         if self.zygote is not None and self.standby is not None:
-            self._used = self.zygote.used  # its watch closes it
+            self._used = self.zygote.used  # its watch closes the process
             self.zygote, self.standby = self.standby, None
         return self.zygote is None or not self.zygote.alive
 
     def processes(self) -> list[ZygoteProcess]:
-        """Return the zygote and its standby, as far as there are any."""
+        """Return the zygote and its standby, as far as they exist."""
         return [zygote for zygote in (self.standby, self.zygote) if zygote is not None]
 
     def used(self) -> float:
-        """Return when the zygote forked last (`time.monotonic()`)."""
+        """Return the time of the zygote's last fork (`time.monotonic()`)."""
         return max(self._used, self.zygote.used) if self.zygote is not None else 0.0
 
     def memory(self) -> int:
@@ -128,7 +128,7 @@ class Growth:
         return quoted(self.steps) or "numpy"
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait until it is up or has failed. Raises KeyboardInterrupt that names the step that went on."""
+        """Wait until it is up or has failed. Raises KeyboardInterrupt that names the running step."""
         try:
             return interruptible(self.done.wait, seconds)
         except KeyboardInterrupt:
@@ -149,14 +149,14 @@ class ZygoteFamily:
     origin: Origin
     root: Growth
     grown: dict[Steps, Growth] = field(default_factory=dict)
-    #: sets of steps -> why the last of these steps is not made
+    #: sets of steps -> why the last of these steps is left out
     left_out: dict[Steps, str] = field(default_factory=dict)
 
     def all(self) -> list[Growth]:
         return [self.root, *self.grown.values()]
 
     def allowed(self, steps: Steps, why: str) -> tuple[Steps, str]:
-        """Return the steps before the first that is left out, and why that and those after it are not made."""
+        """Return the steps before the first that is left out, and why the rest is not made."""
         for end in range(1, len(steps) + 1):
             if steps[:end] in self.left_out:
                 after = quoted(steps[end:])
@@ -183,7 +183,7 @@ class ZygoteFamily:
         return max(begun, key=lambda growth: len(growth.steps))
 
     def drop_outdated(self, context: ImportContext) -> None:
-        """End the zygotes whose imports have seen another context, and forget those that are over."""
+        """End the zygotes whose imports were made in another context, and forget the ended ones."""
         old = [growth for growth in self.grown.values() if growth.context != context or growth.is_over()]
         for growth in old:
             del self.grown[growth.steps]
@@ -199,7 +199,7 @@ def quoted(steps: Steps) -> str:
 
 
 def retire(growths: Sequence[Growth]) -> None:
-    """End these zygotes on a thread of its own, because it waits for processes to end."""
+    """End these zygotes on a separate thread, because it waits for processes to end."""
     zygotes = [zygote for growth in reversed(growths) for zygote in growth.processes()]
 
     def work() -> None:
@@ -211,7 +211,7 @@ def retire(growths: Sequence[Growth]) -> None:
 
 
 def share(pid: int) -> int:
-    """Return a process's bytes in memory, shared pages counted in part; 0 if it has ended."""
+    """Return a process's bytes in memory, with a part of its shared pages; 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

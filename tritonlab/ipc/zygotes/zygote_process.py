@@ -36,7 +36,7 @@ class ZygoteError(Exception):
 
 
 class ForkRefused(Exception):
-    """The reason why a zygote does not fork: a new process would import something else. `stale` means for any model."""
+    """The reason why a zygote does not fork: a new process would import something else. `stale`: for any model."""
 
     def __init__(self, why: str, stale: bool = False) -> None:
         super().__init__(why)
@@ -54,15 +54,15 @@ class ImportLeftOut(Exception):
 class ZygoteProcess:
     """One process that has made the imports `steps`.
 
-    Guarantees: any thread may call any method. A process that it forks becomes a child of this process, and does not
-    depend on the zygote any more.
+    Guarantees: any thread may call any method. Its forks become children of this process, and do not depend on the
+    zygote any more.
     """
 
     def __init__(self, steps: Sequence[ImportStep], sock: socket.socket, life: int, child: ChildProcess) -> None:
         """Take over the descriptors. `await_grown` waits until the process is up."""
         self.steps = tuple(steps)
         self.child = child
-        self.used = 0.0  # `time.monotonic()` of its last fork, but for a twin
+        self.used = 0.0  # `time.monotonic()` of its last fork, except for a twin
         #: watches for the end of its process; to be removed before the process is closed
         self.watch: Watch | None = None
         self._socket = sock
@@ -72,7 +72,7 @@ class ZygoteProcess:
         self._numbers = itertools.count(1)  # of the questions
         self._state = threading.Lock()  # guards _closed
         self._closed = False
-        self._has_failed = False  # whether it did not answer, which is known before its end is
+        self._has_failed = False  # whether it failed to answer, which is known before its end
         _running.add(self)
 
     @staticmethod
@@ -106,8 +106,8 @@ class ZygoteProcess:
         return grown
 
     def await_grown(self) -> None:
-        """Wait until its imports are made. Raises ImportLeftOut if one was not, or ZygoteError; then the process has
-        ended."""
+        """Wait until its imports are made. Raises ImportLeftOut if one was not made, or ZygoteError; then the process
+        has ended."""
         try:
             _, grown = self._receive(_GROW_TIMEOUT)
         except ZygoteError:
@@ -173,7 +173,7 @@ class ZygoteProcess:
         return not self._closed and not self._has_failed and not self.child.wait(0)
 
     def end(self) -> None:
-        """End the zygote; the processes that it forked go on."""
+        """End the zygote; its forks go on."""
         with self._state:
             if self._closed:
                 return
@@ -181,7 +181,7 @@ class ZygoteProcess:
         _running.discard(self)
         if self.watch is not None:
             self.watch.remove()
-        # A process that it has just forked is known only by the answer; without that nobody would ever end it.
+        # A process that it has just forked is known only from the answer; without that answer it would never be ended.
         answered = self._lock.acquire(timeout=_LAST_ANSWER)
         self.child.kill()
         self.child.close()
@@ -203,7 +203,7 @@ class ZygoteProcess:
 
 
 class _ForkedProcess:
-    """A process that a zygote forked, with the interface of ChildProcess. `inherited`: its memory at the start, in
+    """A process forked by a zygote, with the interface of ChildProcess. `inherited`: its memory at the start, in
     bytes."""
 
     def __init__(self, pid: int, inherited: int) -> None:
@@ -226,17 +226,17 @@ class _ForkedProcess:
 
 
 def _end_unowned(pid: int) -> None:
-    """End and collect a process whose descriptors were closed before its number arrived. If it has not become a child
-    of this process, it ends by itself: its life pipe is closed."""
+    """End and collect a process whose descriptors were closed before its number arrived. If it is not a child of this
+    process, it ends by itself, because its life pipe is closed."""
     with contextlib.suppress(OSError):
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises for what is not our child
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises for a process that is not our child
         child = ChildProcess(_ForkedProcess(pid, 0))
         child.kill()
         child.close()
 
 
 def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], ChildProcess]) -> ZygoteProcess:
-    """Return the zygote that `begin` starts, given its ends of a socket pair and of a life pipe."""
+    """Return the zygote that `begin` starts with its ends of a socket pair and of a life pipe."""
     with ExitStack() as ours, ExitStack() as theirs:
         sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.enter_context(sock)

@@ -1,12 +1,11 @@
-"""`Zygotes`, all zygotes of one server: for each interpreter one without imports, and forks of it, one for each
-set of imports that models make.
+"""`Zygotes`, all zygotes of one server: for each interpreter one without imports, and a fork of it for each set of
+imports that models make.
 
-A zygote is made, or grown, when a model first needs it. That takes as long as the model's own imports would; later
-models with these imports need not make them. A zygote that is up is forked once more: if somebody kills it, this
-standby takes its place at once, where a new process would need 0.2 s of CPU time for numpy, and 1.1 s more for torch. A
-zygote is thrown away when a process started now would differ: other environment variables, another working directory, a
-package that pip has changed, other limits. If all of them take too much memory, the one that has been unused for
-longest goes.
+A zygote is made, or grown, when a model first needs it. Growing takes as long as the model's own imports would; later
+models need not make these imports. A zygote that is up is forked once more: if it is killed, this standby takes its
+place at once, while a new process would need 0.2 s of CPU time for numpy, and 1.1 s more for torch. A zygote is
+discarded when a process started now would differ: other environment variables, another working directory, a package
+that pip has changed, other limits. If zygotes take too much memory, the one unused for longest is ended.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ _log = logging.getLogger(__name__)
 #: How many sets of imports are kept at most, however small.
 _MOST = 8
 _MOST_INTERPRETERS = 4
-#: Seconds that a load waits for a zygote. An import that hangs then does so in the model's own process, where the
-#: stacks and an interrupt tell the line; one that is only slow is made twice.
+#: Seconds that a load waits for a zygote. After that the model's own process makes the imports: there the stacks and
+#: an interrupt show the line of an import that hangs. An import that is only slow is made twice.
 _PATIENCE = 20.0
-#: How often a growth is begun once more because the zygote that is to fork it was killed.
+#: How often a growth is begun again because the zygote that has to fork it was killed.
 _TRIES = 3
-#: A zygote that ended sooner, and was of no use, is not grown again by itself.
+#: A zygote that ended sooner, and was never used, is not grown again automatically.
 _LIVED = 5.0
-#: Seconds from the growth of a zygote to that of its standby. The stubs that wait for the zygote come first.
+#: Seconds from the growth of a zygote to the growth of its standby. The stubs that wait for the zygote come first.
 _STANDBY_AFTER = 0.5
 
 
 class WarmMemory(NamedTuple):
-    """The bytes of zygotes, shared pages counted in part, and the imports of each process id."""
+    """The bytes of zygotes, with a part of shared pages, and the imports of each process id."""
 
     used: int
     limit: int
@@ -52,13 +51,13 @@ class WarmMemory(NamedTuple):
 
 
 class Zygotes:
-    """The zygotes of one server. `limit` is how many bytes they may take; None means a quarter of the memory.
+    """The zygotes of one server. `limit`: how many bytes they may take; None means a quarter of the memory.
 
-    Guarantees: any thread may call any method. There is one zygote for a set of imports, and a thread that needs it
-    while it grows waits for it."""
+    Guarantees: any thread may call any method. A set of imports has one zygote, and a thread that needs it while it
+    grows waits for it."""
 
     def __init__(self, link_reader: LinkReader, limit: int | None = None) -> None:
-        #: called with each set of imports that has been made
+        #: called with each set of imports that was made
         self.on_grown: Callable[[Interpreter, Steps], None] = lambda interpreter, steps: None
         self._link_reader = link_reader
         self._limit = limit if limit is not None else (memory_limit() or 4 << 30) // 4
@@ -67,9 +66,9 @@ class Zygotes:
         self._closed = threading.Event()
 
     def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[ZygoteProcess | None, str]:
-        """Return the zygote that has made these imports, or those before the first that must not be made, and why that
-        one must not; None instead of a zygote if there can be none. Blocks while it grows, for some time. Raises
-        KeyboardInterrupt with what went on."""
+        """Return the zygote that has made these imports, or the imports before the first that must not be made, with
+        the reason; None instead of a zygote if there can be none. Blocks while it grows, for some time. Raises
+        KeyboardInterrupt with the running step."""
         wanted, why = tuple(steps), ""
         while True:
             with self._lock:
@@ -103,7 +102,7 @@ class Zygotes:
         retire(gone)
 
     def start(self, interpreter: Interpreter, sets: Sequence[Steps] = ()) -> None:
-        """Begin to grow a zygote for each of `sets`, and the one without imports, in the background."""
+        """Begin to grow a zygote for each of `sets`, and the zygote without imports, in the background."""
         with self._lock:
             if not self._closed.is_set():
                 family = self._family(interpreter)
@@ -111,7 +110,7 @@ class Zygotes:
                     self._growth(interpreter, family, steps)
 
     def wait(self, timeout: float) -> bool:
-        """Wait until no zygote is growing. Returns False if one still is after that many seconds."""
+        """Wait until no zygote is growing. Returns False if that takes more than that many seconds."""
         end = time.monotonic() + timeout
         with self._lock:
             growths = self._growths()
@@ -154,7 +153,7 @@ class Zygotes:
             family = ZygoteFamily(origin, self._root(interpreter, variables))
             while len(self._families) >= _MOST_INTERPRETERS:
                 retire(self._families.pop(next(iter(self._families))).all())
-        elif family.root.is_over():  # what was forked of it goes on
+        elif family.root.is_over():  # its forks go on
             retire([family.root])
             family.root = self._root(interpreter, variables)
         self._families.pop(interpreter, None)
@@ -181,8 +180,8 @@ class Zygotes:
         return found
 
     def _fork_of(self, interpreter: Interpreter, parent: Growth, growth: Growth) -> ZygoteProcess:
-        """Start the process of a growth as a fork of its parent's; if that is killed, of its standby's or of a new
-        root's. Called without the lock."""
+        """Start the process of a growth as a fork of its parent; if that is killed, of the standby or of a new root.
+        Called without the lock."""
         for _ in range(_TRIES):
             try:
                 return growth.fork_of(parent)
@@ -232,7 +231,7 @@ class Zygotes:
         threading.Thread(target=work, name="tritonlab zygote", daemon=True).start()
 
     def stand_by(self, growth: Growth) -> None:
-        """Give the growth a standby, if it has none, a little later."""
+        """Give the growth a standby a little later, if it has none."""
         self._closed.wait(_STANDBY_AFTER)
         with self._lock:
             zygote = growth.zygote if growth.standby is None and self._is_kept(growth) else None
@@ -276,7 +275,7 @@ class Zygotes:
             self.stand_by(growth)
 
     def _grown(self, interpreter: Interpreter, family: ZygoteFamily, newest: Growth) -> None:
-        """End the zygotes that have been unused for longest, until all keep to their limits."""
+        """End the zygotes that have been unused for longest, until all keep within their limits."""
         self.on_grown(interpreter, newest.steps)
         with self._lock:
             grown = [growth for each in self._families.values() for growth in each.grown.values()]
