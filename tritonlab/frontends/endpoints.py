@@ -28,7 +28,7 @@ from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, FileW
 from .shared.request_memory import RequestMemory
 from .shared.shared_memory_manager import SharedMemoryManager
 
-#: Seconds requests under way get when nobody says how many.
+#: Seconds for requests under way, by default.
 STOP_TIMEOUT = 5.0
 
 
@@ -55,14 +55,14 @@ class ListenAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """Which ports of a server are opened, and how.
+    """The options of a server's ports.
 
-    `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address` is HTTP's if left
-    out. `client_shm`: whether clients may register shared memory. `access`: who may ask, and for what.
-    `max_message_size`: bytes of one request, and of one answer over gRPC; all requests together may have twice as many.
-    `max_unread_size`: bytes of responses that may wait for the client of one stream, as it does not read them; beyond
-    that the request is cancelled and the stream ends with an error. None is the server's own of these two (`Options`).
-    `http_cancel_on_disconnect`: whether an HTTP client that leaves cancels its request.
+    `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address`: by default HTTP's
+    address. `client_shm`: whether clients may register shared memory. `access`: the access rules. `max_message_size`:
+    bytes of one request, and of one answer over gRPC; all requests together may have twice as many. `max_unread_size`:
+    bytes of unread responses that may wait for the client of one stream; beyond that the request is cancelled and the
+    stream ends with an error. For these two, None means the server's setting (`Options`). `http_cancel_on_disconnect`:
+    whether an HTTP client that leaves cancels its request.
     """
 
     http: bool = True
@@ -83,8 +83,7 @@ class EndpointOptions:
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
 
     def places(self) -> dict[str, ListenAddress]:
-        """Map each service, by its name in Triton's log, to where it listens, in the order in which Triton starts
-        them."""
+        """Map each service, by its name in Triton's log, to its address, in the order in which Triton starts them."""
         places = {
             "GRPC": (self.grpc, ListenAddress(self.grpc_address, self.grpc_port, self.grpc_options.reuse_port)),
             "HTTP": (self.http, ListenAddress(self.http_address, self.http_port, self.http_options.reuse_port)),
@@ -98,8 +97,8 @@ class EndpointOptions:
         return replace(self.access, hosts=(*self.access.hosts, *filter(None, addresses)))
 
     def check_free(self) -> None:
-        """Raise the error of `Endpoints` for a port that is in use, or used twice. Called before models are loaded,
-        which takes long."""
+        """Raise the error of `Endpoints` for a port that is in use, or used twice. Call it before models are loaded,
+        because loading takes long."""
         for (one, address), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
             if address[:2] == another[:2] and address.port:
                 raise InvalidArgumentError(
@@ -111,7 +110,7 @@ class EndpointOptions:
                 check_free(address.address, address.port, address.shared)
 
 
-#: How Triton says it of two services at one port, and in this order.
+#: Triton's names for two services at one port, in this order.
 _WORDS = {"HTTP": "HTTP", "GRPC": "GRPC", "Metrics": "metrics"}
 
 
@@ -120,7 +119,7 @@ def _by_name(item: tuple[str, ListenAddress]) -> int:
 
 
 class _Secret(str):
-    """A header's value whose repr does not show it, as in the variables of a traceback."""
+    """A header's value that its repr hides, for example among the variables of a traceback."""
 
     __slots__ = ()
 
@@ -129,7 +128,7 @@ class _Secret(str):
 
 
 class _SecretHeaders(dict[str, str]):
-    """Headers whose values are not for everybody who reads a notebook."""
+    """Headers whose values must not be shown to every reader of a notebook."""
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -212,15 +211,15 @@ class Endpoints(ProcessBound):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that clients must send with every request, as tritonclient's `headers` for either
-        protocol; empty if they need no token. Their repr, which a notebook would store, does not show it."""
+        """The headers that clients must send with every request, as tritonclient's `headers` for either protocol; empty
+        if they need no token. Their repr, which a notebook would store, does not show the token."""
         return _SecretHeaders({AUTHORIZATION: _Secret(f"Bearer {self._token}")} if self._token else {})
 
     @property
     def header_file(self) -> str:
-        """Return the path of a file that holds the same as a line, as `curl -H @FILE` takes it; "" if clients need no
-        token. Only this user can read it. It is written at the first call, and removed when the ports are closed.
-        Raises UnavailableError if it cannot be written."""
+        """Return the path of a file with the same header as a line, for `curl -H @FILE`; "" if clients need no token.
+        Only this user can read it. It is written at the first call, and removed when the ports are closed. Raises
+        UnavailableError if it cannot be written."""
         if not self._token:
             return ""
         with self._lock:
@@ -247,7 +246,7 @@ class Endpoints(ProcessBound):
         """Close the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
         end = time.monotonic() + timeout
         self._files.stop()
-        # metrics last: they may be watched to the end
+        # metrics last: a client may watch them to the end
         for name in ("HTTP", "GRPC", "Metrics"):
             frontend = self._open.pop(name, None)
             if frontend is not None:
@@ -271,7 +270,7 @@ class Endpoints(ProcessBound):
         return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics, "token": bool(self._token)}
 
     def __repr__(self) -> str:
-        """Show one line per port, in the form that clients take."""
+        """Show one line per port, in the form that clients accept."""
         forms = (
             ("HTTP     http://{}", self.http),
             ("gRPC     {}", self.grpc),
@@ -282,7 +281,7 @@ class Endpoints(ProcessBound):
 
 
 def _grpc_server(*arguments: Any) -> Frontend:
-    """Make the server. Only here gRPC is imported, so that HTTP does without."""
+    """Make the server. gRPC is imported only here, so that HTTP works without it."""
     from .grpc.grpc_server import GRPCServer
 
     return GRPCServer(*arguments)
@@ -290,7 +289,7 @@ def _grpc_server(*arguments: Any) -> Frontend:
 
 @contextlib.contextmanager
 def _named(service: str) -> Iterator[None]:
-    """Add to an error which service it is about, as Triton does."""
+    """Add the name of the service to an error, as Triton does."""
     try:
         yield
     except TritonError as error:

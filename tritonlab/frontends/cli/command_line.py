@@ -16,10 +16,10 @@ from .flag_values import SWITCH, CommandLineError, Kind
 class Flag:
     """One flag.
 
-    `place` is where its value goes, `<part>.<field>`, which flags of one meaning share; empty for a flag that is known
-    and has no effect here, and then `about` says why. Without a `default`, a flag that is not given has no value, or an
-    empty list of them. `ours` marks a flag that tritonserver lacks: it is only known by its whole name, so that the
-    beginnings of tritonserver's flags stay as unambiguous as they are.
+    `place`: the target of its value, `<part>.<field>`, shared by flags of one meaning; empty for a flag without effect
+    here, whose `about` gives the reason. Without a `default`, a flag that is not given has no value, or an empty list.
+    `ours` marks a flag that tritonserver lacks: it cannot be shortened, so that the beginnings of tritonserver's flags
+    stay unambiguous.
     """
 
     name: str

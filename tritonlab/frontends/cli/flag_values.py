@@ -1,4 +1,4 @@
-"""The values of flags: one reader per kind. The error for a value that cannot be read is Triton's (measured)."""
+"""The values of flags: one reader per kind. The errors for invalid values are Triton's (measured)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class CommandLineError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """How a kind of flag is read. `placeholder` stands for the value in the help; `read(flag, text)` returns the value,
-    or raises CommandLineError. With `many`, repeated flags add up; without, the last one counts."""
+    """A kind of flag. `placeholder` stands for the value in the help; `read(flag, text)` returns the value, or raises
+    CommandLineError. With `many`, repeated flags add up; otherwise the last one counts."""
 
     placeholder: str
     read: Callable[[str, str], Any]
@@ -46,7 +46,7 @@ def _boolean(flag: str, text: str) -> bool:
 
 
 def _integer(flag: str, text: str) -> int:
-    """Refuse `8000x`, which Triton reads as 8000, with the text that both have for `x`."""
+    """Refuse `8000x`, which Triton reads as 8000, with the text that both give for `x`."""
     value = int(_number(int, text))
     if not -_INT32 <= value < _INT32:
         raise CommandLineError(f"Provided option value is out of bound. Got {text}")
@@ -61,7 +61,8 @@ def _size(flag: str, text: str) -> int:
 
 
 def _number(kind: type[int] | type[float], text: str) -> float:
-    """Read a number as C does, which refuses some that Python takes, such as `1_0` and digits of other scripts."""
+    """Read a number as C does, which refuses some forms that Python accepts, such as `1_0` and digits of other
+    scripts."""
     try:
         value = kind(text)
         if not text.isascii() or "_" in text or value != value:
@@ -110,7 +111,7 @@ def _setting(flag: str, text: str) -> tuple[str, str]:
 
 
 def _backend_setting(flag: str, text: str) -> tuple[str, str, str]:
-    """Return (backend, setting, value). The backend is "" if none is named: the setting is for all of them."""
+    """Return (backend, setting, value). The backend is "" if none is named: the setting applies to all."""
     if text.startswith(","):
         raise CommandLineError(
             f"No backend specified. {flag} option format is <backend name>,<setting>=<value> or <setting>=<value>. "
@@ -128,7 +129,7 @@ def _cache_setting(flag: str, text: str) -> tuple[str, str, str]:
 
 
 def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
-    """Return (mode, setting, value). The mode is "" for settings of all modes. The level is one word of rule
+    """Return (mode, setting, value). The mode is "" if the setting applies to all modes. The level is one word of rule
     5.14.1."""
     if text.startswith(","):
         raise CommandLineError(
@@ -151,7 +152,7 @@ def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
 
 
 def _trace_level(flag: str, text: str) -> str:
-    if text.upper() in ("MIN", "MAX"):  # the names that were before
+    if text.upper() in ("MIN", "MAX"):  # the names of before
         return "TIMESTAMPS"
     if text.upper() not in ("OFF", "TIMESTAMPS", "TENSORS"):
         raise CommandLineError(f'Bad option: "{flag}".\ninvalid value for trace level option: {text.lower()}')

@@ -1,8 +1,8 @@
 """The flags of `tritonlab serve`: tritonserver's, including its newest, and ours, for access
 (`access.py`).
 
-A tritonserver flag without effect here is accepted, so that a command line that works there works here. The server
-names each such flag once at its start, with the reason, which is also in the help.
+A tritonserver flag without effect here is accepted, so that tritonserver's command lines work here. At its start the
+server logs each such flag with the reason, which is also in the help.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ GROUPS = (
     ),
 )
 
-#: The flags that only `%triton serve` has: its ports ask for a token that it makes.
+#: The flags that only `%triton serve` has: its ports need a token that it makes.
 NOTEBOOK = Group(
     "Notebook",
     Flag("no-token", SWITCH, "access.no_token", "Let in everyone who reaches the ports, with a token or without."),

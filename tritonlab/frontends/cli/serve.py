@@ -35,8 +35,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SERVICES = {"GRPC": "GRPCInferenceService", "HTTP": "HTTPService", "Metrics": "Metrics Service"}
 
 
-#: Bytes that malloc keeps at most at the end of its heap, and the same as a share of all memory. An allocation can be
-#: kept up to half as many.
+#: Bytes that malloc keeps at most at the end of its heap, and the same as a share of all memory. An allocation of up to
+#: half of that can be kept.
 _MOST_KEPT = 512 << 20
 _SHARE = 16
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
@@ -49,17 +49,17 @@ def run(words: Sequence[str]) -> int:
 
 
 def keep_freed_memory() -> bool:
-    """Have glibc's malloc keep the memory of messages that were answered for the next ones, in this process from now
-    on. Returns False if its malloc has no such settings.
+    """Make glibc's malloc keep the memory of answered messages for the next ones, in this process from now on. Returns
+    False if its malloc has no such settings.
 
-    Otherwise it takes memory for a message of many megabytes from the system and returns it afterwards, and the system
-    must zero every page of the next message first. Measured, 64 MB there and back with tritonclient on 2 cores: 0.30
-    instead of 0.26 GB/s over gRPC, 0.46 instead of 0.40 over HTTP. A notebook does not do this, as its memory is not
-    ours to keep.
+    By default it takes memory for a message of many megabytes from the system and returns it afterwards, so that the
+    system must zero every page of the next message. Measured, 64 MB there and back with tritonclient on 2 cores: 0.30
+    instead of 0.26 GB/s over gRPC, 0.46 instead of 0.40 over HTTP. A notebook does not do this, because its memory is
+    not ours to keep.
 
-    All of it goes back when the server is idle (`server/observe/idle_memory.py`). That reaches the end of one heap
-    only, so all threads share one: with the usual heaps 138 to 185 MB stayed after a mixed load of up to 32 MB, with
-    one 2 to 7, and no request took longer.
+    All of it goes back when the server is idle (`server/observe/idle_memory.py`). That releases the end of one heap
+    only, so all threads share one: after a mixed load of up to 32 MB, 138 to 185 MB stayed with the usual heaps, 2 to 7
+    MB with one, and no request took longer.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -88,7 +88,7 @@ def serve(arguments: Sequence[str]) -> int:
             return 1
         except EndedEarly:
             pass
-    # nothing was served yet: the status says what ended it, as where no handler is installed
+    # nothing was served yet: the status is the signal's, as without a handler
     signal.signal(signals.first, signal.SIG_DFL)
     os.kill(os.getpid(), signals.first)
     return 128 + signals.first  # needed in a container, whose first process is not ended by a signal without a handler
@@ -115,7 +115,7 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
 def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
     """Return the server with its start-up models, and the writer of its log."""
     with _creating_server():
-        # a model that is named twice is loaded once, as on Triton
+        # a model that is named twice is loaded once, as by Triton
         options.server["repositories"] = list(dict.fromkeys(options.server["repositories"]))
         if not options.server["repositories"]:
             raise InvalidArgumentError("--model-repository must be specified")
@@ -152,7 +152,7 @@ def _abandon(core: InferenceServer, log: LogWriter, options: ServerOptions) -> N
 
 
 def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: float) -> int:
-    """Let no further request in, and return when those in flight are answered, or after `timeout` seconds."""
+    """Refuse further requests, and return when those in flight are answered, or after `timeout` seconds."""
     end = time.monotonic() + timeout
     log.write("INFO", "Waiting for in-flight requests to complete.")
     endpoints.stop(timeout)
@@ -166,7 +166,7 @@ def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: f
 
 @contextlib.contextmanager
 def _creating_server() -> Iterator[None]:
-    """Add to errors, as Triton does, that they came up while the server was made."""
+    """Add to errors, as Triton does, that they occurred while the server was made."""
     try:
         yield
     except TritonError as error:
@@ -179,7 +179,7 @@ class EndedEarly(BaseException):
 
 
 class EndSignals:
-    """The handling of SIGINT and SIGTERM between `__enter__` and `__exit__`: they end what is `raising`, and `wait`.
+    """The handling of SIGINT and SIGTERM between `__enter__` and `__exit__`: they end a `raising` context and `wait`.
     For the main thread only."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class EndSignals:
         self.first = 0
 
     def __enter__(self) -> EndSignals:
-        # SIGTERM goes the way of SIGINT, which is held back while something must not be torn (ipc/link/interrupts.py)
+        # SIGTERM is handled like SIGINT, which is held back during indivisible steps (ipc/link/interrupts.py)
         handlers = (self._handle, lambda number, frame: signal.getsignal(signal.SIGINT)(number, frame))  # type: ignore
         self._before = [signal.signal(number, handler) for number, handler in zip(_SIGNALS, handlers, strict=True)]
         return self
@@ -203,7 +203,7 @@ class EndSignals:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        with contextlib.suppress(OSError):  # a pipe that is read no more must not keep the server from its end
+        with contextlib.suppress(OSError):  # a pipe without a reader must not keep the server from ending
             os.write(1, f"Signal ({number}) received.\n".encode())
         self.first = self.first or number
         self._came.put(number)
@@ -213,7 +213,7 @@ class EndSignals:
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """Let the first signal raise EndedEarly while the context lasts."""
+        """Make the first signal raise EndedEarly while the context lasts."""
         self._raises = True
         try:
             yield
@@ -223,9 +223,9 @@ class EndSignals:
     def wait(self) -> None:
         """Block until a signal has come.
 
-        Python runs handlers on the main thread, and the operating system may deliver a signal to another one, which
-        does not wake it; so it wakes by itself now and then. Seen once in a whole run of the tests: a server under
-        load that did not notice SIGTERM for a minute.
+        Python runs handlers on the main thread. A signal that the operating system delivers to another thread does not
+        wake it, so it wakes by itself now and then. Seen once in a whole run of the tests: a server under load that did
+        not notice SIGTERM for a minute.
         """
         while True:
             with contextlib.suppress(queue.Empty):

@@ -34,9 +34,9 @@ ENDPOINT_GROUPS = tuple(
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a command line requests. `server` holds its `repositories` and the fields of its Options,
-    `exit_timeout` the seconds for requests in flight, `inert` the flags that were given and have no effect. With `help`
-    it asks for the table of flags only."""
+    """The settings of a command line. `server`: the server's `repositories` and the fields of its Options;
+    `exit_timeout`: seconds for requests in flight; `inert`: the given flags without effect; `help`: whether to print
+    only the table of flags."""
 
     server: dict[str, Any]
     endpoints: EndpointOptions
@@ -47,7 +47,7 @@ class ServerOptions:
 
     def make_server(self) -> InferenceServer:
         """Make the server, with nothing loaded yet. Raises TritonError."""
-        settings = {"kept_failures": 0, **self.server}  # nobody could read them
+        settings = {"kept_failures": 0, **self.server}  # the ports would be unreachable
         return InferenceServer(settings.pop("repositories"), Options(**settings), load_models=False)
 
 
@@ -79,8 +79,8 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
 
 
 def read_endpoint_options(arguments: Sequence[str], access: AccessRules, **defaults: Any) -> EndpointOptions:
-    """Read the flags that `%triton serve` takes: those about endpoints only. `access` holds the rules, and `defaults`
-    the other fields, where no flag gives any. Raises CommandLineError, or InvalidArgumentError."""
+    """Read the flags that `%triton serve` takes: those about endpoints only. `access` has the rules, and `defaults` the
+    other fields, for which no flag is given. Raises CommandLineError, or InvalidArgumentError."""
     return _endpoints(CommandLine((*ENDPOINT_GROUPS, NOTEBOOK), arguments).values, access, **defaults)
 
 
@@ -125,7 +125,7 @@ def _token(path: str) -> str:
 
 
 def _backend_config(settings: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
-    """Return the settings of all backends by their keys, and those of one by its name."""
+    """Return the settings of all backends by their keys, and the settings of one backend by its name."""
     found: dict[str, dict[str, str]] = {"": {}}
     for backend, setting, value in settings:
         found.setdefault(backend, {})[setting] = value
@@ -175,7 +175,7 @@ def _trace(values: dict[str, Any]) -> TraceSetting:
 
 
 def _levels(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the trace levels; OFF takes back the ones before it."""
+    """Return the trace levels; OFF cancels the levels before it."""
     found: set[str] = set()
     for name in names:
         found = set() if name.upper() == "OFF" else found | {name.upper()}

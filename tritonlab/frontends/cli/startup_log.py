@@ -1,5 +1,5 @@
-"""What `tritonlab serve` logs when it has started: Triton's tables of backends, models and options, and who can reach
-its ports, and what they may do there.
+"""The log of `tritonlab serve` at its start: Triton's tables of backends, models and options, and who can reach its
+ports with which rights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Record = tuple[str, str]
 
 
 def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
-    """Show the backends of the models that serve, where their code is, and the settings they run with."""
+    """Show the backends of the serving models, the places of their code, and the settings they run with."""
     directory = str(options.get("backend_directory") or DEFAULT_DIRECTORY)
     settings = {
         "auto-complete-config": "false" if options["strict_model_config"] else "true",
@@ -46,7 +46,8 @@ _NO_VERSION = ["-", "Not loaded: No model version was found"]
 
 
 def model_table(core: InferenceServer) -> str:
-    """Return every version that was loaded or tried, with the reason if it does not serve, and models without one."""
+    """Return every version that was loaded or tried, with the reason if it does not serve, and the models without a
+    version."""
     rows = [[model.name, *_NO_VERSION] for model in core.models.known() if not model.states()]
     for entry in core.index():
         if "version" in entry:
@@ -57,7 +58,7 @@ def model_table(core: InferenceServer) -> str:
 
 
 def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
-    """Show Triton's options, without those about memory that a server here does not have."""
+    """Show Triton's options, without the memory options that a server here does not have."""
     metadata = core.server_metadata()
     rows = [
         ("server_id", metadata["name"]),

@@ -1,29 +1,30 @@
 """The calls of a gRPC server, driven straight from grpcio's completion queue.
 
 grpcio's own server (`grpc.server`) hands every event of every call from its one serving thread to a thread of a pool
-and back: three hand-overs per unary call and two per message of a stream, each a fight for the interpreter lock. Here
-the thread that takes an event from the queue does what there is to do, and what answers a request starts the write
-itself, on whatever thread it runs. Measured beside one another with the same client and an echo, processor time of the
-server: 105 us instead of 157 us per unary call with 32 in flight, 8 us instead of 66 us per response of a stream
-(6,000 responses/s there, 15,600 here); `grpc.aio` 457 us and 50 us.
+and back: three hand-overs per unary call and two per message of a stream, each with a wait for the interpreter lock.
+Here the thread that takes an event from the queue handles it, and the thread that answers a request starts the write
+itself. Measured side by side with the same client and an echo, processor time of the server: 105 us instead of 157 us
+per unary call with 32 in flight, 8 us instead of 66 us per response of a stream (6,000 responses/s there, 15,600 here);
+`grpc.aio` 457 us and 50 us.
 
-One thread serves. With two, one of which reads the stub's answer itself (as a caller in the kernel does), a lone
-caller's request costs 10.5 sleeps and 6.5 preemptions of the process instead of 6.6 and 2.1, and is slower: a second
-thread that waits for the same queue is woken in vain more often than a wake-up is spared.
+One thread serves. With a second thread, so that one can read the stub's answer itself (as a caller in the kernel does),
+a lone caller's request costs 10.5 sleeps and 6.5 preemptions of the process instead of 6.6 and 2.1, and is slower: two
+threads on one queue cause more useless wake-ups than they save.
 
 The answers of stubs come on the link reader's thread, which writes them itself. A completion queue has no descriptor,
-so the serving thread cannot wait for both, as HTTP's event loop does. Tried with 4 to 16 connections on 2 cores that
-had 7 other processes to run: this thread reads the stubs between two events of the queue and lends them to the link
-reader while it sleeps (2.0 sleeps of the process a request instead of 2.6; processor time 1.42 x Triton's instead of
-1.55 with 8 connections, 1.30 instead of 1.26 with 16, 1.38 instead of 1.29 with 4), and it also waits up to 300 us for
-a stub before it lends them (1.69 instead of 1.55; with one connection 1.49 instead of 1.24).
+so the serving thread cannot wait for both, as HTTP's event loop does. Two alternatives were tried with 4 to 16
+connections on 2 cores that had 7 other processes to run: this thread reads the stubs between two events of the queue
+and lends them to the link reader while it sleeps (2.0 sleeps of the process a request instead of 2.6; processor time
+1.42 x Triton's instead of 1.55 with 8 connections, 1.30 instead of 1.26 with 16, 1.38 instead of 1.29 with 4); and it
+also waits up to 300 us for a stub before it lends them (1.69 instead of 1.55; with one connection 1.49 instead of
+1.24).
 
-The queue and the operations on calls are grpcio's private `cygrpc`, the floor its two public servers stand on. All that
-is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it. Measured again on
-2026-11-28, on 2 cores that had other work, with an echo of 200 bytes, 32 calls in flight: processor time of the server
-53 us per call here, 213 us with `grpc.server` alone, 616 us with the calls of this module on top of it; 4, 33 and 64 us
-per response of a stream. So pyproject.toml allows no minor version of grpcio after the newest that these tests have
-seen, a job tries the newest there is (`.github/workflows/newest.yml`), and one without a part that is used is refused.
+The queue and the operations on calls are grpcio's private `cygrpc`, on which its two public servers are built. All uses
+of it are in this module, and `tests/frontends/grpc/test_calls.py` runs every one. Measured again on 2026-11-28, on 2
+cores that had other work, with an echo of 200 bytes, 32 calls in flight: processor time of the server 53 us per call
+here, 213 us with `grpc.server` alone, 616 us with the calls of this module on top of it; 4, 33 and 64 us per response
+of a stream. So pyproject.toml allows no minor version of grpcio after the newest that these tests have seen, a job
+tries the newest release (`.github/workflows/newest.yml`), and a version without a used part is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
-#: Every name of `cygrpc` that this module uses, and the attributes it uses of each.
+#: Every name of `cygrpc` that this module uses, with the attributes used.
 _USED = {
     "Server": ("register_completion_queue", "add_http2_port", "start", "request_call", "shutdown", "destroy"),
     "CompletionQueue": ("poll", "shutdown"),
@@ -62,12 +63,12 @@ _USED = {
 
 
 def load_cygrpc() -> Any:
-    """Return grpcio's private module. Raises UnavailableError for a grpcio without a part that is used."""
+    """Return grpcio's private module. Raises UnavailableError for a grpcio without a used part."""
     try:
         from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
         attrgetter(*_USED, *(f"{name}.{part}" for name, parts in _USED.items() for part in parts))(cygrpc)
-        # objects that this module makes are made once, as a release may want other arguments
+        # the objects that this module makes are made once here, as a release may need other arguments
         cygrpc.ReceiveCloseOnServerOperation(0)
         cygrpc.ReceiveMessageOperation(0).message()
         cygrpc.SendMessageOperation(b"", 0)
@@ -101,12 +102,12 @@ def _ignore(event: Any) -> None:
     """Do nothing at the end of operations that need no further step."""
 
 
-#: The calls whose next message has not come wholly, in the order in which they began to wait for it, and the least
-#: that this process had in memory since, once that was looked at.
+#: The calls whose next message has not come wholly, in the order in which their wait began, and the least memory that
+#: this process had in use since, once it was measured.
 RECEIVING: dict[GRPCCall, int | None] = {}
 
 
-#: Seconds that a message may take to come before it is looked at.
+#: Seconds that a message may take before the memory is checked.
 _SOON = 0.01
 
 
@@ -126,7 +127,7 @@ class GRPCCall:
         self.metadata: Metadata = event.invocation_metadata
 
     def _listen(self, *operations: Any) -> None:
-        """Request the event of the call's end, once. `operations` that end the call are sent along, which saves them an
+        """Request the event of the call's end, once. `operations` that end the call are sent with it, which saves an
         event."""
         self._call.start_server_batch((_receive_close(0), *operations), self._on_closed)
 
@@ -138,7 +139,7 @@ class GRPCCall:
         raise NotImplementedError
 
     def _on_closed(self, event: Any) -> None:
-        """Hear that the call is over for the client: it has its status, has cancelled, is gone, or its deadline has
+        """Handle the end of the call for the client: it has its status, has cancelled, is gone, or its deadline has
         passed."""
         if self.on_over is not None:
             self.on_over()
@@ -160,8 +161,8 @@ class UnaryCall(GRPCCall):
     """A call with one message. `handle` is called on the serving thread and must not block; `respond` or `fail` ends
     the call, from any thread, once.
 
-    An answer and the call's end are one event where the answer comes before `handle` returns: at 100 calls a second
-    1,300 us p50 and 834 us of processor time instead of 1,520 and 963.
+    An answer and the call's end are one event if the answer comes before `handle` returns: at 100 calls a second 1,300
+    us p50 and 834 us of processor time instead of 1,520 and 963.
     """
 
     def __init__(self, event: Any) -> None:
@@ -190,7 +191,7 @@ class UnaryCall(GRPCCall):
         raise NotImplementedError
 
     def without_message(self) -> None:
-        """Note that the client sends no message, or has gone and reads no answer."""
+        """Note that the client sends no message, or has gone and does not read the answer."""
         self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
 
     def respond(self, message: bytes) -> None:
@@ -218,7 +219,7 @@ class StreamCall(GRPCCall):
     after the last one.
 
     One write is under way at a time; more wait in a queue. Beyond `most_unread` bytes in it the stream is ended, but
-    one message may be larger; from a quarter of that on no more of the client's messages are read.
+    one message may be larger; from a quarter of that size on, the client's messages are not read.
     """
 
     def __init__(self, event: Any, most_unread: int = MAX_UNREAD_SIZE) -> None:
@@ -246,11 +247,11 @@ class StreamCall(GRPCCall):
         raise NotImplementedError
 
     def closed(self) -> None:
-        """Note that the client sends no more."""
+        """Note that the client sends no further message."""
         raise NotImplementedError
 
     def stop_reading(self) -> None:
-        """Read no more of the client's messages."""
+        """Stop reading the client's messages."""
         self.input_over = True
         self.closed()
 
@@ -400,7 +401,7 @@ class CallServer:
             self._accept()
         factory = self._methods.get(event.call_details.method)
         if factory is None:
-            RefusedCall(event, grpc.StatusCode.UNIMPLEMENTED, "")  # Triton says no more (measured)
+            RefusedCall(event, grpc.StatusCode.UNIMPLEMENTED, "")  # Triton gives no more detail (measured)
             return
         call = factory(event)
         if isinstance(call, StreamCall):
@@ -417,7 +418,7 @@ class CallServer:
         return self._unary > 0 or any(stream.is_sending for stream in list(self._streams))
 
     def _serve(self) -> None:
-        poll, look = self._queue.poll, 0.0  # when to look the next time
+        poll, look = self._queue.poll, 0.0  # when to check again
         while True:
             try:
                 event = poll(max(look, time.time() + _SOON) if RECEIVING else None)

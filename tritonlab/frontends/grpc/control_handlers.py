@@ -135,7 +135,7 @@ def _unload(services: Services, request: Any) -> Any:
     services.access.check_model_control()
     _refuse_repository(request)
     dependents = False
-    if "unload_dependents" in request.parameters:  # others are ignored (measured)
+    if "unload_dependents" in request.parameters:  # other keys are ignored (measured)
         value = request.parameters["unload_dependents"]
         if value.WhichOneof("parameter_choice") != "bool_param":
             raise InvalidArgumentError("invalid value type for 'unload_dependents' parameter, expected bool_param.")
@@ -198,7 +198,7 @@ def _trace_setting(services: Services, request: Any) -> Any:
 def _log_settings(services: Services, request: Any) -> Any:
     services.access.check_settings()
     settings = services.core.log_settings
-    for key, value in _log_values(request.settings):  # what comes before a bad one stays set (measured)
+    for key, value in _log_values(request.settings):  # settings before a bad one stay set (measured)
         settings.update({key: value})
     response = messages.LogSettingsResponse()
     for key, value in settings.get().items():
@@ -219,7 +219,7 @@ _LOG_KINDS = {
 
 def _log_values(settings: Any) -> Iterator[tuple[str, Any]]:
     if "log_file" in settings:
-        yield "log_file", ""  # refused whatever it says
+        yield "log_file", ""  # refused with any value
         return
     for key, (kind, word) in _LOG_KINDS.items():
         if key not in settings:
@@ -229,12 +229,12 @@ def _log_values(settings: Any) -> Iterator[tuple[str, Any]]:
             raise InvalidArgumentError(f"expect {word} for '{key}'")
         found = getattr(value, kind)
         if key == "log_format" and found not in FORMATS:
-            raise InvalidArgumentError(f"invalid argument for log_format, got: {found}")  # HTTP says it otherwise
+            raise InvalidArgumentError(f"invalid argument for log_format, got: {found}")  # HTTP has another text
         yield key, found
 
 
-#: `grpc.health.v1.Health/Check`, whose messages tritonclient does not have: 1 is SERVING, 2 NOT_SERVING, whatever
-#: service is asked about (measured).
+#: `grpc.health.v1.Health/Check`, whose messages tritonclient does not have: 1 is SERVING, 2 NOT_SERVING, for any
+#: service (measured).
 HEALTH = Rpc(
     "health",
     messages.ServerReadyRequest,

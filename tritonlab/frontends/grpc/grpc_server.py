@@ -26,7 +26,7 @@ from .stream_infer_handler import ModelStreamInferCall
 SERVICE = "/inference.GRPCInferenceService/"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
-#: What the metadata key for a restricted protocol begins with (rule 6.1.3).
+#: The beginning of the metadata key for a restricted protocol (rule 6.1.3).
 RESTRICTED_PREFIX = "triton-grpc-protocol-"
 
 #: How many loads and other calls that may block run at the same time.
@@ -35,11 +35,11 @@ CONTROL_THREADS = 16
 #: --grpc-infer-response-compression-level: gRPC's levels are these algorithms.
 _COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate"}
 
-#: How often a message is in memory, once it has come, beside its pieces.
+#: How often a received message is in memory next to its pieces.
 _RECEIVED_COPIES = 2
-#: A process that grows by less receives no message that matters.
+#: Messages matter only if the process grows by at least this much.
 _MUCH = 16 << 20
-#: Bytes that clients of this machine send in a second, at most, and the seconds from one look to the next.
+#: Bytes that clients of this machine send in a second, at most, and the seconds between two checks.
 _RATE = 4 << 30
 _SOONEST, _LATEST = 0.01, 1.0
 
@@ -109,7 +109,7 @@ class GRPCServer:
         return {name: factory if name == is_live else self._guarded(factory) for name, factory in methods.items()}
 
     def _guarded(self, factory: CallFactory) -> CallFactory:
-        """Wrap a factory so that only calls with the token reach it, if there is a token."""
+        """Wrap a factory so that only calls with the token, if there is one, reach it."""
         access = self._options.access
         if not access.token:
             return factory
@@ -158,17 +158,17 @@ class GRPCServer:
 
 
 class ReceptionWatch:
-    """The watch over the messages that one server receives. grpcio tells of a message once it has all of it, three
-    times: in the pieces that came, in a row, and as `bytes`. So the memory that a message takes meanwhile shows only in
-    the memory of this process.
+    """The watch over the messages that one server receives. grpcio reports a message only once it is complete and in
+    memory three times: in the pieces that came, in a row, and as `bytes`. Until then its memory shows only in the
+    memory of this process.
     """
 
     def __init__(self, memory: RequestMemory) -> None:
         self._memory = memory
 
     def watch(self) -> float:
-        """End the newest call that receives a message if there would be no memory for one of the size by which this
-        process has grown since the oldest began. Return in how many seconds to look again."""
+        """End the newest call that receives a message, if there is no memory for a message as large as this process has
+        grown since the oldest began. Return in how many seconds to check again."""
         now, size = private(os.getpid()), 0
         for call, least in list(RECEIVING.items()):
             RECEIVING[call] = least = now if least is None else min(now, least)

@@ -1,4 +1,4 @@
-"""ModelInfer: one request, one response (rules 6.7, 3.7.4), also where requests are traced (rule 5.14.4)."""
+"""ModelInfer: one request, one response (rules 6.7, 3.7.4), also while requests are traced (rule 5.14.4)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONTEXT = ("traceparent", "tracestate")
 
 
 class ReceivedInfer(NamedTuple):
-    """A request, the version it is for, how its outputs are wanted, whether an empty final response is wanted (rule
+    """A request, its version, the options of its outputs, whether the client accepts an empty final response (rule
     3.7.5), the version that the client named, and the memory that its message takes."""
 
     request: InferenceRequest
@@ -62,7 +62,7 @@ class InferService:
         self, message: Any, raw: Raw | dict[str, Tensor], metadata: Metadata, size: int, streamed: bool
     ) -> ReceivedInfer:
         """Read the request of a message of `size` bytes that was parsed. Raise TritonError for the fault that Triton
-        finds first, NoRoomError if other requests take the memory."""
+        finds first, and NoRoomError if other requests use the memory."""
         held = self._memory.hold(size) if size > UNCOUNTED else None
         number = checked_version(message.model_version) if message.model_version else -1
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
@@ -139,8 +139,8 @@ class ModelInferCall(UnaryCall):
 
 
 class TracedModelInferCall(ModelInferCall):
-    """A call of ModelInfer while requests are traced. It adds the times that only gRPC has: when the message came, and
-    when the answer went."""
+    """A call of ModelInfer while requests are traced. It adds the times that only gRPC has: of the message's arrival,
+    and of the answer."""
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self._reception = Reception(_context(event.invocation_metadata))

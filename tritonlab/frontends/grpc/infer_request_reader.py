@@ -30,8 +30,8 @@ _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 _NEGATIVE = re.compile(r"\s*-0*[1-9]")
 
-#: The fields of InferTensorContents in the order Triton looks at them: what its error calls each, and which datatypes
-#: may be in it.
+#: The fields of InferTensorContents in the order in which Triton checks them: the name in Triton's error, and the
+#: datatypes that the field may have.
 _CONTENTS: tuple[tuple[str, str, frozenset[DataType]], ...] = (
     ("bool_contents", "BOOL", frozenset({DataType.BOOL})),
     ("int_contents", "INT32", frozenset({DataType.INT8, DataType.INT16, DataType.INT32})),
@@ -42,9 +42,9 @@ _CONTENTS: tuple[tuple[str, str, frozenset[DataType]], ...] = (
     ("fp64_contents", "FP64", frozenset({DataType.FP64})),
     ("bytes_contents", "BYTES", frozenset({DataType.BYTES})),
 )
-#: Numbers that are read without letting other threads run: 1 ms.
+#: Numbers that are read before other threads may run: 1 ms.
 _AT_ONCE = 1 << 14
-#: Elements are read at the width the message has for them, then cut to the datatype's, as Triton does (measured).
+#: Elements are read at their width in the message, then cut to the datatype's width, as Triton does (measured).
 _WIDTHS = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
 
 
@@ -113,7 +113,7 @@ def _wrong_type(key: str, expected: str) -> InvalidArgumentError:
 
 class InferRequestReader:
     """The reader of requests from messages. `forwarded` returns the headers of a call that become parameters (rule
-    6.14); None: none do."""
+    6.14); None: no header does."""
 
     def __init__(self, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None) -> None:
         self._shared_memory = shared_memory
@@ -126,8 +126,8 @@ class InferRequestReader:
         version: int,
         metadata: Sequence[tuple[str, str | bytes]] = (),
     ) -> tuple[InferenceRequest, Mapping[str, OutputPlan] | None, bool]:
-        """Read the request that a `MessageParser` has found. Return it, the options of its outputs (None: none), and
-        whether the client takes an empty final response. Raises TritonError."""
+        """Read the request from the results of a `MessageParser`. Return it, the options of its outputs (None: none),
+        and whether the client takes an empty final response. Raises TritonError."""
         kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         request = kind(message.model_name, {}, model_version=version, request_id=message.id)
         forwarded = self._forwarded if metadata else None
@@ -242,7 +242,7 @@ def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
 
 
 def _of_kind(name: str, parameters: Any, key: str, kind: str) -> Any:
-    """Return the value of a parameter, None if it is not there. Raises InvalidArgumentError for a value of another
+    """Return the value of a parameter, None if it is missing. Raises InvalidArgumentError for a value of another
     kind."""
     if key not in parameters:
         return None
@@ -258,7 +258,7 @@ def _classes(parameters: Any) -> int:
     value = parameters["classification"]
     if value.WhichOneof("parameter_choice") != "int64_param":
         raise InvalidArgumentError("invalid value type for 'classification' parameter, expected int64_param")
-    if value.int64_param <= 0:  # Triton says so of 0, too (measured)
+    if value.int64_param <= 0:  # Triton gives this text for 0, too (measured)
         raise InvalidArgumentError("invalid value for 'classification' parameter, expected >= 0")
     return int(value.int64_param)
 

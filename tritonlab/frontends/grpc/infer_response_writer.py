@@ -25,9 +25,9 @@ FINAL = "triton_final_response"
 
 #: gRPC's limit, in bytes.
 LARGEST_MESSAGE = (1 << 31) - 1
-#: An answer with outputs of so many bytes is looked at before it is written.
+#: Answers with outputs of at least this many bytes are checked before they are written.
 _LARGE = 1 << 20
-#: How often a message is in memory while it is handed to grpcio: in one piece, and as its copy.
+#: How often a message is in memory when it is handed to grpcio: in one piece, and as grpcio's copy.
 _COPIES = 2
 
 _Piece = Any  # bytes, or an array whose bytes they are
@@ -42,7 +42,7 @@ class OutputsWanted(NamedTuple):
 
 
 def varint(number: int) -> bytes:
-    """Encode an unsigned number as protobuf does; a negative one as its 64-bit complement."""
+    """Encode an unsigned number as protobuf does; a negative number as its 64-bit complement."""
     number &= 0xFFFFFFFFFFFFFFFF
     if number < 0x80:
         return bytes((number,))
@@ -115,7 +115,7 @@ class InferResponseWriter:
         wanted: OutputsWanted | None = None,
         requested_version: str = "",
     ) -> bytes:
-        """Return the ModelStreamInferResponse, which also says whether it is the last one of its request (rule 3.7.5).
+        """Return the ModelStreamInferResponse, with the flag of the last response of a request (rule 3.7.5).
         `requested_version`: the version that the client named."""
         pieces = self._pieces(response, wanted, requested_version)
         pieces.insert(1, _FINAL[response.final])
@@ -127,7 +127,7 @@ class InferResponseWriter:
         wanted: OutputsWanted | None,
         requested_version: str = "",
     ) -> list[_Piece]:
-        # an empty final response has the version that was requested, none for the latest (measured)
+        # an empty final response has the version that was requested, or no version for the latest (measured)
         head = _head(response.model_name, requested_version if response.empty else str(response.model_version))
         if response.request_id:
             head += field(3, response.request_id.encode())
@@ -152,8 +152,8 @@ class InferResponseWriter:
         return pieces
 
     def _check(self, size: int) -> None:
-        """Raise TritonError for an answer that cannot be sent. grpcio ends the process if there is no memory for its
-        copy of a message, so that is tried before."""
+        """Raise TritonError for an answer that cannot be sent. grpcio ends the process if it has no memory for its copy
+        of a message, so that is checked before."""
         if size > LARGEST_MESSAGE:
             raise InvalidArgumentError(
                 f"Response has byte size {size} which exceeds gRPC's byte size limit {LARGEST_MESSAGE}."
@@ -185,12 +185,12 @@ _AS_IS = OutputPlan()
 
 
 def stream_error(text: str, response: bytes) -> bytes:
-    """Return the ModelStreamInferResponse of an error (rule 6.13.2); `response` tells which request it answers."""
+    """Return the ModelStreamInferResponse of an error (rule 6.13.2); `response` names the request that it answers."""
     return field(1, text.encode("utf-8", "replace")) + field(2, response)
 
 
 def refused(request_id: str) -> bytes:
-    """Return the response to a refused request, next to the error's text: its id and nothing else (measured)."""
+    """Return the response to a refused request, next to the error's text: only its id (measured)."""
     return field(3, request_id.encode()) if request_id else b""
 
 

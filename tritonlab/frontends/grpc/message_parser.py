@@ -1,9 +1,8 @@
-"""The parsing of ModelInferRequest messages, which remembers what most of them have beside their tensors.
+"""The parser of ModelInferRequest messages, which remembers the parts besides tensors that most messages share.
 
-Protobuf writes fields in the order of their numbers, so that `raw_input_contents`, the last one, follows everything
-else that describes the request: the *head*. Clients that send tensors of one shape, without ids, always send the same
-head, which is not parsed again. Measured, add_sub, one caller on two cores: 12 us until the request is read instead of
-25.
+Protobuf writes fields in the order of their numbers, so that `raw_input_contents`, the last one, follows all other
+fields of the request: the *head*. Clients that send tensors of one shape, without ids, always send the same head, which
+is not parsed again. Measured, add_sub, one caller on two cores: 12 us until the request is read instead of 25.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not
 #: Messages from this size on are not parsed whole (`parse`).
 _LARGE = 1 << 16
 _RAW_TAG = 7 << 3 | 2
-#: Bytes that typed elements take once they are parsed, by those of their message: an empty string, which is the worst,
-#: has 2 there and 16 here.
+#: Bytes of typed elements after parsing, for each byte in the message: an empty string, the worst case, has 2 there and
+#: 16 here.
 _PARSED = 8
 
 #: How many heads are remembered, and how many bytes each may have.
@@ -36,8 +35,7 @@ MAX_HEAD = 1 << 12
 
 
 class HeadInput(NamedTuple):
-    """An input whose elements are raw bytes, as the head describes it: they are read as `dtype`, of
-    `item_size` bytes."""
+    """An input of raw bytes, as the head describes it; its elements are read as `dtype`, of `item_size` bytes."""
 
     name: str
     datatype: DataType
@@ -47,8 +45,8 @@ class HeadInput(NamedTuple):
 
 
 class PlainHead(NamedTuple):
-    """A head whose inputs are all raw bytes, with nothing else unusual. Its fields are named as those of a
-    ModelInferRequest."""
+    """A head whose inputs are all raw bytes, with nothing else unusual. Its fields have the names of
+    ModelInferRequest's."""
 
     model_name: str
     model_version: str
@@ -57,7 +55,7 @@ class PlainHead(NamedTuple):
     id: str = ""
 
     def tensors(self, data: bytes, start: int) -> dict[str, Tensor] | None:
-        """Return the inputs that begin at `start` of `data`; None if there are other bytes."""
+        """Return the inputs that begin at `start` of `data`; None if there are bytes besides."""
         found = {}
         try:
             for name, datatype, shape, dtype, item_size in self.inputs:
@@ -90,7 +88,7 @@ def plain_head(message: Any) -> PlainHead | None:
             each.name, datatype, shape=tuple(each.shape), dtype=dtype, item_size=dtype.itemsize
         )
     if len(inputs) < len(message.inputs):
-        return None  # two have one name, which is an error
+        return None  # two inputs have one name, which is an error
     outputs = tuple(output.name for output in message.outputs)
     return PlainHead(message.model_name, message.model_version, tuple(inputs.values()), outputs)
 
@@ -102,8 +100,8 @@ class MessageParser:
         self._heads: dict[bytes, PlainHead] = {}
 
     def parse(self, data: bytes) -> tuple[Any, Raw | dict[str, Tensor]]:
-        """Return a ModelInferRequest and its `raw_input_contents`; or, if such a one came before, its PlainHead and
-        inputs. Raises google.protobuf.message.DecodeError or UnavailableError (`parse`)."""
+        """Return a ModelInferRequest and its `raw_input_contents`, or for a known head its PlainHead and inputs. Raises
+        google.protobuf.message.DecodeError or UnavailableError (`parse`)."""
         size = _head_size(data)
         head = data[:size]
         known = self._heads.get(head)
@@ -118,14 +116,14 @@ class MessageParser:
 
     def _remember(self, head: bytes, plain: PlainHead | None, data: bytes) -> None:
         if plain is None or plain.tensors(data, len(head)) is None:
-            return  # fields that stand behind a tensor are not those of the head
+            return  # fields behind a tensor do not belong to the head
         if len(self._heads) >= MAX_HEADS:
             self._heads.clear()
         self._heads[head] = plain
 
 
 def _head_size(data: bytes) -> int:
-    """Return where the tensors of a ModelInferRequest begin; 0 where that takes more than a glance."""
+    """Return where the tensors of a ModelInferRequest begin; 0 if the position is not found quickly."""
     position = 0
     try:
         while (tag := data[position]) != _RAW_TAG:
@@ -139,9 +137,9 @@ def _head_size(data: bytes) -> int:
 
 
 def parse(data: bytes) -> tuple[Any, Raw]:
-    """Return a ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large, as the
+    """Return a ModelInferRequest and its `raw_input_contents`, which are views of `data` if it is large, because the
     parser would copy them twice. Raises google.protobuf.message.DecodeError, and UnavailableError if there is no memory
-    for what is parsed."""
+    for the parsed message."""
     apart = _without_raw(data) if len(data) >= _LARGE else None
     rest, raw = apart or (data, None)
     if len(rest) >= _LARGE:
@@ -151,8 +149,8 @@ def parse(data: bytes) -> tuple[Any, Raw]:
 
 
 def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
-    """Return the message without its field 7, and that field's values; None if the parser must read all of it, which
-    may show that it is not a message."""
+    """Return the message without its field 7, and that field's values; None if the parser must read all of it, because
+    it may not be a message."""
     view = memoryview(data)
     rest: list[memoryview] = []
     raw: list[memoryview] = []

@@ -20,7 +20,7 @@ from .infer_response_writer import failed, refused, stream_error
 
 
 class ModelStreamInferCall(StreamCall):
-    """One stream. Each request runs as soon as it comes; the stream ends when the client has sent the last one and
+    """One stream. Each request runs as soon as it comes; the stream ends when the client has sent its last request and
     all have ended."""
 
     def __init__(
@@ -53,7 +53,7 @@ class ModelStreamInferCall(StreamCall):
                 request.cancel()
             self._service.exchange.submit(received.found, request)
         except CutElementError as error:
-            # Triton finds it when the request runs: an error of the model's response (rule 6.13.2)
+            # Triton finds this fault when the request runs: an error of the model's response (rule 6.13.2)
             if self._strict:
                 self.end(STATUS[error.code], error.message)
                 self._requests.pop(received.request)
@@ -77,7 +77,7 @@ class ModelStreamInferCall(StreamCall):
     def _is_due(self, received: ReceivedInfer, response: InferenceResponse) -> bool:
         if received.found.rules.decoupled:
             return received.empty_final or not response.empty
-        # one response is all such a model gives, and an error after it is not shown (measured)
+        # such a model gives one response only, and an error after it is not shown (measured)
         if response.empty or received.request in self._answered:
             return False
         if not response.final:

@@ -1,9 +1,8 @@
 """The HTTP application of a server for a host that speaks ASGI, such as uvicorn or Ray Serve.
 
-The host owns sockets, timeouts and who may connect. Everything above that is the application's: paths, bodies, streams
-of events, and that a request is cancelled when its client goes: a stream always, any other with
-`HTTPOptions.cancel_on_disconnect`. Header names come in lower case here, and forwarded headers with them; that is
-ASGI's.
+The host handles sockets, timeouts and who may connect. The application handles the rest: paths, bodies, streams of
+events, and the cancellation of a request when its client goes: of a stream always, of other requests with
+`HTTPOptions.cancel_on_disconnect`. Header names, and so forwarded headers, are in lower case here, as ASGI defines.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from .request_parser import Request
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-#: Answers a request itself, as one that its host does not serve; None leaves it to the application.
+#: Answers a request in the place of the application, such as a request that its host does not serve; None: it does not.
 Refusal: TypeAlias = Callable[[Request], HttpReply | None]
 
 
 class AsgiApp:
-    """The ASGI application of one server. `rules` say who may ask, `memory` bounds the bodies of requests, and
-    `refuses` sees each request first."""
+    """The ASGI application of one server. `rules`: the access rules; `memory` limits the bodies of requests; `refuses`
+    gets each request first."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class AsgiApp:
             raise
 
     async def _reply(self, request: Request, receive: Receive) -> HttpReply | None:
-        """Return the reply; None if the client goes before there is one."""
+        """Return the reply; None if the client goes before."""
         try:
             body = await self._body(receive)
         except TooLargeError as error:
@@ -103,7 +102,7 @@ class AsgiApp:
         return body
 
     async def _watched(self, request: Request, receive: Receive) -> HttpReply | None:
-        """Return the application's reply; None if the client goes and its request ends without one."""
+        """Return the application's reply; None if the client goes and its request ends without a reply."""
 
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -129,7 +128,7 @@ class AsgiApp:
 
 
 def _end_with(reply: HttpReply, watching: asyncio.Future[None]) -> None:
-    """Have the client of a stream watched until its last event."""
+    """Watch the client of a stream until its last event."""
     events = reply.events
     assert events is not None
 

@@ -1,21 +1,22 @@
 """An HTTP/1.1 connection: its client's requests, and the replies in the same order, small ones in one piece, and none
 faster than the client reads.
 
-The application gets a whole request and gives an HttpReply. A head that is the same, byte by byte, as an earlier one of
-the connection is not parsed again: an endpoint that has answered it may ask for the bodies behind it as they come
-(`remember`), and answers in place. Measured when this came, add_sub with one caller on two cores took 300 us p50
+The application gets a whole request and returns an HttpReply. A head with the same bytes as an earlier head of the
+connection is not parsed again: an endpoint that has answered it may request the next bodies behind it directly
+(`remember`), and answers in place. Measured when this was added, add_sub with one caller on two cores took 300 us p50
 instead of 400, because the code of parser, request, routes and task has left the processor's caches when the next
-request comes. The access rules look at each head that is parsed, and decide from the head alone; so their answer
-still holds when it comes again.
+request comes. The access rules check each parsed head, and decide from the head alone; so their decision also holds for
+a repeated head.
 
-A client that has shut down its side after its last request still gets its replies, and so does one that goes on with
-bytes which are not HTTP, before it gets the error for these.
+A client that has shut down its side after its last request still gets its replies. A client that then sends bytes which
+are not HTTP also gets them, and the error afterwards.
 
 With `cancel_on_disconnect`, the end of a client's bytes while a request is under way means that the client has left, as
 for nginx, uvicorn and aiohttp: the request is cancelled, and those behind it are dropped. A client that closes its
-connection and one that only shuts down its side send the same FIN, and nothing tells them apart before something is
-written, so waiting for more would notice no client that leaves. What is answered nevertheless is still written, for a
-client of the second kind: the error of its cancelled request, or the reply of an endpoint with nothing to cancel.
+connection and one that only shuts down its side send the same FIN, and cannot be distinguished before something is
+written, so a server that waited for more would not notice a client that leaves. An answer is still written, for a
+client that only shut down its side: the error of its cancelled request, or the reply of an endpoint with nothing to
+cancel.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ from . import errors
 from .reply import JSON, LAST_CHUNK, TEXT, CutOffError, HttpReply, chunk
 from .request_parser import BadRequestError, Request, RequestParser
 
-#: How many bytes are skipped, and for how many seconds, after bytes that were not HTTP.
+#: How many bytes are skipped after bytes that were not HTTP, and for how many seconds.
 _SKIPPED, _SKIPPING = 1 << 20, 2.0
 
-#: A reply, or what makes one.
+#: A reply, or a function that makes it.
 Reply: TypeAlias = HttpReply | Coroutine[Any, Any, HttpReply]
 
 
 class LaterReply:
-    """A reply that is still to come, without a task that waits for it. All its methods run on the event loop."""
+    """A reply that is still to come, without a task that waits for it. All methods run on the event loop."""
 
     __slots__ = ()
 
     def then(self, take: Callable[[Reply], None]) -> None:
-        """Have `take` called with the reply, once it is there."""
+        """Set the function that is called with the reply, once it has come."""
         raise NotImplementedError
 
     def give_up(self) -> None:
-        """Have it called no more."""
+        """Remove the function."""
         raise NotImplementedError
 
     def leave(self) -> None:
@@ -57,14 +58,14 @@ class LaterReply:
         raise NotImplementedError
 
 
-#: Answers a request with a known head, given its body: at once or later. None: it must be parsed.
+#: Answers a request with a known head, given its body: at once or later. None: the head must be parsed.
 Direct: TypeAlias = Callable[[memoryview], Reply | LaterReply | None]
 
 _END = b"\r\n\r\n"
 _OURS = (b"content-type", b"content-length")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-#: Requests, and bytes of one, that may wait for their turn before no more is read. While something is read, it is
-#: noticed that the client goes.
+#: Requests, and bytes of one, that may wait for their turn before reading stops. Only while bytes are read does the
+#: server notice that the client goes.
 _QUEUED, _QUEUED_BODY = 16, 1 << 20
 #: Heads of one connection, and bytes of each.
 MAX_HEADS = 16
@@ -72,9 +73,9 @@ _MAX_HEAD = 1 << 12
 
 
 class ConnectionHost:
-    """What the connections of one server share: `app` answers requests, `defect` makes the reply for an exception that
-    `app` did not expect, `memory` bounds the bodies of requests. `cancel_on_disconnect`: whether a client that sends no
-    more has left."""
+    """The state that the connections of one server share. `app` answers requests, `defect` makes the reply for an
+    unexpected exception of `app`, `memory` limits the bodies of requests. `cancel_on_disconnect`: whether a client that
+    has shut down its side has left."""
 
     def __init__(
         self,
@@ -94,8 +95,8 @@ class ConnectionHost:
 
 
 class KnownHead(NamedTuple):
-    """A head that was answered before: `size` is the bytes of the body behind it, `request` the first request with
-    it, without its body."""
+    """A head that was answered before: `size`: bytes of the body behind it; `request`: the first request with this
+    head, without its body."""
 
     size: int
     request: Request
@@ -111,11 +112,11 @@ class HttpConnection(asyncio.Protocol):
         self._sender = object()
         self._known: dict[bytes, KnownHead] = {}
         self._chunk: tuple[bytes, int] | None = None  # a head, and how many bytes came with it
-        self._queue: deque[Request] = deque()  # behind the one under way
+        self._queue: deque[Request] = deque()  # requests behind the one under way
         self._current: Request | None = None
         self._waiting: Request | None = None  # for its turn, its body not sent before
         self._task: asyncio.Task[None] | None = None
-        self._later: LaterReply | None = None  # of the request under way, if no task waits for it
+        self._later: LaterReply | None = None  # the request under way, if no task waits for it
         self._ended = False  # the client has said all
         self._fault: BadRequestError | None = None  # of bytes that are not HTTP; those that follow are skipped
         self._paused = False  # nothing is read
@@ -150,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
                 self._writer.refuse(error)
 
     def eof_received(self) -> bool:
-        """Return whether the connection is kept, for answers that are still to be given."""
+        """Return whether the connection is kept, for pending answers."""
         self._ended = True
         if self._server.cancel_on_disconnect:
             self._leave()
@@ -170,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
         self._leave()
 
     def _leave(self) -> None:
-        """Drop the requests that wait, and note on the current one that the client has gone."""
+        """Drop the waiting requests, and note on the current one that the client has gone."""
         self._queue.clear()
         if self._later is not None:
             self._later.leave()
@@ -189,8 +190,8 @@ class HttpConnection(asyncio.Protocol):
         return not self._parser.between
 
     def close(self) -> None:
-        """End the connection once everything is written: at once if nothing is under way, else with the answer to
-        that."""
+        """End the connection once everything is written: at once if nothing is under way, otherwise with the pending
+        answer."""
         if self._current is None:
             self._transport.close()
 
@@ -224,7 +225,7 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def _take(self, reply: Reply) -> None:
-        """Send the reply to a request with a known head. A task is made only where one has to wait."""
+        """Send the reply to a request with a known head. A task is made only if it has to wait."""
         request, self._later = self._current, None
         assert request is not None
         goes_on = not self._server.stopping
@@ -241,7 +242,7 @@ class HttpConnection(asyncio.Protocol):
         answer = self._server.door.ask(request.method, request.path, request.headers)
         if answer is not None:
             request.refusal = answer
-            if self._current is None:  # and the body, which may be long, goes nowhere
+            if self._current is None:  # and the body, which may be long, is dropped
                 self._start(request, _as_awaited(refused_reply(answer)))
             return
         request.reply_headers = self._server.door.for_page(request.headers)
@@ -261,7 +262,7 @@ class HttpConnection(asyncio.Protocol):
         status = 503 if isinstance(error, NoRoomError) else 413
         headers = ((b"content-type", JSON), *request.reply_headers)
         request.refusal = DoorAnswer(status, headers, errors.body(str(error)))
-        if self._current is None:  # the client hears it while it still sends
+        if self._current is None:  # the client learns of it while it still sends
             self._start(request, _as_awaited(refused_reply(request.refusal)))
 
     def _on_request(self, request: Request) -> None:
@@ -323,7 +324,7 @@ class HttpConnection(asyncio.Protocol):
             self._go_on(keep_alive)
 
     def _go_on(self, keep_alive: bool) -> None:
-        """Go on to the next request: the current one is answered, or never will be."""
+        """Go on to the next request: the current one is answered, or will not be."""
         if self._current is not None:
             self._current.held = None
         self._current = self._task = self._later = None
@@ -355,12 +356,12 @@ def refused_reply(answer: DoorAnswer) -> HttpReply:
 
 
 class ReplyWriter:
-    """The writer of everything that one connection sends. It writes nothing to a client that is gone, or whose bytes
+    """The writer of all bytes that one connection sends. It writes nothing to a client that has gone, or whose bytes
     were not HTTP."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._readable: asyncio.Event | None = None  # there while the client reads too slowly
+        self._readable: asyncio.Event | None = None  # set while the client reads too slowly
         self._left = _SKIPPED
         #: whether the client has sent bytes that are not HTTP
         self.refused = False
@@ -421,8 +422,8 @@ class ReplyWriter:
     def refuse(self, error: BadRequestError) -> None:
         """Answer bytes that are not HTTP with the error, and end the connection.
 
-        What the client is still sending is skipped for a while: if it were closed at once, the connection would be
-        reset and the answer lost.
+        Further bytes of the client are skipped for a while: a connection closed at once would be reset and the answer
+        lost.
         """
         if not self._transport.is_closing():
             reply = HttpReply(error.status, errors.body(str(error)), b"text/plain; charset=utf-8")
@@ -432,7 +433,7 @@ class ReplyWriter:
             asyncio.get_running_loop().call_later(_SKIPPING, self._transport.close)
 
     def skip(self, size: int) -> None:
-        """Count bytes that came after those that were not HTTP."""
+        """Count bytes that come after bytes that were not HTTP."""
         self._left -= size
         if self._left <= 0:
             self._transport.close()

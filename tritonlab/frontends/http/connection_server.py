@@ -1,4 +1,4 @@
-"""A server of HTTP connections on a thread of its own, whatever the process's main thread does."""
+"""A server of HTTP connections on a thread of its own, independent of the process's main thread."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .connection import ConnectionHost, HttpConnection
 from .reply import HttpReply, failure
 from .request_parser import Request
 
-#: Seconds an idle connection is kept, at least: longer than clients keep theirs, or both would close one at the same
-#: time.
+#: Seconds for which an idle connection is kept, at least: longer than clients keep theirs; otherwise both sides might
+#: close one at the same time.
 KEEP_ALIVE = 3600
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class ConnectionServer(ConnectionHost):
         return any(connection.busy or connection.receives for connection in list(self.connections))
 
     def stop(self, timeout: float) -> None:
-        """Refuse new connections, let requests under way end, and cut them off after `timeout` seconds."""
+        """Refuse new connections, finish requests under way, and cut them off after `timeout` seconds."""
         thread, self._thread = self._thread, None
         if thread is None:
             return

@@ -105,7 +105,7 @@ class ControlEndpoints:
         _refuse_repository(call)
         try:
             request = _optional(call)
-        except TritonError:  # nobody notices on Triton (measured)
+        except TritonError:  # without an error on Triton (measured)
             request = None
         _, parameters = find(request, "parameters")
         is_set, dependents = find(parameters, "unload_dependents")
@@ -190,7 +190,7 @@ def _trace_values(request: Any) -> dict[str, list[str] | None]:
     found: dict[str, list[str] | None] = {}
     is_set, _ = find(request, "trace_file")
     if is_set:
-        found["trace_file"] = []  # refused, whatever it is
+        found["trace_file"] = []  # refused with any value
         return found
     for key in ("trace_level", "trace_rate", "trace_count", "log_frequency"):
         is_set, value = find(request, key)

@@ -1,4 +1,4 @@
-"""The decompression of what clients send, and the compression that they accept (rule 6.3.6)."""
+"""The decompression of request bodies, and the compression that clients accept (rule 6.3.6)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ACCEPTED = re.compile(r" *(gzip|deflate|identity)(?:;q=\s*([+-]?(?:\d+\.?\d*|\.
 def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) -> bytes | bytearray | memoryview:
     """Return the body as it was before the client compressed it; `limit` bounds its size in bytes.
 
-    As on Triton, data behind the compressed data is ignored; if that is cut off, damaged or not compressed at all, the
-    body is what could be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError for an
-    empty body and for one over the limit.
+    As on Triton, data behind the compressed data is ignored. Of compressed data that is cut off, damaged or not
+    compressed at all, the body is the readable part (measured). Raises UnsupportedError for another encoding,
+    InvalidArgumentError for an empty body and for one over the limit.
     """
     if encoding == "identity":
         return body
@@ -64,7 +64,8 @@ def compress(encoding: str, pieces: Iterable[bytes | memoryview]) -> bytes:
 
 def accepted(header: str) -> str:
     """Pick the encoding of an answer by an Accept-Encoding header: the known one with the highest weight, the first of
-    equals; "identity" or "" for none. Triton reads blanks before a name only, and of a weight what is a number."""
+    equals; "identity" or "" for none. As Triton does, read blanks only before a name, and only the number of a
+    weight."""
     best, weight = "", 0.0
     for entry in header.split(","):
         known = _ACCEPTED.fullmatch(entry)

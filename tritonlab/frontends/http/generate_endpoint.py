@@ -51,13 +51,13 @@ _EVENTS = b"text/event-stream; charset=utf-8"
 
 
 class ResponseQueue:
-    """The responses of a request for the event loop to send. The thread on which they come encodes them.
+    """The responses of a request, sent by the event loop and encoded by the threads on which they come.
 
     If more than `most` bytes wait, the request is cancelled and the stream cut. One response may be larger.
     """
 
     def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop, most: int) -> None:
-        #: the client does not take what it asked for
+        #: the client does not read its responses
         self.overrun = False
         self._most = most
         self._request = request
@@ -97,7 +97,7 @@ class ResponseQueue:
         self._request.cancel()
 
     def abandon(self) -> None:
-        """Cancel the request, as its client is gone; nothing more is sent. Runs on the event loop."""
+        """Cancel the request, because its client is gone; nothing more is sent. Runs on the event loop."""
         self.cancel()
         self._encoded.clear()
         self._encoded.append(None)
@@ -119,8 +119,8 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 
 
 class GenerateEndpoint:
-    """The endpoint `generate`, or with `stream` `generate_stream`. At most `most_unread` bytes wait for a client. With
-    `cancels`, a client that leaves cancels `generate`, too."""
+    """The endpoint `generate`, or `generate_stream` with `stream`. At most `most_unread` bytes wait for a client.
+    `cancels`: whether a client that leaves cancels `generate`, too."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ async def _single(queue: ResponseQueue) -> HttpReply:
 
 
 def decode_request(body: bytes | bytearray, model: str, version: int, metadata: Mapping[str, Any]) -> InferenceRequest:
-    """Make the request of a body; `metadata` is the model's (rule 6.1.2). Raises TritonError with Triton's text."""
+    """Make the request from a body; `metadata` is the model's (rule 6.1.2). Raises TritonError with Triton's text."""
     document = parse(body or b"{}")  # since 2026-04 an empty body is an empty object (rule 6.8.4)
     request = InferenceRequest(model, {}, model_version=version)
     wanted = {tensor["name"]: tensor for tensor in metadata["inputs"]}
@@ -236,7 +236,7 @@ def _convert(
         if twice := [key for key in values.again if key in wanted]:
             raise _exists(request, twice[0])
         if _NESTED in values.again and not nested:
-            _unpack(request, values[_NESTED], wanted, parameters)  # the first once more, as Triton (measured)
+            _unpack(request, values[_NESTED], wanted, parameters)  # the first once more, as Triton does (measured)
 
 
 def _exists(request: InferenceRequest, name: str) -> InvalidArgumentError:
@@ -261,7 +261,7 @@ def _unpack(
 def _tensor(name: str, wanted: Mapping[str, Any], value: Any) -> Tensor:
     datatype = DataType[wanted["datatype"]]
     count = len(value) if type(value) is list else value.length if type(value) is LargeArray else 1
-    if datatype is DataType.BYTES:  # of these Triton reads the texts before it counts them
+    if datatype is DataType.BYTES:  # Triton reads the texts of these before it counts them
         data = json_tensor.elements(name, datatype, value, count)
         return Tensor(datatype, _shape(name, wanted["shape"], count), data)
     shape = _shape(name, wanted["shape"], count)

@@ -40,7 +40,7 @@ from .reply import (
 )
 from .request_parser import Request
 
-#: The numbers that Triton's verbose log has for methods, by their order (measured).
+#: The numbers of methods in Triton's verbose log, by their order (measured).
 _METHODS = (
     *("GET", "HEAD", "POST", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "OPTIONS", "PROPFIND", "PROPPATCH", "LOCK"),
     *("UNLOCK", "TRACE", "CONNECT", "PATCH"),
@@ -53,8 +53,7 @@ Endpoint = Callable[[Request, str, str], Awaitable[HttpReply]]
 
 #: Bytes; Triton's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
-#: How many calls of ControlEndpoints may block at the same time. Loads may take all of these, and health is answered
-#: meanwhile.
+#: How many calls of ControlEndpoints may block at the same time. Loads may take all of them; health is still answered.
 _THREADS = 64
 _HEALTH_THREADS = 4
 
@@ -64,11 +63,11 @@ Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[HttpReply]]
 
 @dataclass(frozen=True)
 class HTTPOptions:
-    """How HTTP is served.
+    """The options of the HTTP port.
 
     `header_forward_pattern`: request headers that match it, an expression of RE2, become parameters. `restricted_api`:
     category -> (header, value) that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a
-    raw binary body. `reuse_port`: servers that all say so may share a port. `access`: who may ask for what.
+    raw binary body. `reuse_port`: servers that all set this may share a port. `access`: the access rules.
     `max_unread_size`: bytes of responses that may wait for a client. `cancel_on_disconnect`: whether a client that
     leaves cancels its request (rule 6.15.10).
     """
@@ -113,7 +112,7 @@ class HTTPApp:
 
     @contextlib.contextmanager
     def reading(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Have the event loop, which runs on this thread meanwhile, read the answers to its clients' requests."""
+        """Make the event loop, which runs on this thread meanwhile, read the answers to its clients' requests."""
         reader = self._core.loop_reader()
         loop.add_reader(reader.fileno(), reader.read)
         self._exchange.reader = reader
@@ -156,7 +155,7 @@ class HTTPApp:
         self._core.log.add(LogRecord.from_server("VERBOSE", text))
 
     def on_defect(self, error: Exception) -> HttpReply:
-        """Return the reply for a defect of ours; the log has its place."""
+        """Return the reply for a defect of ours; the log names its place."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -263,8 +262,8 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 class TracedCall:
-    """An endpoint that adds to its request's trace the times that only HTTP has: when the bytes came and the answer
-    went (rule 5.14.4). It is only used while requests are traced."""
+    """An endpoint that adds the times that only HTTP has to its request's trace: of the bytes' arrival and of the
+    answer (rule 5.14.4). It is only used while requests are traced."""
 
     def __init__(self, core: InferenceServer, endpoint: Callable[..., Awaitable[HttpReply]]) -> None:
         self._core = core

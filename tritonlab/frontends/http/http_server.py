@@ -55,8 +55,8 @@ class HTTPServer:
 
 
 def metrics_app(metrics_text: Callable[[], str]) -> Callable[[Request], Awaitable[HttpReply]]:
-    """Make the application of the metrics port, which answers GET /metrics and nothing else (rule 5.13.5).
-    `metrics_text()` returns Prometheus text and is called for each request.
+    """Make the application of the metrics port, which answers only GET /metrics (rule 5.13.5). `metrics_text()` returns
+    Prometheus text and is called for each request.
     """
 
     async def app(request: Request) -> HttpReply:

@@ -74,7 +74,7 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
     """Return the value of a parameter for the model. Doubles are accepted although the text of the error omits them;
     integers of more than 64 bits become doubles (measured)."""
     start, nul, _ = key.partition("\0")
-    if nul:  # Triton looks for the key up to the NUL (measured)
+    if nul:  # Triton looks up the key up to its NUL (measured)
         raise InternalError(f"parameter key '{start}' was not found in the JSON")
     kind = type(value)
     if kind is int:
@@ -87,8 +87,8 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
 
 
 class InferDecoder:
-    """The decoder of the requests of one server. `max_input_size`: how many bytes the JSON, or a raw binary body, may
-    have."""
+    """The decoder of the requests of one server. `max_input_size`: the most bytes of the JSON, or of a raw binary
+    body."""
 
     def __init__(self, shared_memory: SharedMemoryManager, max_input_size: int) -> None:
         self._shared_memory = shared_memory
@@ -103,11 +103,11 @@ class InferDecoder:
         version: int,
         config: ModelConfig | None = None,
     ) -> tuple[InferenceRequest, RequestedOutputs]:
-        """Return the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; with 0 the body
-        is the only input of the model with that `config`.
+        """Return the request, and the form of its outputs. The first `json_size` bytes are JSON; if 0, the body is the
+        only input of the model with that `config`.
 
-        Inputs are views of `body`. Raises TritonError with the text that Triton has for the first fault, which checks
-        in this order: id, parameters, inputs, superfluous data, outputs.
+        Inputs are views of `body`. Raises TritonError with Triton's text for the first fault, in Triton's order of
+        checks: id, parameters, inputs, superfluous data, outputs.
         """
         if not json_size and config is not None:
             self.check_size(len(body))
@@ -142,7 +142,7 @@ class InferDecoder:
         return request, outputs
 
     def check_size(self, size: int) -> None:
-        """Raise InvalidArgumentError for more JSON than is allowed (rule 6.3.5)."""
+        """Raise InvalidArgumentError if there is more JSON than allowed (rule 6.3.5)."""
         if size > self._max_input_size:
             raise InvalidArgumentError(
                 f"Request JSON size of {size} bytes exceeds the maximum allowed value of {self._max_input_size} bytes. "
@@ -195,7 +195,7 @@ class InferDecoder:
         if count:
             elements = data if type(data) is LargeArray else _read(as_array, "data", data)
             raw = json_tensor.elements(name, datatype, elements, count)
-        else:  # whatever the data is (measured)
+        else:  # with any data (measured)
             raw = wire_elements(memoryview(b""), datatype)
         request.inputs[name] = Tensor(datatype, shape, raw)
 
@@ -228,7 +228,7 @@ class InferDecoder:
 
 
 def _add_plain_input(request: RequestSpec, entry: Any, blobs: _Blobs) -> bool:
-    """Add an input that has nothing unusual; returns False if it must be looked at member by member."""
+    """Add an input that has nothing unusual; return False if it must be read member by member."""
     plain = plain_input(entry)
     if plain is None or plain.name in request.inputs or plain.size > blobs.left:
         return False
@@ -386,7 +386,7 @@ def raw_request(
 
 
 def _deduce(request: RequestSpec, name: str, dims: list[int], elements: int) -> None:
-    """Give the variable dimension the elements that the fixed ones leave."""
+    """Give the variable dimension the elements that the fixed dimensions leave."""
     variable = [index for index, size in enumerate(dims) if size == -1]
     if len(variable) > 1:
         raise InvalidArgumentError(

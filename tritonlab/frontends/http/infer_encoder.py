@@ -30,12 +30,12 @@ BINARY_OUTPUT = {"binary_data_output": True}
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.
 _COPY_BELOW = 1 << 14
-#: Up to so many bytes of strings are written in one piece, as looking for the begin of another one takes a tenth of the
-#: time; more of them in pieces, between which other threads run after some milliseconds.
+#: Up to so many bytes of strings are written in one piece, because finding the beginning of another one takes a tenth
+#: of the time. More are written in pieces, between which other threads run after some milliseconds.
 _WHOLE, _AT_ONCE = 1 << 20, 1 << 16
 #: The end of an output's object whose data is behind the JSON.
 _BEHIND = b',"parameters":{"binary_data_size":%d}}'
-#: Names of models, which come again and again.
+#: Names of models, which are used again and again.
 _quoted = functools.lru_cache(1024)(json_writer.text)
 
 
@@ -49,8 +49,8 @@ class RequestedOutputs:
 
 @functools.lru_cache(1024)
 def _described(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
-    """Return the beginning of an output's object, which is often the same and so is kept: that spares an answer of two
-    outputs 7 us."""
+    """Return the beginning of an output's object. It is kept because it is often the same: that saves 7 us for an
+    answer of two outputs."""
     dims = dims_text(shape).encode()
     return b'{"name":%b,"datatype":"%b","shape":%b' % (json_writer.text(name), datatype.name.encode(), dims)
 
@@ -73,7 +73,7 @@ class InferEncoder:
     ) -> tuple[bytes, list[Blob]]:
         """Return the JSON, and the pieces of binary data behind it; large outputs are views, not copies.
 
-        Raises TritonError for an output without a JSON form, or that does not fit into its shared memory.
+        Raises TritonError for an output without a JSON form, or too large for its shared memory.
         """
         blobs: list[Blob] = []
         if not response.request_id and not response.parameters:
@@ -103,8 +103,8 @@ class InferEncoder:
 
 
 def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[Blob]) -> bytes | None:
-    """Return the JSON of a response that says nothing but where the data of its outputs is behind it, and add that to
-    `blobs`. Returns None for another response."""
+    """Return the JSON of a response that only gives the places of its outputs' data, and add the data to `blobs`.
+    Return None for any other response."""
     by_name, default = outputs.by_name, outputs.default
     described = []
     for name, tensor in response.outputs.items():
@@ -120,8 +120,8 @@ def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[B
 
 @functools.lru_cache(1024)
 def _plain_text(model: str, version: int, outputs: tuple[tuple[str, DataType, tuple[int, ...], int], ...]) -> bytes:
-    """Return JSON that is the same for most responses of a model and so is kept: that spares an answer of two outputs
-    2 us."""
+    """Return JSON that is kept because it is the same for most responses of a model: that saves 2 us for an answer of
+    two outputs."""
     entries = [_described(name, datatype, shape) + _BEHIND % size for name, datatype, shape, size in outputs]
     return b'{%b"outputs":[%b]}' % (_model(model, version), b",".join(entries))
 
@@ -167,8 +167,8 @@ def json_data(name: str, tensor: Tensor) -> bytes:
 
 
 def _strings(tensor: Tensor) -> bytes:
-    """Return the elements of a BYTES tensor as JSON, of a large one piece by piece: as Python objects they may take ten
-    times their bytes. Raises ValueError if they do not fit the shape."""
+    """Return the elements of a BYTES tensor as JSON, of a large one piece by piece: as Python objects the elements may
+    take ten times their bytes. Raises ValueError if they do not fit the shape."""
     data: memoryview = tensor.data.data
     pieces, number = [], 0
     start, end = 0, len(data)

@@ -1,4 +1,4 @@
-"""`POST /v2/models/<m>[/versions/<v>]/infer`, answered without a router, as this route must be fast."""
+"""`POST /v2/models/<m>[/versions/<v>]/infer`, answered without a router, because this route must be fast."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .request_parser import Request
 _JSON_SIZE = b"inference-header-content-length"
 _ENCODING = b"content-encoding"
 _ACCEPTS = b"accept-encoding"
-#: A size of that many digits is read with each request: it is nearly always refused.
+#: A size with this many digits is read at each request, because it is nearly always refused.
 _MAX_DIGITS = 12
 _LARGE_REGION = re.compile(rb'"shared_memory_byte_size"\s*:\s*[0-9]{7}')
 
@@ -62,7 +62,7 @@ class InferHead:
         self.json_size = header(headers, _JSON_SIZE)
         self.encoding = header(headers, _ENCODING)
         self.accepts = header(headers, _ACCEPTS)
-        #: `json_size` as a number, read once for all requests with this head; -1 if it is missing or no number
+        #: `json_size` as a number, read once for all requests with this head; -1 if it is missing or not a number
         self.json_bytes = -1
         if self.json_size is not None and self.json_size.isdecimal() and len(self.json_size) < _MAX_DIGITS:
             self.json_bytes = int(self.json_size)
@@ -95,8 +95,8 @@ class LoopThread(NamedTuple):
 
 
 class HttpInferCall(LaterReply):
-    """A request on its way, and the reply to it; `found` is the version it went to. Its one response may come on any
-    thread; on the event loop's own it goes out at once."""
+    """A request under way, and the reply to it; `found` is its version. Its one response may come on any thread; on the
+    event loop's thread it is sent at once."""
 
     __slots__ = ("_endpoint", "_home", "_parts", "_take", "found", "head", "outputs", "polled", "request", "response")
 
@@ -113,14 +113,14 @@ class HttpInferCall(LaterReply):
         self.request = request
         self.outputs = outputs
         self.found = found
-        #: what the client gets, once it is there
+        #: the client's reply, once it has come
         self.response: InferenceResponse | None = None
-        #: whether the event loop reads the answer itself, and then looks whether it is there
+        #: whether the event loop reads the answer itself, and then checks whether it has come
         self.polled = False
         self._endpoint = endpoint
         self._home = home
         self._take: Callable[[Reply], None] | None = None
-        self._parts: OneResponse | None = None  # what came before the final response
+        self._parts: OneResponse | None = None  # the responses before the final one
         request.on_response = self._on_response
 
     def then(self, take: Callable[[Reply], None]) -> None:
@@ -135,7 +135,7 @@ class HttpInferCall(LaterReply):
             self.request.cancel()
 
     async def reply(self) -> HttpReply:
-        """Return the reply, once it is there."""
+        """Return the reply, once it has come."""
         if self.response is not None:
             reply = self._endpoint.reply(self)
         else:
@@ -149,7 +149,7 @@ class HttpInferCall(LaterReply):
         return reply if isinstance(reply, HttpReply) else await reply
 
     def is_large(self) -> bool:
-        """Return whether the answer, which is there, takes long to encode."""
+        """Return whether the answer, which has come, takes long to encode."""
         assert self.response is not None
         outputs = self.response.outputs
         total = 0
@@ -196,8 +196,8 @@ def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
 
 
 class InferEndpoint:
-    """The endpoint of infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs long calls.
-    With `cancels`, a client that leaves cancels its request."""
+    """The endpoint of infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs long calls;
+    `cancels`: whether a client that leaves cancels its request."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class InferEndpoint:
         *,
         polls: bool = True,
     ) -> HttpInferCall | HttpReply:
-        """Start a request. With `polls` it also waits a moment for the answer, if that pays."""
+        """Start a request. With `polls` also wait a moment for the answer, if that pays."""
         model, number = head.model, head.version
         try:
             found = self._exchange.find(model, number, single="HTTP end point")
@@ -347,7 +347,7 @@ def _names_large_region(body: bytes | bytearray | memoryview) -> bool:
 
 
 def _compressed(reply: HttpReply, accepts: str) -> HttpReply:
-    """Compress a reply as its client says that it `accepts`."""
+    """Compress a reply with an encoding that the client `accepts`."""
     if (encoding := data_compressor.accepted(accepts)) in ("gzip", "deflate"):
         reply.body, reply.more = data_compressor.compress(encoding, [reply.body, *reply.more]), ()
         reply.headers = (*reply.headers, (_ENCODING, encoding.encode()))
@@ -355,12 +355,12 @@ def _compressed(reply: HttpReply, accepts: str) -> HttpReply:
 
 
 def _json_size(header: str | None, size: int) -> int:
-    """Return how many bytes of the body are JSON: all of them, unless the client says otherwise (rule 6.5.2)."""
+    """Return how many bytes of the body are JSON: all of them, unless the client sets another size (rule 6.5.2)."""
     if header is None:
         return size
     try:
         number = int(header)
-    except ValueError:  # since 2025-10; 2.51 reads the digits that are there
+    except ValueError:  # since 2025-10; 2.51 reads the leading digits
         raise InvalidArgumentError(f"Unable to parse Inference-Header-Content-Length, got: {header}") from None
     if not 0 <= number <= size:
         raise InvalidArgumentError(f"inference header size should be in range (0, {size}), got: {header}")

@@ -45,13 +45,14 @@ def _refusal(error: ReadError) -> InternalError:
 
 
 def _may_be_deep(text: bytes) -> bool:
-    """Return whether more brackets may be open somewhere than are allowed; brackets in strings count, too."""
+    """Return whether more brackets than allowed may be open at once; brackets in strings count, too."""
     steps = _OPENING[np.frombuffer(text, np.uint8)]
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MAX_DEPTH)
 
 
 def member(value: Any, name: str) -> Any:
-    """Return a member of an object. Raises for a missing one, and for a value that is not an object."""
+    """Return a member of an object. Raises InternalError for a missing member, and for a value that is not an
+    object."""
     if not isinstance(value, dict) or name not in value:
         raise InternalError(f"attempt to access non-existing object member '{name}'")
     return value[name]

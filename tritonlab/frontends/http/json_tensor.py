@@ -16,7 +16,7 @@ from . import large_json
 from .json_document import about, as_bool, as_double, as_int, as_string, as_uint
 from .large_json import LargeArray
 
-#: Triton raises it while it reads; since 2026-04 it says the second of data that ends too early.
+#: Triton's errors while it reads; since 2026-04 it gives the second for data that ends too early.
 _TOO_MANY = "Unable to parse 'data': Shape does not match true shape of 'data' field"
 _TOO_FEW = "Failed to parse 'data' field: shape does not match true shape"
 
@@ -52,7 +52,7 @@ def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[An
 
 
 def _large(data: LargeArray, datatype: DataType, count: int) -> NDArray[Any] | None:
-    """Do what `elements` does, piece by piece; returns None if there is a fault to report."""
+    """Do the work of `elements` piece by piece; return None if there is a fault to report."""
     types, wide, _ = _READ[datatype.numpy.kind]
     if sum(map(len, data.pieces)) != count:
         return None
@@ -106,13 +106,13 @@ def _wire_form(data: Any) -> bytes:
     return b"".join(parts)
 
 
-#: By numpy's kind: the types of JSON elements, what they are collected in before they are truncated, and how Triton
-#: reads one.
+#: By numpy's kind: the types of JSON elements, the array that collects them before they are truncated, and Triton's
+#: reading of one.
 _READ: dict[str, tuple[frozenset[type], Any, Callable[[Any], Any]]] = {
     "b": (frozenset({bool}), np.bool_, as_bool),
     "u": (frozenset({int}), np.uint64, as_uint),
     "i": (frozenset({int}), np.int64, as_int),
     "f": (frozenset({int, float}), np.float64, as_double),
 }
-#: The JSON type of what an array of a LargeArray holds, by numpy's kind.
+#: The JSON type of the elements in an array of a LargeArray, by numpy's kind.
 _TYPES: dict[str, type] = {"b": bool, "i": int, "f": float}

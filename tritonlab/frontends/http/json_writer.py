@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ...core.json_text import fractions
 from ..shared.work_pause import check_memory, pause_work
 
-#: Numbers that are written without letting other threads run: 2 ms.
+#: Numbers that are written before other threads may run: 2 ms.
 _AT_ONCE = 1 << 12
-#: How often an array is in memory beside its pieces, until the document is made of it.
+#: How often an array is in memory next to its pieces, until the document is made.
 _COPIES = 2
 _SPECIAL = re.compile(rb'[\x00-\x1f"\\]')
 _ESCAPED = {bytes((code,)): b"\\u%04X" % code for code in range(32)} | {
@@ -35,12 +35,12 @@ _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def string(raw: bytes) -> bytes:
-    """Write a string of these bytes; bytes that are not UTF-8 stay as they are."""
+    """Write a string of these bytes; bytes that are not UTF-8 are kept."""
     return b'"' + _SPECIAL.sub(lambda match: _ESCAPED[match[0]], raw) + b'"'
 
 
 def text(value: str) -> bytes:
-    """Write a string. What came in as bytes that are not UTF-8 goes out as the same bytes."""
+    """Write a string. Bytes of the request that are not UTF-8 go out unchanged."""
     return string(value.encode("utf-8", "surrogateescape"))
 
 
@@ -78,7 +78,7 @@ def joined(pieces: Sequence[bytes]) -> bytes:
     """Write a large array whose elements are JSON already, some in each piece. Raises UnavailableError if there is no
     memory for it and for the document."""
     check_memory(_COPIES * sum(map(len, pieces)))
-    # without the interpreter lock, if they are many bytes
+    # if they are many bytes, without the interpreter lock
     return b"".join((b"[", *chain.from_iterable((piece, b",") for piece in pieces[:-1]), *pieces[-1:], b"]"))
 
 

@@ -1,8 +1,8 @@
 """A large JSON document, read in pieces, so that no other thread waits for the whole of it.
 
 The parser holds the interpreter lock from the first byte to the last. Here it gets at most PIECE bytes at a time: as
-many elements of a large array, or members of a large object, as fit into a piece are parsed in one go. A piece that
-ends at a comma is put in brackets; so parsed, it has the values that the parser would have found in the whole document.
+many elements of a large array, or members of a large object, as fit. A piece that ends at a comma is put in brackets;
+parsed in this way, it has the same values as in the whole document.
 
 Numbers do not stay Python objects: a piece of them becomes an array, which takes a quarter of the memory.
 """
@@ -22,7 +22,7 @@ from .rapidjson_reader import MAX_DEPTH, PIECE, ReadError, RepeatingObject, mark
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]*+")
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
-#: What of a string may be read alone: surrogate pairs stay together.
+#: The parts of a string that may be read alone: surrogate pairs stay together.
 _IN_STRING = re.compile(
     rb'(?:[^"\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*+'
 )
@@ -33,14 +33,14 @@ _STEPS[[*b"[{"]] = 1
 _STEPS[[*b"]}"]] = -1
 _COMMA, _QUOTE, _COLON, _NUL = b',":\0'
 _ARRAY, _OBJECT = b"[]", b"{}"
-#: The levels of what has no brackets.
+#: The levels of content without brackets.
 _FLAT = np.zeros(0, np.int32)
 #: The array that a piece of elements of one type becomes.
 _ARRAYS: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
 class FaultError(Exception):
-    """The document has a fault before `end`, or at `end` more open brackets than are allowed."""
+    """An error for a document with a fault before `end`, or with more open brackets at `end` than are allowed."""
 
     def __init__(self, end: int) -> None:
         super().__init__(end)
@@ -218,8 +218,8 @@ class LargeReader:
 
 
 def _elements(window: bytes) -> tuple[NDArray[Any], int]:
-    """Return for each byte of an array's or object's content how many brackets are open, and how many bytes are whole
-    elements or members, including the comma or bracket that ends the last one. That is 0 if the first one does not end
+    """Return for each byte of an array's or object's content how many brackets are open, and how many bytes are
+    complete elements or members, up to the comma or bracket that ends the last one: 0 if the first one does not end
     here."""
     if _NOT_NUMBERS.search(window) is None:
         return _FLAT, window.rfind(_COMMA) + 1

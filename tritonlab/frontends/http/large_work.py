@@ -1,10 +1,10 @@
 """Work that would hold up the event loop, run on other threads: large documents and answers, large copies,
 and compression.
 
-Measured on 2 cores: the way to a thread and back takes 25 us while the machine has nothing else to do; 16 KB of JSON
-are parsed in 0.2 ms, 16 KB of floats are written as JSON in 2.4 ms and compressed in 0.3 ms, 1 MB is copied in 0.02 to
-0.1 ms. With 5 million numbers as JSON both ways `/v2/health/live` took 8 s (p99); now it takes 6 ms, and 36 ms beside
-other programs that want both cores.
+Measured on 2 cores: the way to a thread and back takes 25 us on an idle machine; 16 KB of JSON are parsed in 0.2 ms, 16
+KB of floats are written as JSON in 2.4 ms and compressed in 0.3 ms, 1 MB is copied in 0.02 to 0.1 ms. With 5 million
+numbers as JSON both ways `/v2/health/live` took 8 s (p99); now it takes 6 ms, and 36 ms next to other programs that use
+both cores.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ..shared.work_pause import CLIENT_GONE, ClientGoneError
 from .reply import CutOffError
 from .request_parser import Request
 
-#: Bytes of JSON, or of data that becomes JSON or is compressed, that are no large work; and of a compressed body, which
-#: may become a thousand times as many.
+#: The most bytes of JSON, or of data that becomes JSON or is compressed, that are not large work; and of a compressed
+#: body, which may grow a thousandfold.
 JSON_AT_ONCE = 1 << 14
 PACKED_AT_ONCE = 512
 #: The same for bytes that are only copied.
 COPY_AT_ONCE = 1 << 20
 
-#: More would not be quicker: most of it needs the interpreter lock, and each that waits for it comes before the event
-#: loop now and then.
+#: More threads would not be quicker: most of the work needs the interpreter lock, and each thread that waits for it
+#: gets it before the event loop now and then.
 _THREADS = 2
 
 P = ParamSpec("P")
@@ -48,7 +48,7 @@ class LargeWork:
         return await loop.run_in_executor(self._threads, lambda: context.run(call, *args, **options))
 
     async def run_for(self, request: Request, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Run the call as `run` does, up to its next piece if the request's client goes. Raises CutOffError then."""
+        """Run the call as `run` does. If the request's client goes, stop at the next piece and raise CutOffError."""
         gone = threading.Event()
         request.call_when_gone(gone.set)
         token = CLIENT_GONE.set(gone.is_set)

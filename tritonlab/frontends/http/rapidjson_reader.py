@@ -1,14 +1,14 @@
 """The JSON parser of Triton, which is rapidjson, through python-rapidjson.
 
-Measured beside Python's own parser (2026-11-23; `tests/conformance/test_http_infer.py` has samples): Triton 2.51 reads
-each of 34,017 decimal numbers as rapidjson with its native numbers, and 7,827 of them one bit away from the nearest
+Compared with Python's own parser (2026-11-23; `tests/conformance/test_http_infer.py` has samples): Triton 2.51 reads
+each of 34,017 decimal numbers as rapidjson does with its native numbers, 7,827 of them one bit away from the nearest
 double, which Python reads. A request of 384 bytes takes 4 us instead of 10 (and as long as before without numbers), 16
-KB of numbers 37 us instead of 440, 4 MB with one escaped emoji 0.05 s instead of 0.86 with a reader of ours.
-rapidjson holds the interpreter lock while it reads, 16 ms for each MB of numbers; so large documents are read in pieces
+KB of numbers 37 us instead of 440, 4 MB with one escaped emoji 0.05 s instead of 0.86 with a reader of ours. rapidjson
+holds the interpreter lock while it reads, 16 ms for each MB of numbers; so large documents are read in pieces
 (`large_json`).
 
-What python-rapidjson does not read as Triton does: bytes that are not UTF-8, parts of a byte-order mark, second halves
-of surrogate pairs that stand alone, and numbers such as 2e308, infinite for Triton and too big for newer rapidjsons.
+python-rapidjson and Triton differ in: bytes that are not UTF-8, parts of a byte-order mark, second halves of surrogate
+pairs that stand alone, and numbers such as 2e308, infinite for Triton and too big for newer rapidjsons.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ PIECE = 1 << 16
 #: Rule 6.3.5.
 MAX_DEPTH: Final = 100
 
-_BOM = re.compile(rb"\xef?\xbb?\xbf?")  # as much of a byte-order mark as is there (measured)
+_BOM = re.compile(rb"\xef?\xbb?\xbf?")  # as much of a byte-order mark as there is (measured)
 _WHERE = re.compile(r"Parse error at offset (\d+): (.*)", re.DOTALL)
-#: What newer rapidjsons say, and what Triton's does.
+#: The texts of newer rapidjsons, and Triton's text.
 _TEXTS = {"Invalid encoding in string.": "Invalid escape character in string."}
-#: What they say of some documents that Triton reads.
+#: Their texts for some documents that Triton reads.
 _TOO_BIG, _HALF_PAIR = "Number too big to be stored in double.", "The surrogate pair in string is invalid."
 #: Largest power of ten of a double.
 _MAX_EXPONENT = 308
 _NEARLY_TOO_BIG = 1.7e308
 
-#: Byte + this is the character that stands for the byte while a document is read that is not UTF-8.
+#: Byte + this is the character that stands for the byte while a document that is not UTF-8 is read.
 _STAND_IN = 0xE000
 _SURROGATES = {_STAND_IN + byte: 0xDC00 + byte for byte in range(128, 256)}
 #: Escapes of these characters, in the group, and escaped backslashes.
 _STAND_INS = re.compile(rb"(?:\\\\)++|\\u([eE]0[89a-fA-F][0-9a-fA-F])")
 #: The second halves of surrogate pairs that stand alone, in the group; other escapes that may look like one.
 _LOW_HALVES = re.compile(rb"(?:\\\\)++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u([dD][c-fC-F][0-9a-fA-F]{2})")
-#: Puts `?` for bytes outside ASCII, where only faults are of interest.
+#: Puts `?` for bytes outside ASCII, when only faults are looked for.
 _MASK = bytes(range(128)) + b"?" * 128
 
 #: Strings, which are left as they are, and numbers: their integer part, fraction and positive exponent.
@@ -92,7 +92,8 @@ def make_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Values(rapidjson.Decoder):
-    # A mapping that leaves out a second member, in which rapidjson puts what it still reads, would crash the process.
+    # rapidjson puts what it still reads into the mapping; a mapping that leaves out a second member would crash the
+    # process.
     start_object = list
     end_object = staticmethod(make_object)
 
@@ -130,14 +131,14 @@ def read(text: bytes) -> Any:
 
 
 def find_fault(body: memoryview) -> ReadError:
-    """Return the first fault of a document that has one, which is read in pieces."""
+    """Return the first fault of a document that has one; the document is read in pieces."""
     fault, _ = _examine(body)
     assert fault is not None
     return fault
 
 
 def mark_size(text: bytes | memoryview) -> int:
-    """Return the size of as much of a byte-order mark as is there."""
+    """Return the size of the beginning of a byte-order mark."""
     return _BOM.match(text).end()  # type: ignore[union-attr]
 
 
@@ -179,7 +180,8 @@ def _first_fault(body: memoryview) -> ReadError | None:
 
 
 def _infinite(match: re.Match[bytes]) -> bytes:
-    """Return `Inf`, as long as the number, for one such as 2e308, of which only the product overflows (measured)."""
+    """Return `Inf`, as long as the number, for a number such as 2e308, of which only the product overflows
+    (measured)."""
     number = match[0]
     whole, fraction, exponent = match.groups()
     if exponent is None or abs(float(number)) < _NEARLY_TOO_BIG or math.isinf(float(whole)):
@@ -208,7 +210,7 @@ def _as_bytes(match: re.Match[bytes]) -> bytes:
 
 
 def _with_bytes(value: Any) -> Any:
-    """Return the value with the bytes for which characters stand."""
+    """Return the value with the bytes for which its characters stand."""
     if type(value) is str:
         if value.isascii():
             return value

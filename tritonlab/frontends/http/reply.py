@@ -1,4 +1,4 @@
-"""The call of an endpoint, its reply, and the refusal of one that lacks a header."""
+"""The call of an endpoint, its reply, and the refusal of a call that lacks a header."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ Headers = Sequence[tuple[bytes, bytes]]
 _JOIN_BELOW = 1 << 16
 
 
-#: As libevent's: of one status the phrase is another than the usual one.
+#: As libevent's: for one status the phrase is not the usual one.
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _STATUS_LINES[405] = b"HTTP/1.1 405 Not Allowed\r\n"
 
 
 class WriteWatch(NamedTuple):
-    """A reply that is written in pieces: `begin` is called before its first byte, `end` after the last, or when
-    nothing more will be written."""
+    """A reply that is written in pieces: `begin` is called before its first byte, `end` after the last byte written."""
 
     begin: Callable[[], None]
     end: Callable[[], None]
@@ -50,8 +49,8 @@ class HttpReply:
     watch: WriteWatch | None = None
 
     def whole(self, keep_alive: bool = True, headers: Headers = (), *, old: bool = False) -> bytes | None:
-        """Return the response in one piece, `headers` added; None if it is too large to be joined. `old`: as HTTP/1.0
-        has it."""
+        """Return the response in one piece, `headers` added; None if it is too large to be joined. `old`: in the form
+        of HTTP/1.0."""
         size = len(self.body)
         for piece in self.more:
             size += len(piece)
@@ -70,7 +69,7 @@ class HttpReply:
         )
 
 
-@functools.lru_cache(256)  # most replies of one model have the same
+@functools.lru_cache(256)  # most replies of one model have the same head
 def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_alive: bool, old: bool) -> bytes:
     """Return the head before a body of `size` bytes, or of unknown size if that is None. Names and values of headers
     are ours, and are not checked. Names are written as Triton writes them (measured)."""
@@ -80,14 +79,14 @@ def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_ali
     elif not old:  # HTTP/1.0 has no chunks: there the end of the connection is the end of the body
         lines.append(b"Transfer-Encoding: chunked")
     lines.extend(b"%b: %b" % (name.title(), value) for name, value in headers)
-    if old == keep_alive:  # what differs from the habit of the protocol has to be said
+    if old == keep_alive:  # only a difference from the protocol's default has to be written
         lines.append(b"Connection: keep-alive" if old else b"Connection: close")
     head = b"\r\n".join(lines) + b"\r\n\r\n"
     return head.replace(b"HTTP/1.1", b"HTTP/1.0", 1) if old else head
 
 
 def chunk(piece: bytes) -> bytes:
-    """Return a piece of a body whose length is not known before."""
+    """Return a piece of a body of unknown length."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
@@ -95,7 +94,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class CutOffError(Exception):
-    """Events of a reply that ended too early, and so the connection must end, too."""
+    """An error for events of a reply that ended too early; the connection must end, too."""
 
 
 def refusal(error: TritonError, kind: bytes = JSON, headers: Headers = ()) -> HttpReply:

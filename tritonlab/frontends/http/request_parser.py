@@ -28,7 +28,7 @@ from ..shared.request_memory import Body, HeldMemory, RequestMemory, TooLargeErr
 MAX_HEAD = 1 << 18
 #: Pieces of a chunked body, without the empty one that ends it (rule 6.3.5).
 MAX_CHUNKS = 65536
-#: Digits of a Content-Length that are read; a number with more is refused as one of so many.
+#: Digits of a Content-Length that are read; a longer number is refused like one of this length.
 _DIGITS = 20
 
 #: Triton takes a body with any other coding for no body, and its bytes for the next request (measured on 2.51).
@@ -38,7 +38,7 @@ _CODING = (
 )
 #: Where the host of a URL ends.
 _AUTHORITY_END = re.compile(rb"[/?#]")
-#: Of bytes beyond ASCII, one that a path may have.
+#: A byte beyond ASCII that a path may have.
 _ASCII = bytes([*range(128), *b"_" * 128])
 _FRAMING = (b"content-length", b"transfer-encoding")
 _OF_BODY = frozenset((b"content-length", b"expect", b"transfer-encoding"))
@@ -90,9 +90,9 @@ class Request:
         #: counts a large body until the request is answered, also where the body is gone before
         self.held: HeldMemory | None = None
         self.chunked = False
-        #: how many bytes its head says that its body has; 0 if it does not
+        #: how many bytes its body has by its head; 0 if the head does not give the size
         self.size = 0
-        #: whether it is of HTTP/1.0
+        #: whether it uses HTTP/1.0
         self.old = False
         #: whether the client waits for "100 Continue" before it sends the body
         self.expects = False
@@ -100,20 +100,20 @@ class Request:
         self.begun = self.ended = 0
         #: whether its reply is on its way
         self.answered = False
-        #: the answer of the access rules, or to a body that is too large, which replaces the application's
+        #: the answer of the access rules, or the answer to a body that is too large, which replaces the application's
         self.refusal: Any = None
         #: headers that the access rules add to its reply
         self.reply_headers: Any = ()
-        #: called with what is to answer the next requests that have the same head; None where that cannot be
+        #: called with the function that will answer the next requests with the same head; None if not possible
         self.remember: Callable[[Any], None] | None = None
         #: the same object for all requests of one connection, which come one after the other
         self.sender: object = None
-        #: whether the client has gone before it has its answer, and what is called then
+        #: whether the client has gone before its answer, and the function that is called then
         self.gone = False
         self.on_gone: Callable[[], None] | None = None
 
     def call_when_gone(self, call: Callable[[], None]) -> None:
-        """Have `call` called, in place of an earlier one, when the client goes; at once if it has. Runs on the event
+        """Call `call`, in place of an earlier function, when the client goes; at once if it has gone. Runs on the event
         loop."""
         self.on_gone = call
         if self.gone:
@@ -128,7 +128,8 @@ class Request:
 
 class RequestParser:
     """The parser of requests, one after the other. `take_head` gets a request when its head is complete, `take_request`
-    when all of it is, and `refuse` one whose body takes more than `memory` allows; the rest of that is dropped."""
+    when all of it is. `refuse` gets a request whose body takes more than `memory` allows; the rest of the body is
+    dropped."""
 
     def __init__(
         self,
@@ -142,7 +143,7 @@ class RequestParser:
         self._refuse = refuse
         self._memory = memory
         self._parser = _parser(self)
-        self._head: list[int] | None = None  # of one that has begun and not ended, the bytes that came after its begin
+        self._head: list[int] | None = None  # of a request that has begun and not ended, the bytes after its beginning
         self._request: Request | None = None
         self._fault: BadRequestError | None = None
         self._path = b""  # of the next request, where it is not ASCII
@@ -150,10 +151,10 @@ class RequestParser:
         self.between = True
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes. Raises BadRequestError; then it must get no more."""
+        """Take the next bytes. Raises BadRequestError; then it must not be called again."""
         head, size = self._head, len(data)
         rest: bytes | memoryview = self._in_ascii(data) if self.between else data
-        while True:  # each request that asks for another protocol gets a parser of its own
+        while True:  # each request that asks for another protocol gets its own parser
             try:
                 self._parser.feed_data(rest)
                 break
@@ -214,7 +215,7 @@ class RequestParser:
         name = name.lower()
         if name in _OF_BODY:
             if name == b"content-length":
-                if value.isdigit():  # whether it is one, httptools judges
+                if value.isdigit():  # httptools decides whether it is one
                     self._size = int(value[:_DIGITS])
             elif name == b"transfer-encoding":
                 self._coding = value if self._coding is None else self._coding + b", " + value
@@ -283,7 +284,7 @@ class RequestParser:
             self._refuse(request, error)
 
     def on_message_complete(self) -> None:
-        if not self._parser.should_upgrade():  # else the parser says so before it has looked for a body
+        if not self._parser.should_upgrade():  # otherwise the parser reports this before it has looked for a body
             request, self._request = self._request, None
             self.between = True
             if request is not None and self._fault is None:
@@ -299,7 +300,7 @@ def _parser(protocol: Any) -> Any:
 
 
 class _BehindHead:
-    """The callbacks of a parser that is first given a head which was read before."""
+    """The callbacks of a parser that is first given a head which was parsed before."""
 
     def __init__(self, reader: RequestParser) -> None:
         self._reader = reader

@@ -1,22 +1,22 @@
-"""Who may call what of the server. HTTP and metrics stand behind a door that asks its rules.
+"""The access rules of a server. For HTTP and metrics a door checks each request.
 
 Loading a model runs code, and anyone on the machine, or on a web page that its user reads, can send requests to its
 ports. So there are three kinds of rules for both protocols:
 
-1. Clients send a token with every request, where others share the machine. A notebook's ports have one unless set
-otherwise; `tritonlab serve` follows tritonserver, which has none. Only liveness is answered without a token, as it says
-no more than that the port is open.
+1. Clients send a token with every request, because other users may share the machine. A notebook's ports have a token
+unless set otherwise; `tritonlab serve` follows tritonserver, which has none. Only liveness is answered without a token,
+because it shows only that the port is open.
 
 2. Model control, and trace and log settings, can be switched off.
 
 3. Requests of web pages are refused. Cross-origin requests name their page in `Origin`; a simple POST (`text/plain`)
-needs no preflight, but carries that header, too. With DNS rebinding a page of evil.example, whose name suddenly
-resolves to 127.0.0.1, has the right origin in the browser's eyes, but its requests name evil.example in `Host`; an
-address in `Host` cannot be rebound. Clients other than browsers send no Origin, and a Host that is allowed because it
-is the address they connect to.
+needs no preflight, but has that header, too. With DNS rebinding, the name of a page of evil.example suddenly resolves
+to 127.0.0.1. For the browser its origin is right, but its requests have evil.example in `Host`; an address in `Host`
+cannot be rebound. Clients other than browsers send no Origin, and their Host is allowed because it is the address to
+which they connect.
 
-gRPC needs no door against pages: its calls are HTTP/2 with trailers from the first byte on, and no browser lets a page
-send either to a port without TLS. What a page can send, HTTP/1.1, is not gRPC.
+gRPC needs no door against pages: its calls are HTTP/2 with trailers from the first byte on, and no browser allows a
+page to send either to a port without TLS. A page can send HTTP/1.1, which is not gRPC.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .header_pattern import compile_pattern
 
 ANY = "*"
 
-#: The header, and the key of gRPC metadata, that a client sends its token in.
+#: The header, and the key of gRPC metadata, with a client's token.
 AUTHORIZATION = "authorization"
 
 #: The parts of the protocols that can be restricted (rule 6.1.3).
@@ -55,7 +55,7 @@ CATEGORIES = (
 _Address = TypeVar("_Address", ipaddress.IPv4Address, ipaddress.IPv6Address)
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-#: Says of a header's name whether it becomes a parameter of the request (rule 6.14).
+#: Returns whether a header of this name becomes a parameter of the request (rule 6.14).
 Forwarded: TypeAlias = Callable[[str], object]
 
 #: The path that is answered without a token.
@@ -76,12 +76,12 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class AccessRules:
-    """Who may call what. `*` among `origins` or `hosts` stands for all of them.
+    """The access rules. `*` among `origins` or `hosts` stands for all of them.
 
-    `token`: what clients must send; "" lets in every client that reaches the port. `model_control`: whether clients may
-    load and unload models, and with that run code here. `settings`: whether they may see and change trace and log
+    `token`: the token that clients must send; "" allows every client that reaches the port. `model_control`: whether
+    clients may load and unload models, and so run code here. `settings`: whether they may see and change trace and log
     settings. `origins`: pages that may send requests, as `https://host[:port]`. `hosts`: names under which clients may
-    reach the server, beside addresses, `localhost` and the machine's own name.
+    reach the server, besides addresses, `localhost` and the machine's own name.
     """
 
     origins: tuple[str, ...] = ()
@@ -115,8 +115,8 @@ class AccessRules:
             raise UnsupportedError(_DISABLED.format("Access to trace and log settings", "settings"))
 
     def forwarded(self, pattern: str | None) -> Forwarded | None:
-        """Return which headers become parameters: those that match `pattern`, except the one with our token, which is
-        not for models. None if there is no pattern. Raises InvalidArgumentError."""
+        """Return the rule which headers become parameters: those that match `pattern`, except our token's, which is not
+        for models. None if there is no pattern. Raises InvalidArgumentError."""
         if not pattern:
             return None
         found = compile_pattern(pattern).search
@@ -134,7 +134,7 @@ def _credentials(value: bytes) -> bytes:
 
 
 class DoorAnswer(NamedTuple):
-    """The door's own answer to a request that it refuses."""
+    """The door's answer to a request that it refuses."""
 
     status: int
     headers: Headers
@@ -143,7 +143,7 @@ class DoorAnswer(NamedTuple):
 
 class Door:
     """The decision from the head of an HTTP request alone: of two requests with the same head, both pass or neither.
-    The text of a refusal names the header that would let the request in."""
+    The text of a refusal names the header with which the request would pass."""
 
     def __init__(self, rules: AccessRules) -> None:
         self._rules = rules
@@ -179,7 +179,7 @@ class Door:
                     f"requests of web pages of '{origin}' are refused; '--allowed-origin=<origin>' allows them",
                 )
         if preflight and origins and self._is_friend(origins[0]):
-            return self._preflight(headers)  # which has no token: the browser asks whether it may send one
+            return self._preflight(headers)  # which has no token: the browser checks whether it may send one
         if path != _LIVE and (text := self._rules.refuses(authorizations)):
             return _refusal(401, text, ((b"www-authenticate", b"Bearer"), *self.for_page(headers)))
         return None
@@ -225,13 +225,13 @@ def _refusal(status: int, text: str, headers: Headers = ()) -> DoorAnswer:
     return DoorAnswer(status, (*about, *headers), body)
 
 
-#: `name[:port]`, `address[:port]` or `[address of IPv6][:port]`, and nothing else: what a URL may have beside these, a
-#: user for example, is not for this header, and a name may hide behind it.
+#: `name[:port]`, `address[:port]` or `[address of IPv6][:port]`, and nothing else. Other parts of a URL, such as a
+#: user, do not belong in this header and may hide a name.
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)(?P<zone>%[\w.~-]+)?\]|(?P<name>[\w.-]+))(?::[0-9]*)?", re.ASCII)
 
 
 class HostName(NamedTuple):
-    """The host that a client names. `is_address`: it is a number, behind which no other machine can stand."""
+    """The host that a client names. `is_address`: it is a numeric address, which cannot stand for another machine."""
 
     name: str
     is_address: bool
@@ -244,7 +244,7 @@ class HostName(NamedTuple):
             return cls("", False)
         if found["name"] is None:
             six = _address(ipaddress.IPv6Address, found["six"])
-            # only an address of one link has the name of an interface
+            # only a link-local address has the name of an interface
             good = six is not None and (not found["zone"] or six.is_link_local)
             return cls(found["six"].lower() if good else "", good)
         name = found["name"].lower()

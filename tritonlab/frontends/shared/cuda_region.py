@@ -1,7 +1,7 @@
 """Memory of a GPU that a client has made and registered by its CUDA IPC handle (rule 6.10.5).
 
-The memory is the client's: it is mapped into this process while the region is registered or a request uses it, and
-goes when the client frees it or ends.
+The memory belongs to the client: it is mapped into this process while the region is registered or a request uses it,
+and is freed when the client frees it or ends.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ServerGpus(NamedTuple):
 
 
 class _Mapping:
-    """A mapping of a client's memory into this process. It is closed when its last holder is gone: a request may still
-    use it while its region is unregistered."""
+    """A mapping of a client's memory into this process. It is closed after its last reference: a request may still use
+    it while its region is unregistered."""
 
     def __init__(self, driver: Driver, device_id: int, handle: bytes) -> None:
         self.driver = driver
@@ -48,7 +48,7 @@ def _close(driver: Driver, device_id: int, address: int) -> None:
 
 
 class CopiedTensor(Tensor):
-    """A tensor in host memory that was copied from a region: of BYTES, which models get there in any case."""
+    """A tensor in host memory that was copied from a region: of BYTES, which models always get there."""
 
     __slots__ = ("region",)
 
@@ -73,7 +73,7 @@ class CudaRegion:
     def open(name: str, gpus: ServerGpus | None, handle: bytes, device_id: int, byte_size: int) -> CudaRegion:
         """Open the memory of `handle` for the region. Raises InvalidArgumentError."""
         visible = gpus.visible.ordinals if gpus is not None else ()
-        if gpus is None or not visible:  # Triton's text where it was built without GPU support
+        if gpus is None or not visible:  # the text of a Triton built without GPU support
             raise InvalidArgumentError(f"failed to register CUDA shared memory region: '{name}', GPUs not supported")
         # Triton has nothing behind "invalid args" (measured)
         text = f"failed to register shared memory region: invalid args: '{name}', "
@@ -95,7 +95,7 @@ class CudaRegion:
         return self.memory.driver.simulated
 
     def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-        """Return a tensor that is a copy of the bytes as they are now: on the device, and where models find it."""
+        """Return a tensor with a copy of the current bytes: on the device, in memory that models can use."""
         if not datatype.byte_size:
             return CopiedTensor(datatype, shape, wire_elements(self.read(offset, size), datatype), self)
         memory, address = self.memory, self.memory.address + offset
@@ -103,7 +103,7 @@ class CudaRegion:
         return Tensor.on_device(datatype, shape, self.buffers.shared(array))
 
     def copy(self, offset: int, array: DeviceArray) -> bool:
-        """Copy memory of a GPU to here."""
+        """Copy memory of a GPU to the host."""
         driver = self.memory.driver
         try:
             driver.copy(self.device_id, self.memory.address + offset, array.address, array.nbytes)

@@ -1,4 +1,4 @@
-"""`GRPCOptions`, apart from the server that heeds them, which imports gRPC."""
+"""`GRPCOptions`, apart from the server that uses them, which imports gRPC."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from .access import AccessRules
 
 @dataclass(frozen=True)
 class GRPCOptions:
-    """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
+    """The `--grpc-*` flags of tritonserver; None leaves gRPC's own value. Times are milliseconds if the name ends in
+    `_ms`.
 
-    `access`: who may ask for what. `reuse_port`: other servers with this option may have the same port; else a port
-    that is in use is an error. `restricted`: category -> (key, value) that a client must send, the key after
+    `access`: the access rules. `reuse_port`: whether other servers with this option may have the same port; otherwise a
+    port in use is an error. `restricted`: category -> (key, value) that a client must send, the key after
     RESTRICTED_PREFIX. `compression`: of infer responses. `max_unread_size`: bytes of responses that may wait for the
-    client of a stream. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
+    client of a stream. Files of certificates are PEM; with `use_ssl_mutual` clients need a certificate.
     """
 
     access: AccessRules = field(default_factory=AccessRules)
@@ -52,7 +53,7 @@ class GRPCOptions:
             "grpc.max_connection_age_grace_ms": self.max_connection_age_grace_ms,
         }
         return [
-            ("grpc.max_send_message_length", -1),  # `InferResponseWriter` looks before it writes
+            ("grpc.max_send_message_length", -1),  # `InferResponseWriter` checks before it writes
             ("grpc.so_reuseport", int(self.reuse_port)),
             *((name, int(value)) for name, value in options.items() if value is not None),
         ]

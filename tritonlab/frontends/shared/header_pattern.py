@@ -1,9 +1,9 @@
-r"""The pattern of forwarded headers, in the syntax of RE2, which Triton has, translated for Python's `re`.
+r"""The pattern of forwarded headers, in the syntax of RE2, which Triton uses, translated for Python's `re`.
 
-A header's name is ASCII, and whether a pattern is found in it depends neither on greediness nor on what groups catch.
-So everything that stands for one character, `k`, `[^a-z]`, `\PN` or `\C`, becomes the set of the ASCII characters
-that it matches, in both cases unless the pattern says `(?-i)`: flags and classes, which the two languages write
-differently, are gone then. The errors are those of RE2 (measured on 2.51, whose RE2 does not know `(?<name>`).
+A header's name is ASCII, and whether a pattern is found in it does not depend on greediness or groups. So each part
+that stands for one character, `k`, `[^a-z]`, `\PN` or `\C`, becomes the set of the ASCII characters that it matches, in
+both cases unless the pattern has `(?-i)`: this removes flags and classes, which the two languages write differently.
+The errors are RE2's (measured on 2.51, whose RE2 lacks `(?<name>`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 from ...core.status import InvalidArgumentError
 
 _ASCII = "".join(map(chr, range(128)))
-#: Characters beyond ASCII which are letters of it where case is ignored.
+#: Characters beyond ASCII that equal letters of ASCII if case is ignored.
 _FOLDED = {"k": "\u212a", "s": "\u017f"}
-#: The most copies of a part that nested `{n}` may ask for.
+#: The most copies of a part that nested `{n}` may request.
 _MOST_COPIES = 1000
 
 _CONTROLS = dict(zip("nrtafv", "\n\r\t\a\f\v", strict=True))
@@ -42,7 +42,7 @@ _CLASSES = {
     "xdigit": "0-9A-Fa-f",
 }
 _CATEGORY = re.compile("C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?")
-#: The beginning of a category: of ASCII, all letters and nothing else are Latin.
+#: The beginning of a category. Within ASCII, all letters and no other characters are Latin.
 _SCRIPTS = {"Any": "", "Latin": "L", "Common": "L"}
 
 _NUMBER = "0|[1-9][0-9]{0,8}"
@@ -71,7 +71,7 @@ _EDGES = {"^": r"(?:\A)", "$": r"(?:\Z)", "\\A": r"(?:\A)", "\\z": r"(?:\Z)", "\
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression that is found in the names that Triton's is found in. Raises
+    """Return the regular expression that is found in the same names as Triton's pattern. Raises
     InvalidArgumentError."""
     try:
         return re.compile(_Translation(pattern).text(), re.A)
@@ -83,11 +83,11 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class _RefusedError(Exception):
-    """An error for an expression that RE2 does not take."""
+    """An error for an expression that RE2 does not accept."""
 
 
 class _Part(NamedTuple):
-    """A part of a pattern, for `re`, and how many copies of another part it asks for."""
+    """A part of a pattern, for `re`, and how many copies of another part it requests."""
 
     text: str
     copies: int = 1

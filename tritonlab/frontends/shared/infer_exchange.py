@@ -31,7 +31,7 @@ from .shared_memory_manager import SharedMemoryManager
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
     """The form of one output for a client: in shared memory (`region`), as its highest classes (`classes` > 0), or
-    neither. `binary`: behind the JSON instead of in it; gRPC has no JSON."""
+    plain. `binary`: behind the JSON instead of in it; gRPC has no JSON."""
 
     region: str = ""
     offset: int = 0
@@ -41,21 +41,21 @@ class OutputPlan:
 
 
 class InferExchange:
-    """The exchange of one endpoint's requests for answers. Any thread may call it, but only one may have
-    `submit_single` wait."""
+    """The exchange of one endpoint's requests for answers. Any thread may call it, but only one may call
+    `submit_single` with `waits`."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
         self.core = core
         self.shared_memory = shared_memory
-        #: the reader of the event loop on which the requests of `submit_single` wait, where there is one
+        #: the reader of the event loop on which the requests of `submit_single` wait, if there is one
         self.reader: LoopReader | None = None
         self._sole = SoleSender()
-        #: notes that a request of `submit_single` is answered, or that nobody waits for its answer any more
+        #: notes that a request of `submit_single` is answered, or that no caller waits for its answer any more
         self.end_single = self._sole.end
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
-        """Return the READY version that a request is for. `single` names the caller if it can only give its client one
-        response. Raises NotFoundError, UnavailableError, UnsupportedError (rules 5.4.1, 3.7.4)."""
+        """Return the READY version that a request is for. `single`: the name of a caller that can give its client only
+        one response. Raises NotFoundError, UnavailableError, UnsupportedError (rules 5.4.1, 3.7.4)."""
         version = self.core.find(name, number)
         if single and version.rules.decoupled:
             raise version.rules.refusal_of_single(single)
@@ -72,7 +72,7 @@ class InferExchange:
         self, version: ModelVersion, request: InferenceRequest, waits: bool = True, sender: object = None
     ) -> None:
         """Start a request that gets one response. With `waits`, the caller waits for the answer if the request is
-        alone and so is answered at once; `sender`: see `SoleSender`. A refused request needs no `end_single`."""
+        alone, and so is answered at once; `sender`: see `SoleSender`. A refused request needs no `end_single`."""
         request.reader = self.reader
         infer = self.core.infer_here if self._sole.begin(request, sender) and waits else self.core.infer
         try:
@@ -87,7 +87,7 @@ class InferExchange:
         self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion, request: InferenceRequest
     ) -> Tensor | None:
         """Return an output of `request` in the form that is sent; None if it was written to the client's shared memory.
-        Raises TritonError for an output that has no classes, or does not fit."""
+        Raises TritonError for an output without classes, or too large for its region."""
         if tensor.memory_type and not plan.region:
             tensor = self._copies.to_host(request, tensor)
         if plan.classes:
@@ -114,7 +114,7 @@ class InferExchange:
         return Copies(self.core.instruments, self.core.clock)
 
     def _tell_inputs(self, request: InferenceRequest) -> None:
-        """Report the bytes that were copied from a GPU to the host to read the request, which has its number by now."""
+        """Report the bytes copied from a GPU to the host to read the request, which has its number by now."""
         for tensor in request.inputs.values():
             if isinstance(tensor, CopiedTensor):
                 region = tensor.region
@@ -140,7 +140,7 @@ class OneResponse:
         return {} if self._first is None else self._first.outputs
 
     def take(self, none: str = "expected a single response, got 0") -> InferenceResponse:
-        """Return the response, after the final one came; an error response if there is none, or more than one (rule
+        """Return the response, after the final one came; an error response if there was none or more than one (rule
         3.2.3).
 
         The error is not raised: its traceback would keep the caller's frame alive, and the request with it.

@@ -1,4 +1,5 @@
-"""The socket that an endpoint listens on, the holder of a port that is in use, and the open files that it needs."""
+"""The socket on which an endpoint listens, the process that holds a port in use, and the open files that the socket
+needs."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from pathlib import Path
 from ...core.os_limits import explained
 from ...core.status import InvalidArgumentError, UnavailableError
 
-#: Seconds between two looks at the open files.
+#: Seconds between two checks of the open files.
 _PAUSE = 1.0
 
-#: Triton listens on every address; a notebook's server lets in nobody it was not told to.
+#: Triton listens on every address; a notebook's server accepts others only if set.
 LOOPBACK = "127.0.0.1"
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 
@@ -28,7 +29,7 @@ _LISTEN = "0A"  # of /proc/net/tcp: linux/tcp_states.h
 def listen(address: str, port: int, shared: bool = False) -> socket.socket:
     """Return a listening socket; port 0 is any free one.
 
-    With `shared`, other processes of this user may listen there too, if they all say so; each gets its share of the
+    With `shared`, other processes of this user may listen there too, if all of them set it; each gets its share of the
     connections. Raises UnavailableError if the port is in use, InvalidArgumentError if this machine does not have the
     address.
     """
@@ -72,12 +73,13 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 def check_free(address: str, port: int, shared: bool = False) -> None:
-    """Raise the error of `listen`, without listening: a shared port would get connections here, and drop them."""
+    """Raise the error of `listen`, without listening: connections to a shared port would be accepted here and
+    dropped."""
     _bound(address, port, shared).close()
 
 
 def refused(address: str, port: int, error: OSError) -> UnavailableError | InvalidArgumentError:
-    """Return why nothing can listen there; the text begins as Triton's does."""
+    """Return why listening there fails; the text begins like Triton's."""
     where = f"Socket '{address}:{port}'"
     if isinstance(error, PermissionError):
         return InvalidArgumentError(f"{where} cannot be opened: {error.strerror}; choose a port above 1023")
@@ -88,8 +90,7 @@ def refused(address: str, port: int, error: OSError) -> UnavailableError | Inval
 
 
 def port_owner(port: int) -> str:
-    """Return who listens on the port, such as `process 123 (python3 -m http.server)`; "" if the system does not
-    tell."""
+    """Return the process that listens on the port, such as `process 123 (python3 -m http.server)`; "" if unknown."""
     inodes = _listening(port)
     for process in Path("/proc").glob("[0-9]*") if inodes else ():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
@@ -101,7 +102,7 @@ def port_owner(port: int) -> str:
 
 
 def _target(fd: Path) -> str:
-    """Return the target of a descriptor; "" if it is closed by now, like the one that listed the directory."""
+    """Return the target of a descriptor; "" if it has been closed, as the descriptor for listing the directory."""
     try:
         return os.readlink(fd)
     except OSError:
@@ -121,9 +122,9 @@ def _listening(port: int) -> set[str]:
 
 
 class FileWatch:
-    """A watch that reports once each time that this process can open no more files, from `start` to `stop`. Without a
-    file a port accepts nobody, and does not say why: libuv closes the connections that come meanwhile, gRPC lets them
-    wait and tries again once a second. Both go on when files are closed.
+    """A watch that reports once each time that this process can open no more files, from `start` to `stop`. Then a port
+    accepts no client, without an error: libuv closes new connections, gRPC keeps them waiting and tries again once a
+    second. Both go on when files are closed.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:

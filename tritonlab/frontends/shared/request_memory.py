@@ -1,19 +1,19 @@
-"""The memory that clients may take in this process: each request by itself, all of one server together, and responses
-that wait because their client does not read them.
+"""The memory that clients may take in this process: for each request, for all requests of one server, and for responses
+that their client does not read.
 
 Triton has no bound over HTTP: a body of any announced size is collected until memory ends (measured). Here that would
-end the notebook. So one request may take a quarter of the memory, all together half of it, and only as long as there is
-memory left for them (`MemoryRoom`). A request is in memory up to three times at once:
+end the notebook. So one request may take a quarter of the memory, all requests half of it, and only while memory is
+left for them (`MemoryRoom`). A request is in memory up to three times at once:
 
-    as it comes     its body; over gRPC grpcio's pieces, the same in a row, and the message made of that
+as it comes     its body; over gRPC grpcio's pieces, the same in a row, and the message made of that
     as it is sent   the message and the model's input in the shared region; the message goes then
     in `execute`    that input, the model's output, and the same in its own region
     as it leaves    the output in the region; over gRPC the message made of it, and grpcio's copy
 
 Triton also keeps all responses that a client does not read, until its memory is used up.
 
-Not counted are the first piece of a body, messages of up to 64 KB, and what grpcio holds of messages that have not come
-wholly: each call may have one of those, which is bounded by itself.
+Not counted are the first piece of a body, messages of up to 64 KB, and the pieces that grpcio holds of an incomplete
+message: each call may have one such message, whose own size is limited.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from collections import deque
 from ...ipc.processes.memory_room import ROOM, MemoryRoom
 from ...ipc.processes.out_of_memory import memory_limit
 
-#: Bytes that a response which waits takes in memory beside its own, about.
+#: Bytes of memory that a waiting response takes besides its own, about.
 OVERHEAD = 150
 
-#: Messages of up to so many bytes are not counted.
+#: Messages up to this size in bytes are not counted.
 UNCOUNTED = 1 << 16
-#: The most where the memory of the machine is unknown.
+#: The most if the memory of the machine is unknown.
 _UNKNOWN = 1 << 30
-#: How often a request that has come will be in memory beside itself, before its answer is sent.
+#: How many copies of a received request will be in memory besides itself, before its answer is sent.
 _LATER = 2
-#: A request that announces so many bytes is refused before they come if there is no memory for them.
+#: A request that announces at least this many bytes is refused before they come if there is no memory for them.
 _ANNOUNCED = 16 << 20
 #: A container with little memory may still have messages of this size.
 _LEAST = 64 << 20
@@ -49,16 +49,16 @@ class NoRoomError(TooLargeError):
 
 
 class RequestMemory:
-    """The memory of all requests of one server, in bytes. `most`: the limit of one request; 0 is a quarter of the
-    memory there is. `room`: the memory that is left.
+    """The memory of all requests of one server, in bytes. `most`: the limit of one request; 0 means a quarter of the
+    memory. `room`: the memory that is left.
 
-    Any thread may take. Memory is returned by destructors, which may run at any moment and so take no lock.
+    Any thread may take memory. Destructors return it; they may run at any moment and so take no lock.
     """
 
     def __init__(self, most: int = 0, room: MemoryRoom = ROOM) -> None:
         self.most = most or max((memory_limit() or 4 * _UNKNOWN) // 4, _LEAST)
         self.total = 2 * self.most
-        #: a message of so many bytes is taken without a look
+        #: a message of this many bytes is taken without a check
         self.unasked = min(self.most, UNCOUNTED)
         self.room = room
         self._why = "" if most else ", a quarter of the memory there is"
@@ -72,7 +72,7 @@ class RequestMemory:
         return _LATER * self._used
 
     def check(self, size: int, what: str = "The request") -> None:
-        """Raise TooLargeError for a request, or another message, that may not have so many bytes."""
+        """Raise TooLargeError for a request, or another message, of more bytes than allowed."""
         if size > self.most:
             raise TooLargeError(
                 f"{what} has {size} bytes, more than the limit of {self.most}{self._why}; '--max-message-size=<bytes>' "
@@ -86,10 +86,10 @@ class RequestMemory:
             raise no_memory(size)
 
     def take(self, nbytes: int, size: int, allocated: int = 0) -> None:
-        """Count bytes of a request that now has `size`, of which some are `allocated`. Raise NoRoomError if all
+        """Count bytes of a request that now has `size` bytes, `allocated` of them in memory. Raise NoRoomError if all
         requests together would take too many, or no memory is left for them."""
         if not self._takes(nbytes):
-            gc.collect()  # a body may be in a cycle that nobody uses any more
+            gc.collect()  # a body may be in an unreachable cycle
             if not self._takes(nbytes):
                 raise NoRoomError(
                     f"The requests that are received or executed now take {self._used} of the {self.total} bytes that "
@@ -147,7 +147,7 @@ class Body(bytearray):
         self.held = held
 
     def add(self, piece: bytes) -> None:
-        """Append a piece. Raise TooLargeError; then the body is not to be used any more."""
+        """Append a piece. Raise TooLargeError; then the body must not be used any more."""
         size = len(self) + len(piece)
         self._memory.check(size)
         self._memory.take(len(piece), size)

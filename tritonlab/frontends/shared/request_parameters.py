@@ -1,8 +1,8 @@
 """The parameters of a request, sorted for every frontend: those with a meaning of their own, and the rest
 (rule 6.4).
 
-A frontend gives it a `ParameterValues`, which reads the values of its protocol and words its errors: the texts differ
-between HTTP and gRPC, the meaning does not.
+A frontend provides a `ParameterValues`, which reads the values of its protocol and has the texts of its errors. The
+texts differ between HTTP and gRPC, the meaning does not.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ...core.inference.infer_response import ParameterValue
 from ...core.inference.request_rules import check_correlation_id
 from ...core.status import InvalidArgumentError
 
-#: Keys of this beginning are Triton's own: a client may send those only that its protocol names.
+#: Keys with this beginning are Triton's own: a client may send only those that its protocol names.
 RESERVED_PREFIX = "triton_"
-#: What else no forwarded header may be called (rule 6.14).
+#: Other names that a forwarded header must not have (rule 6.14).
 _RESERVED = frozenset(
     {"sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"}
 )
@@ -65,7 +65,7 @@ def check_forwarded(header: str) -> None:
 
 def _set_correlation_id(request: RequestSpec, key: str, value: Any, values: ParameterValues) -> None:
     correlation_id = values.correlation_id(value)
-    check_correlation_id(correlation_id)  # before what comes after it, as Triton
+    check_correlation_id(correlation_id)  # before the parameters after it, as Triton does
     request.correlation_id = correlation_id
 
 

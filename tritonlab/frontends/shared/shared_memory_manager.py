@@ -1,7 +1,7 @@
 """The shared-memory regions that clients have registered, in one table for all frontends (rule 6.10).
 
-A region is a part of a POSIX shared memory (`system_region.py`) or memory of a GPU (`cuda_region.py`); a name is given
-once, whichever it is.
+A region is a part of a POSIX shared memory (`system_region.py`) or memory of a GPU (`cuda_region.py`); a name is used
+once among both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SharedMemoryManager:
     """The table of regions, read and written within their bounds; from any thread.
 
     Every method raises UnsupportedError unless `allowed` (rule 6.10.1), with the text `refusal`. Sizes and offsets are
-    in bytes. `gpus`: those whose memory may be registered; None for none.
+    in bytes. `gpus`: the GPUs whose memory may be registered; None for none.
     """
 
     def __init__(self, allowed: bool = False, gpus: ServerGpus | None = None, refusal: str = _DISABLED) -> None:
@@ -39,7 +39,7 @@ class SharedMemoryManager:
         self.in_use = False
         #: whether a region of a GPU was ever registered
         self.any_cuda = False
-        self._lock = threading.Lock()  # of changes to them: a name is given once
+        self._lock = threading.Lock()  # for changes to them: a name is used once
 
     def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
         """Register `byte_size` bytes from `offset`, a multiple of the page size, of the shared memory `key`."""
@@ -63,7 +63,7 @@ class SharedMemoryManager:
             self.in_use = True
 
     def unregister(self, name: str = "", kind: type[Region] = SystemRegion) -> None:
-        """Remove one region, or all of a kind; one that is unknown, or of another kind, is ignored."""
+        """Remove one region, or all of a kind; an unknown region, or one of another kind, is ignored."""
         self._check_allowed()
         with self._lock:
             for each in [name] if name else list(self._regions):
@@ -87,7 +87,7 @@ class SharedMemoryManager:
         return [region.facts()]
 
     def tensor(self, place: tuple[str, int, int], datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-        """Return a tensor that is a copy of the bytes as they are now. `place`: region, offset and size."""
+        """Return a tensor with a copy of the current bytes. `place`: region, offset and size."""
         name, offset, size = place
         region = self._find(name, offset, size)
         try:
@@ -96,7 +96,7 @@ class SharedMemoryManager:
             raise _unread(region, error) from None
 
     def read(self, name: str, offset: int, size: int) -> memoryview:
-        """Return a copy of the bytes as they are now."""
+        """Return a copy of the current bytes."""
         region = self._find(name, offset, size)
         try:
             return region.read(offset, size)
@@ -130,7 +130,7 @@ class SharedMemoryManager:
         region = self._regions.get(name)
         if region is None:
             raise NotFoundError(f"Unable to find shared memory region: '{name}'")
-        # Triton adds the registered offset to both ends and reads beyond the mapping then (measured); not here.
+        # Triton adds the registered offset to both ends and then reads beyond the mapping (measured); not here.
         if not 0 <= offset < region.byte_size:
             raise InvalidArgumentError(f"Invalid offset for shared memory region: '{name}'")
         # Triton compares with the last byte: nothing at offset 0 is out of bounds, too (measured).

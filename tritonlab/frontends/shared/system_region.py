@@ -1,13 +1,13 @@
 """A part of a POSIX shared memory that a client has registered (rule 6.10.2).
 
-A key is a shared-memory name and nothing else: as with `shm_open`, neither a path nor a link, so a client can name
-files of /dev/shm only.
+A key is only a shared-memory name: as with `shm_open`, not a path or a link, so a client can name only files of
+/dev/shm.
 
 A region is read and written by system calls on its file, and never mapped. If a client shortens the file, or /dev/shm
-is full, a mapped page would end this process with SIGBUS; a system call fails that request only. Measured on 2 cores,
-with the times of a mapping in brackets: reading 16 bytes 2 us (0.5), 1 MB 48 us (17), 64 MB 6 to 9 ms (3.5 to 6.5);
-writing 16 bytes 2.3 us (0.3), 1 MB 64 us (16), 64 MB 8 to 9 ms (3.3). Copies by `process_vm_readv` and
-`process_vm_writev` over a mapping survive as well, and are slower still: 3.3 us, 70 us, 8 to 11 ms.
+is full, a mapped page would end this process with SIGBUS; a failing system call fails only that request. Measured on 2
+cores, with the times of a mapping in brackets: reading 16 bytes 2 us (0.5), 1 MB 48 us (17), 64 MB 6 to 9 ms (3.5 to
+6.5); writing 16 bytes 2.3 us (0.3), 1 MB 64 us (16), 64 MB 8 to 9 ms (3.3). Copies by `process_vm_readv` and
+`process_vm_writev` over a mapping also survive, but are slower still: 3.3 us, 70 us, 8 to 11 ms.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError
 
 OUTSIDE = "Invalid offset + byte size for shared memory region: '{}'"
-#: What Triton's stubs call theirs; a client has no business there.
+#: The names of regions of Triton's stubs, which clients may not use.
 _RESERVED = "triton_python_backend_shm_region_"
-#: Bytes written at once. A write behind the end makes a file longer; so its size is asked for before each piece.
+#: Bytes written at once. A write behind the end makes a file longer, so its size is checked before each piece.
 _PIECE = 4 << 20
 
 
 class _File:
-    """An open file. It is closed when its last holder is gone: a request may still read it while its region is
+    """An open file. It is closed after its last reference: a request may still read it while its region is
     unregistered."""
 
     def __init__(self, fd: int) -> None:
@@ -62,29 +62,29 @@ class SystemRegion:
 
     @staticmethod
     def open(name: str, key: str, offset: int, byte_size: int) -> SystemRegion:
-        """Open the shared memory `key` for the region. Raises TritonError with Triton's words."""
+        """Open the shared memory `key` for the region. Raises TritonError with Triton's text."""
         try:
             file = _File(_shm_open(key))
         except (OSError, ValueError) as error:
             raise InternalError(f"Unable to open shared memory region: '{key}'") from error
         found = os.fstat(file.fd)
-        if not stat.S_ISREG(found.st_mode):  # a pipe, for example, that a read waits for
+        if not stat.S_ISREG(found.st_mode):  # a pipe, for example, on which a read would wait
             raise InternalError(f"Unable to open shared memory region: '{key}'")
         if found.st_size < offset + byte_size:
             raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
         if byte_size == 0 or offset % mmap.ALLOCATIONGRANULARITY:
-            # What cannot be mapped; Triton's words run into one another like this (measured).
+            # A file that cannot be mapped; the words of Triton's text are joined like this (measured).
             raise InvalidArgumentError(
                 f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
             )
         return SystemRegion(name, key, offset=offset, byte_size=byte_size, file=file)
 
     def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-        """Return a tensor that is a copy of the bytes as they are now."""
+        """Return a tensor with a copy of the current bytes."""
         return Tensor(datatype, shape, wire_elements(self.read(offset, size), datatype))
 
     def copy(self, offset: int, array: DeviceArray) -> bool:
-        """Do nothing, as the region is in host memory."""
+        """Do nothing, because the region is in host memory."""
         return False
 
     def read(self, offset: int, size: int) -> memoryview:
