@@ -15,8 +15,8 @@ from ..core.plain_facts import few_lines, plain
 from .exchange import Exchange
 from .literal import floats
 
-#: Returns how far each element of an output of floats may be from that of the other answer and still be the same, by
-#: the name and the datatype of the output and both arrays as FP64.
+#: Returns how far each element of an output of floats may differ from the other answer's and count as the same, by the
+#: name and the datatype of the output and both arrays as FP64.
 Allowed = Callable[[str, DataType, NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 #: (relative, absolute) tolerance of values that count as the same; other datatypes have to be equal.
@@ -82,8 +82,7 @@ class TensorDiff:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of what two servers answered to one request. `errors`: those of the two, if they are not the
-    same."""
+    """The comparison of the answers of two servers to one request. `errors`: the errors of both, if they differ."""
 
     outcomes: tuple[Exchange, Exchange]
     tensors: tuple[TensorDiff, ...]
@@ -173,7 +172,7 @@ def _number_differences(
         wide, other_wide = one.astype(np.float64), other.astype(np.float64)
         bad = different
         if one.dtype.kind == "f":
-            # a part of infinity is infinity: without the first condition each value would be near it
+            # a part of infinity is infinity: without the first condition every value would be near infinity
             bad = different & ~(np.isfinite(distance) & (distance <= allowed(name, datatype, wide, other_wide)))
         apart, bound = distance[different], np.abs(other_wide)[different]
         relatives = apart / np.where(bound > 0, bound, np.nan)
@@ -186,13 +185,13 @@ def _number_differences(
 
 
 def equal_elements(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which elements are equal: NaN and NaN are the same answer."""
+    """Return which elements are equal; NaN equals NaN."""
     equal: NDArray[np.bool_] = (one == other) | ((one != one) & (other != other))
     return equal
 
 
 def _distance(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Return how far elements are apart, as FP64; whole numbers are subtracted as such, which FP64 rounds."""
+    """Return the distances of elements as FP64; integers are subtracted as integers, because FP64 rounds them."""
     if one.dtype.kind in "iu":
         whole: NDArray[Any] = np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
         return whole.astype(np.float64)

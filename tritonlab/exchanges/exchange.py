@@ -1,4 +1,4 @@
-"""`Exchange`, a request and its answer, wherever it was sent."""
+"""`Exchange`, a request and its answer, from any server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PhaseTimes:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One response and when the server sent it, in nanoseconds after the request came; 0 if that is not known."""
+    """One response and when the server sent it, in nanoseconds after the request came; 0 if unknown."""
 
     response: InferenceResponse
     after_ns: int = 0
@@ -66,7 +66,7 @@ class Exchange:
         return [arrival.response for arrival in self.arrivals]
 
     def again(self) -> InferenceRequest:
-        """Return the request once more, to be sent to the latest version of its model."""
+        """Return a copy of the request, to be sent to the latest version of its model."""
         return addressed(self.request, self.model, -1)
 
     @property
@@ -103,8 +103,8 @@ class Exchange:
         }
 
     def answers(self) -> list[InferenceResponse]:
-        """Return the responses with outputs before the first error. Empty final ones are left out, as not every
-        protocol has them, and so is what follows an error, as not every client waits for it.
+        """Return the responses with outputs before the first error. Empty final responses are left out, because not
+        every protocol has them, and so are responses after an error, because not every client waits for them.
         """
         before = itertools.takewhile(lambda one: one.error is None, self.responses)
         return [response for response in before if response.outputs]
@@ -134,8 +134,8 @@ class Exchange:
 
 
 def collect(request: InferenceRequest, responses: Iterable[InferenceResponse], *, to_error: bool = False) -> Exchange:
-    """Return the exchange of a request that was sent, with the responses as they come and the error that is raised or
-    that one of them has. `to_error`: whether to stop at that, as a stream goes on after it."""
+    """Return the exchange of a sent request, with the responses as they come, and the error that is raised or that a
+    response has. `to_error`: whether to stop at an error, after which a stream goes on."""
     begun = time.monotonic_ns()
     arrivals: list[Arrival] = []
     error: TritonError | None = None
@@ -151,7 +151,7 @@ def collect(request: InferenceRequest, responses: Iterable[InferenceResponse], *
 
 
 def arrivals_of(answers: Iterable[Mapping[str, Tensor]]) -> tuple[Arrival, ...]:
-    """Return a response for each of these outputs."""
+    """Return a response for each set of outputs."""
     return tuple(Arrival(InferenceResponse(outputs=dict(outputs))) for outputs in answers)
 
 
@@ -161,6 +161,6 @@ def addressed(request: InferenceRequest, name: str, version: int) -> InferenceRe
 
 
 def non_default_settings(request: RequestSpec) -> dict[str, Any]:
-    """Return what a request says besides its inputs, without the fields that have their default values."""
+    """Return the fields of a request besides its inputs, without default values."""
     found = {field: value for field, value in request.settings().items() if value}
     return {field: list(value) if field == "requested_outputs" else value for field, value in found.items()}

@@ -1,4 +1,4 @@
-"""The file of an exchange: JSON that reads well in a diff, with a `.npz` beside it for large tensors."""
+"""The file of an exchange: JSON that reads well in a diff, with a `.npz` next to it for large tensors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..core.whole_file import write_file
 from ..ipc.processes.out_of_memory import memory_left
 from .exchange import Exchange, arrivals_of, non_default_settings
 
-#: The most elements that the JSON holds; tensors with more go into the `.npz`.
+#: The most elements of a tensor in the JSON; larger tensors go into the `.npz`.
 _MOST_INLINE = 64
 
 
 def write_exchange(exchange: Exchange, directory: Path) -> Path:
-    """Write the JSON file of an exchange into the model's folder and return its path; a `.npz` that would hold the same
-    is left as it is.
+    """Write the JSON file of an exchange into the model's folder and return its path; an equal `.npz` is left as it
+    is.
     """
     folder = directory / exchange.model
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def write_exchange(exchange: Exchange, directory: Path) -> Path:
 
 
 def read_exchange(path: Path) -> Exchange:
-    """Read the exchange in a JSON file. Raises ValueError for a file that holds none."""
+    """Read the exchange in a JSON file. Raises ValueError for a file without one."""
     beside = path.with_suffix(".npz")
     try:
         document = read_json(path)
@@ -68,7 +68,7 @@ def read_exchange(path: Path) -> Exchange:
             source=document.get("source", ""),
             unanswered=document.get("unanswered", ""),
         )
-    except Exception as error:  # whatever a value of a wrong kind leads to
+    except Exception as error:  # any error for a value of a wrong kind
         raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None
 
 
@@ -81,7 +81,7 @@ def _tensors(tensors: Mapping[str, Tensor], prefix: str, large: dict[str, NDArra
         elif tensor.datatype is DataType.BYTES:
             entry["values"] = [_text(element) for element in tensor.numpy().flat]
         else:
-            # BF16 as its bits; str of a number of numpy is the shortest text that is the same number
+            # BF16 as its bits; str of a number of numpy is the shortest text for the same number
             flat = tensor.data.reshape(-1)
             entry["values"] = [float(str(v)) if flat.dtype.kind == "f" else v.item() for v in flat]
         found[name] = entry

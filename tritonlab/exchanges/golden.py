@@ -1,7 +1,7 @@
-"""The golden set: requests whose answers are kept beside the notebook, sent again after every reload.
+"""The golden set: requests with their answers, kept next to the notebook and sent again after every reload.
 
-A case is an exchange in the file `<notebook>.golden/<model>/<name>.json`. The model may be one of this process or of a
-server elsewhere.
+A case is an exchange in the file `<notebook>.golden/<model>/<name>.json`. The model may be in this process or on
+another server.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .exchange_file import read_exchange, write_exchange
 #: Sends a request to the model that it names, and waits.
 Ask = Callable[[InferenceRequest], Exchange]
 
-#: Variables that name the notebook of a kernel: `tritonlab test` sets the one, Jupyter the other.
+#: Variables with the path of a kernel's notebook: `tritonlab test` sets the first, Jupyter the second.
 NOTEBOOK_VARIABLE = "TRITONLAB_NOTEBOOK"
 _JUPYTER = "JPY_SESSION_NAME"
 
 
 def golden_directory() -> Path:
-    """Return `<notebook>.golden` beside the notebook of this kernel, or `notebook.golden` here if nobody says which
-    notebook it is.
+    """Return `<notebook>.golden` next to the notebook of this kernel, or `notebook.golden` here if the notebook is not
+    known.
     """
     name = os.environ.get(NOTEBOOK_VARIABLE) or os.environ.get(_JUPYTER) or ""
     if not name.endswith(".ipynb"):
@@ -46,7 +46,7 @@ def golden_directory() -> Path:
 
 
 def golden_beside(repository: Path) -> Path:
-    """Return `<repository>.golden`, where the golden set of a model repository lies."""
+    """Return `<repository>.golden`, the directory of a model repository's golden set."""
     whole = Path(os.path.abspath(repository))  # `.` has no name
     return whole.parent / f"{whole.name}.golden"
 
@@ -71,7 +71,7 @@ class GoldenResult:
 
 @dataclass(frozen=True)
 class GoldenReport:
-    """The results of all cases. `left`: how many were not sent, for want of time."""
+    """The results of all cases. `left`: how many were not sent for lack of time."""
 
     results: tuple[GoldenResult, ...]
     left: int = 0
@@ -112,7 +112,8 @@ class GoldenReport:
 
 class GoldenSet(ProcessBound):
     """The cases in a directory. `ask` sends their requests, unless a call names another way; `why_not_real` returns why
-    the answers of a model are not its own, such as those of a stand-in, otherwise "". Cases keep it as `unanswered`."""
+    the answers of a model are not its own, for example a stand-in's, otherwise "". Cases keep this reason as
+    `unanswered`."""
 
     elsewhere = "call tritonlab.golden(DIRECTORY) in the other process, too"
 
@@ -136,7 +137,7 @@ class GoldenSet(ProcessBound):
         return cases
 
     def _read(self, model: str | None) -> tuple[list[Exchange], list[GoldenResult]]:
-        """Return the cases, and the results of files that hold none."""
+        """Return the cases, and the results of files without a case."""
         cases, faults = [], []
         for path in sorted(self.directory.glob(f"{model or '*'}/*.json")):
             try:
@@ -148,7 +149,7 @@ class GoldenSet(ProcessBound):
 
     def add(self, exchange: Exchange, name: str = "", *, error: bool = False) -> Path:
         """Keep a request with its answers and return the file. Without a `name` the case gets a number. `error`:
-        whether an error may be the answer that is expected from now on.
+        whether an error may be the expected answer from now on.
 
         Raises ValueError for a request without an answer, or with an error that is not expected, FileExistsError for a
         name that is taken.
@@ -172,7 +173,7 @@ class GoldenSet(ProcessBound):
 
     def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
         """Send the cases again and compare. `ask`: another way to send, such as `RemoteModel.send` of another server.
-        `seconds`: after so long no further case is sent. A file that cannot be read has not passed.
+        `seconds`: the time after which no further case is sent. An unreadable file has not passed.
         """
         send = ask or self._ask
         if send is None:
@@ -226,8 +227,8 @@ def _checked(cases: Sequence[Exchange], ask: Ask, seconds: float | None) -> Gold
 
 
 def verdict_of(report: Mapping[str, Any]) -> str:
-    """Return one line about what `GoldenReport.to_dict` gave, and below it the differences of the first case that
-    failed.
+    """Return one line about a result of `GoldenReport.to_dict`, and below it the differences of the first failed
+    case.
     """
     results, left = report["results"], report["left"]
     bad = [result for result in results if not result["passed"]]
@@ -242,8 +243,8 @@ def verdict_of(report: Mapping[str, Any]) -> str:
 
 
 def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
-    """Return JUnit's XML of several results of `GoldenReport.to_dict`, by name; a text in the place of one is the
-    error of that whole suite.
+    """Return JUnit's XML of several results of `GoldenReport.to_dict`, by name; a text instead of a result is the error
+    of the whole suite.
     """
     root = ElementTree.Element("testsuites")
     for name, report in suites:

@@ -19,7 +19,7 @@ NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 
 
 def stated_parameters(request: RequestSpec) -> dict[str, ParameterValue]:
-    """Return the parameters of a request in either protocol: its own ones, its sequence, priority and timeout."""
+    """Return the parameters of a request in either protocol: its own, its sequence, priority and timeout."""
     parameters = dict(request.parameters or {})
     if request.correlation_id:
         parameters["sequence_id"] = request.correlation_id
@@ -46,7 +46,7 @@ def request_document(request: RequestSpec, binary: bool) -> dict[str, Any]:
 
 
 def json_value(tensor: Tensor) -> list[Any] | None:
-    """Return the elements as a flat list; None for a tensor that has no form in JSON."""
+    """Return the elements as a flat list; None for a tensor without a JSON form."""
     if tensor.datatype in NOT_IN_JSON:
         return None
     if tensor.datatype is DataType.BYTES:
@@ -61,10 +61,10 @@ def json_value(tensor: Tensor) -> list[Any] | None:
 
 
 def request_body(request: RequestSpec, binary: bool) -> tuple[bytes, int | None]:
-    """Return the body, and the length of its JSON if tensors follow it. `binary`: whether the server knows that
+    """Return the body, and the length of its JSON if tensors follow it. `binary`: whether the server has that
     extension.
 
-    Raises InternalError for values that have no form in JSON.
+    Raises InternalError for values without a JSON form.
     """
     document = request_document(request, binary)
     if binary:

@@ -1,5 +1,4 @@
-"""The last requests of models, with the answers that their clients got: a server that judges an export is sent them,
-too."""
+"""The last requests of models, with their clients' answers; a server that judges an export gets them, too."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ _SECONDS = 30.0
 
 def last_cases(models: Iterable[Model], most: int = MOST) -> Iterator[Exchange]:
     """Yield the requests that the recorder of the models' servers has kept, `most` of each model, with their answers;
-    none where nothing is recorded. An answer of before one of the models was loaded again, or of a stand-in, is said
-    not to be known."""
+    none if nothing is recorded. An answer from before a reload of one of the models, or from a stand-in, is marked as
+    unknown."""
     together = list(models)
     for model in together:
         recorder = next((each for each in model.server.instruments if isinstance(each, Recorder)), None)
@@ -37,7 +36,7 @@ def last_cases(models: Iterable[Model], most: int = MOST) -> Iterator[Exchange]:
         for number, kept in enumerate(last.of_model(recorder.recording.model(model.name), most), 1):
             try:
                 request = request_again(model, kept.request)
-            except TritonError:  # it was for a version with other inputs
+            except TritonError:  # the request was for a version with other inputs
                 continue
             case = Exchange(request, name=f"last-request-{number}", source=KEPT)
             case = _add_answer(case, kept, is_current=kept.started >= loaded)
@@ -53,8 +52,7 @@ def _add_answer(case: Exchange, kept: LastRequest, is_current: bool) -> Exchange
 
 
 def answered_cases(models: Iterable[Model], most: int = MOST) -> Iterator[Exchange]:
-    """Yield `last_cases`; the models are asked again where an answer is not kept, but not for requests of a
-    sequence."""
+    """Yield `last_cases`; if an answer is not kept, send the request again, unless it belongs to a sequence."""
     together = {model.name: model for model in models}
     for case in last_cases(together.values(), most):
         if not case.unanswered or case.request.correlation_id or stood_in(together[case.model]):
@@ -62,9 +60,9 @@ def answered_cases(models: Iterable[Model], most: int = MOST) -> Iterator[Exchan
             continue
         try:
             found = ask(together[case.model], case.again(), _SECONDS)
-        except TritonError:  # it does not serve
+        except TritonError:  # the model does not serve
             yield case
             continue
-        # the inputs are those that were sent: a server adds controls and states to a request
+        # the inputs as they were sent: a server adds controls and states to a request
         again = replace(case, arrivals=found.arrivals, error=found.error, source=ANSWERED_AGAIN, unanswered="")
         yield again if found.has_answer else case

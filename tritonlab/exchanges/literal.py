@@ -1,6 +1,4 @@
-"""Tensors in the text of a program: as values that can be read where they are few, as base64 where
-they are many.
-"""
+"""Tensors in the text of a program: small ones as readable values, large ones as base64."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _WIDTH = 110
 
 
 class TooLarge(Explained, ValueError):
-    """A tensor that is too large for the text of a program."""
+    """An error for a tensor that is too large for the text of a program."""
 
     code = Code.UNSUPPORTED
 
@@ -41,9 +39,7 @@ def base64_lines(data: bytes) -> str:
 
 
 def numpy_expression(tensor: Tensor) -> str:
-    """Return the Python expression with `np` that builds the tensor in the form that tritonclient takes. Raises
-    TooLarge.
-    """
+    """Return the Python expression with `np` that builds the tensor in tritonclient's form. Raises TooLarge."""
     shape = list(tensor.shape)
     if tensor.datatype is DataType.BYTES:
         if not is_read(tensor):
@@ -62,7 +58,7 @@ def dtype_expression(datatype: DataType) -> str:
 
 
 def floats(tensor: Tensor) -> NDArray[Any]:
-    """Return the elements of a BF16 tensor as FP32, and the own array of any other tensor."""
+    """Return the elements of a BF16 tensor as FP32, and of any other tensor its own array."""
     if tensor.datatype is DataType.BF16:
         return (tensor.data.reshape(tensor.shape).astype(np.uint32) << 16).view(np.float32)
     return tensor.numpy()
@@ -81,6 +77,6 @@ def _nested(tensor: Tensor) -> str:
     array = floats(tensor)
     if array.dtype.kind != "f":
         return repr(array.tolist())
-    # the shortest text that is the same number in its own precision
+    # the shortest text for the same number in its own precision
     options: dict[str, Any] = {"separator": ", ", "threshold": array.size + 1, "max_line_width": 1 << 30}
     return np.array2string(array, formatter={"float_kind": str}, **options).replace("\n", "")

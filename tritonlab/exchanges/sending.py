@@ -21,9 +21,9 @@ from .exchange import Arrival, Exchange, PhaseTimes
 if TYPE_CHECKING:
     from ..server.api.model import Model
 
-#: how long the times of an `execute` call that has answered already are waited for
+#: how long to wait for the times of an `execute` call that has already answered
 _SETTLE_SECONDS = 0.2
-#: Lines that are kept of what models print while requests are under way.
+#: The most lines kept of the output of models while requests are under way.
 _KEPT_LINES = 1000
 
 
@@ -34,9 +34,10 @@ class ModelHost(Protocol):
 
 
 class RequestWatch(Instrument):
-    """The record of what happens to some requests. It is in `server.instruments` only while they are under way.
+    """The record of the progress of some requests. It is in `server.instruments` only while they are under way.
 
-    Guarantees: hooks come on any thread; `changed` is called after each response, on that thread, and must not block.
+    Guarantees: hooks come on any thread; `changed` is called after each response, on that thread, and must not
+    block.
     """
 
     def __init__(self, requests: Sequence[InferenceRequest], changed: Callable[[], None]) -> None:
@@ -88,14 +89,14 @@ class RequestWatch(Instrument):
         self._changed()
 
     def received(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        """Note a response that came without the hook, which is called only for requests that an instance had."""
+        """Note a response that came without the hook, which is called only for requests that reached an instance."""
         with self._lock:
             known = any(arrival.response is response for arrival in self._arrivals[id(request)])
         if not known:
             self.response_sent(request, response, time.monotonic_ns())
 
     def outcome(self, request: InferenceRequest, refused: TritonError | None) -> Exchange:
-        """Return what has happened to `request` so far; `refused` is the error if the server did not take it."""
+        """Return the progress of `request` so far; `refused` is the error if the server did not accept it."""
         with self._lock:
             arrivals = tuple(self._arrivals[id(request)])
             errors = [arrival.response.error for arrival in arrivals if arrival.response.error is not None]
@@ -108,7 +109,8 @@ class RequestWatch(Instrument):
 class Sending:
     """Some requests to one model, all in flight together.
 
-    Guarantees: `start` returns at once; a thread of its own sends and waits. Everything may be called from any thread.
+    Guarantees: `start` returns at once; a thread of its own sends and waits. All methods may be called from any
+    thread.
     """
 
     def __init__(
@@ -135,8 +137,8 @@ class Sending:
         return (self._now() - self._started) / 1e9
 
     def why(self) -> str:
-        """Return what the first request that is not answered waits for now, in sentences and stacks; empty if there is
-        none. Blocks a second at most.
+        """Return why the first unanswered request waits, in sentences and stacks; empty if all are answered. Blocks a
+        second at most.
         """
         for request in self._requests:
             if request.state not in (RequestState.INITIALIZED, RequestState.RELEASED):
@@ -153,7 +155,7 @@ class Sending:
         return self._finished.wait(timeout)
 
     def take_changes(self) -> bool:
-        """Return whether a response came since the last call."""
+        """Return whether a response has come since the last call."""
         changed = self._changed.is_set()
         self._changed.clear()
         return changed
@@ -164,13 +166,13 @@ class Sending:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Ask for cancellation; the model decides what still comes (rule 3.10)."""
+        """Request cancellation; the model decides which responses still come (rule 3.10)."""
         self._cancelled = True
         for request in self._requests:
             request.cancel()
 
     def outcomes(self) -> list[Exchange]:
-        """Return what came back so far, in the order in which the requests were given."""
+        """Return the exchanges so far, in the order of the requests."""
         return [self._watch.outcome(request, self._refused.get(id(request))) for request in self._requests]
 
     def _run(self) -> None:

@@ -43,8 +43,8 @@ class NotSendable(Explained, ValueError):
 @dataclass(frozen=True)
 class Address:
     """Where the program finds the server. `header_file`: the path of a file with the header `authorization: Bearer
-    <token>`, if the server asks for one; a program names the file, and never holds the token. `is_default`: whether
-    $TRITON_HTTP and $TRITON_GRPC, where they are set, count instead."""
+    <token>`, if the server requires one; a program names the file, and never has the token. `is_default`: whether
+    $TRITON_HTTP and $TRITON_GRPC take precedence if set."""
 
     http: str = "localhost:8000"
     grpc: str = "localhost:8001"
@@ -59,15 +59,14 @@ class Address:
 
 @dataclass(frozen=True)
 class Snippet:
-    """A program, or a document. `files`: what has to lie beside it, by name."""
+    """A program, or a document. `files`: the files next to it, by name."""
 
     name: str
     text: str
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, directory: str | Path = ".") -> Path:
-        """Write the program and its files, and make the directory; raises FileExistsError if one of them is
-        there."""
+        """Write the program and its files, and make the directory; raises FileExistsError if one of them exists."""
         folder = Path(directory)
         paths = {folder / self.name: self.text.encode(), **{folder / name: data for name, data in self.files.items()}}
         there = [path for path in paths if path.exists()]
@@ -91,8 +90,8 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Example:
-    """The contents of a program: an exchange, and of its model whether it is `decoupled` and takes batches, and the
-    datatypes of its outputs.
+    """The contents of a program: an exchange, whether its model is `decoupled` and takes batches, and the datatypes of
+    the model's outputs.
     """
 
     exchange: Exchange
@@ -114,8 +113,8 @@ class Example:
 
     @property
     def expected(self) -> list[InferenceResponse]:
-        """The responses that a test compares with. A stream ends with one that holds its flag alone; else every answer
-        counts, also one without outputs."""
+        """The responses with which a test compares. The last response of a stream has only its flag; otherwise every
+        answer counts, also one without outputs."""
         return [response for response in self.exchange.responses if response.outputs or not self.decoupled]
 
 
@@ -152,7 +151,7 @@ def _client(protocol: str, example: Example) -> Snippet:
 
 
 def _stream(example: Example, indent: str, body: str) -> str:
-    """Write the calls that ask over a stream; `body` is run for each response, with `answer` and its `message`."""
+    """Write the calls over a stream; `body` is run for each response, with `answer` and its `message`."""
     headers = ", headers=headers" if example.address.header_file else ""
     lines = [
         f"client.start_stream(lambda result, error: answers.put(error or result){headers})",
@@ -171,8 +170,8 @@ def _stream(example: Example, indent: str, body: str) -> str:
 
 @dataclass(frozen=True)
 class _Test:
-    """A function that asks over gRPC, which carries every kind of answer, and compares; after a failure, any answer is
-    good. `inputs`, `outputs`: how the names of its tensors in the `.npz` begin."""
+    """A function that sends a request over gRPC, which carries every kind of answer, and compares; after a failure, any
+    answer is good. `inputs`, `outputs`: the beginnings of its tensors' names in the `.npz`."""
 
     name: str
     example: Example
@@ -181,7 +180,7 @@ class _Test:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors that it reads, by their names in the `.npz`."""
+        """The tensors that the function reads, by their names in the `.npz`."""
         found = {_entry_name(self.inputs, key): tensor for key, tensor in self.example.request.inputs.items()}
         for number, response in enumerate(self.example.expected):
             prefix = f"{self.outputs}{number}."
@@ -285,9 +284,7 @@ def recorded_tests(
 def failure_test(
     requests: Sequence[InferenceRequest], config: Mapping[str, Any], error: str, address: Address | None = None
 ) -> Snippet:
-    """Return a test that fails as long as the model of that `config` does not answer each of the requests, which has
-    failed with `error`.
-    """
+    """Return a test that fails until the model of that `config` answers every request; each has failed with `error`."""
     name = f"test_{file_stem(requests[0].model_name)}_failure"
     examples = [Example.from_config(Exchange(each, error=TritonError(error)), config, address) for each in requests]
     if len(examples) == 1:
@@ -296,7 +293,7 @@ def failure_test(
 
 
 def _headers(example: Example) -> str:
-    """Write how a program reads the header with the token."""
+    """Write the lines of a program that read the header with the token."""
     if not example.address.header_file:
         return ""
     return (
@@ -306,7 +303,8 @@ def _headers(example: Example) -> str:
 
 
 def _test_headers(address: Address) -> str:
-    """Return how a test, which outlives this server and is run against others, finds the header with the token."""
+    """Return the lines that find the header with the token, for a test that outlives this server and is run against
+    others."""
     if not address.header_file:
         return ""
     return (
@@ -380,7 +378,7 @@ def _arguments(example: Example, headers: bool = False) -> str:
 
 
 def _curl(example: Example) -> Snippet:
-    """Write the request as JSON where its values are few and have a form in it, else with the binary extension. If an
+    """Write the request as JSON if its values are few and have a JSON form, else with the binary extension. If an
     output has no JSON form, the command saves the answer as it is. The header with the token is read from its file: on
     a command line every user could see it.
     """
@@ -395,9 +393,9 @@ def _curl(example: Example) -> Snippet:
     binary = any(example.outputs.get(name) in NOT_IN_JSON for name in names)
     document = request_document(request, binary)
     saving = f" -D {shlex.quote(stem)}.head -o {shlex.quote(stem)}.answer" if binary else ""
-    # curl has it since 7.76 (March 2021); an older one says that it does not know it, with status 2
+    # curl has it since 7.76 (March 2021); an older one reports an unknown option, with status 2
     command = f"curl -sS --fail-with-body{header} {url}{saving}"
-    # the text of an error goes where the answer would: 22 is curl's status for it
+    # the text of an error would go to the place of the answer: 22 is curl's status for it
     shown = f" || {{ [ $? = 22 ] && cat {shlex.quote(stem)}.answer >&2; false; }}" if binary else ""
     name = f"{stem}.sh"
     values = {name: json_value(tensor) if is_read(tensor) else None for name, tensor in request.inputs.items()}
@@ -444,7 +442,7 @@ def _entry(tensor: Tensor, shape: list[int], row: int | None = None) -> dict[str
 
 
 _HTTP, _CURL = "tritonclient HTTP", "curl"
-#: How each kind is written.
+#: The writer of each kind.
 KINDS: dict[str, Callable[[Example], Snippet]] = {
     _HTTP: partial(_client, "http"),
     "tritonclient gRPC": partial(_client, "grpc"),

@@ -47,8 +47,8 @@ def time_unit(most_us: float) -> tuple[float, str]:
 
 
 def days(times: ArrayLike, wall: int) -> NDArray[np.float64]:
-    """Return times, nanoseconds, as matplotlib's dates in local time. `wall`: add it to a time to get nanoseconds since
-    the epoch.
+    """Return times in nanoseconds as matplotlib's dates in local time. `wall`: add it to a time to get nanoseconds
+    since the epoch.
     """
     dates: Any = importlib.import_module("matplotlib.dates")
     since = np.asarray(times, np.float64).astype(np.int64) + wall
@@ -60,7 +60,7 @@ def days(times: ArrayLike, wall: int) -> NDArray[np.float64]:
 
 
 def name_time_axis(ax: Axes) -> None:
-    """Make the horizontal axis one of the time of day, whatever part of it is shown."""
+    """Make the horizontal axis show the time of day, for any visible part of it."""
     dates: Any = importlib.import_module("matplotlib.dates")
 
     def text(value: float, _: object = None) -> str:
@@ -69,7 +69,7 @@ def name_time_axis(ax: Axes) -> None:
         return clock_text(round(value * _DAY), max(time_step((end - begin) * _DAY) // 4, 1), time.gmtime)
 
     begin, end = ax.dataLim.intervalx
-    if begin == end:  # one moment
+    if begin == end:  # a single moment
         ax.set_xlim(begin - _SECOND / 2 / _DAY, end + _SECOND / 2 / _DAY)
     ax.xaxis.set_major_locator(dates.AutoDateLocator(minticks=3, maxticks=6))
     ax.xaxis.set_major_formatter(text)
@@ -79,8 +79,8 @@ def name_time_axis(ax: Axes) -> None:
 
 
 def name_lanes(ax: Axes, names: Sequence[str], lowest: float = 0) -> None:
-    """Name the lanes of a vertical axis, the first on top, below room for a legend. `lowest`: the number of a lane that
-    is shown, too.
+    """Name the lanes of a vertical axis, from the top, below room for a legend. `lowest`: the number of the lowest lane
+    to show.
     """
     ax.set_yticks(range(len(names)), [fitted(name, _NAMES, end=True) for name in names], parse_math=False)
     ax.set_ylim(max(len(names) - 0.4, lowest + 0.3), -0.7 - 0.2 * len(names))

@@ -30,10 +30,10 @@ from .svg_picture import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    #: Turns x or y of marks into those of matplotlib.
+    #: Turns x or y of marks into matplotlib's values.
     Place = Callable[[Any], Any]
 
-#: Of a chart, in pixels: its width, the height between legend and axis, and the room on its right.
+#: The size of a chart in pixels: its width, the height between legend and axis, and the room on its right.
 _WIDE, _HIGH, _RIGHT = 640, 190, 16
 #: The line and the marker by which matplotlib draws a shape.
 _LOOKS: dict[str, tuple[Any, str]] = {
@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point, and what is written next to it. `title`: its tooltip."""
+    """A point, and the text next to it. `title`: its tooltip."""
 
     x: float
     y: float
@@ -68,8 +68,8 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class _Mark:
-    """Marks of one colour. `label`: their text in the legend; without one they are not in it. `inside`: more of that
-    text, about what only an SVG picture has. `size`: the height of spans, the radius of points, in pixels.
+    """Marks of one colour. `label`: their text in the legend; without it they are not in the legend. `inside`: more of
+    that text, for parts that only an SVG picture has. `size`: the height of spans, the radius of points, in pixels.
     """
 
     items: Sequence[Any]
@@ -87,8 +87,8 @@ class _Mark:
 
 @dataclass(frozen=True)
 class Spans(_Mark):
-    """Each Span as a `block` or a `bar`, or as a `line` or `dashes` without a height. The text of a block is in it if
-    there is room or, with `beside`, behind it.
+    """Each Span as a `block` or a `bar`, or as a `line` or `dashes` without a height. The text of a block is inside it
+    if it fits or, with `beside`, behind it.
     """
 
     shape: Shape = "block"
@@ -124,7 +124,7 @@ class Spans(_Mark):
 
 @dataclass(frozen=True)
 class Points(_Mark):
-    """Each Point as a `dot`, a `ring`, a `tick` or a `triangle`; with `line` or `dashes` dots that are joined. They are
+    """Each Point as a `dot`, a `ring`, a `tick` or a `triangle`; with `line` or `dashes` as joined dots. Points are
     above all spans.
     """
 
@@ -149,7 +149,7 @@ class Points(_Mark):
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of numbers. `text` writes one of them in an SVG picture; matplotlib has them plain, in `unit`. `note`:
+    """An axis of numbers. `text` writes a number in an SVG picture; matplotlib shows plain numbers, in `unit`. `note`:
     more about the picture.
     """
 
@@ -175,7 +175,7 @@ class Axis:
 
     @property
     def plain_name(self) -> str:
-        """The name over plain numbers."""
+        """The name of the axis with plain numbers."""
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 
@@ -189,10 +189,10 @@ class TimeSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class Lanes:
-    """Lanes below one another; the y of a mark is its distance from the top of the first one, in pixels. `height`: of a
-    lane; `drawn`: of the part of it that has marks; `foot`: where the letters of its name stand. `second`: the name of
-    the lower half of each lane; `has_track`: that half is gray. `widest`: the most pixels of names; `right`: those on
-    the right of the lanes.
+    """Lanes below one another; the y of a mark is its distance from the top of the first lane, in pixels. `height`: of
+    a lane; `drawn`: of its part with marks; `foot`: the base line of its name. `second`: the name of the lower half of
+    each lane; `has_track`: whether that half is gray. `widest`: the most pixels of names; `right`: pixels on the right
+    of the lanes.
     """
 
     names: Sequence[str]
@@ -223,12 +223,12 @@ class Lanes:
         return left, right, Scale(0, high, top, top + high)
 
     def lane(self, pixels: Any) -> Any:
-        """Return the numbers of lanes at these distances; a whole one is the middle of what is drawn in a lane."""
+        """Return the numbers of lanes at these distances; an integer is the middle of a lane's drawn part."""
         return (np.asarray(pixels) - self.drawn / 2) / self.height
 
 
 class Figure:
-    """Marks over a horizontal and a vertical axis; those without items are left out."""
+    """Marks over a horizontal and a vertical axis; marks without items are left out."""
 
     def __init__(self, title: str, x: Axis | TimeSpan, y: Axis | Lanes, marks: Sequence[Spans | Points]) -> None:
         self.title = title
@@ -257,8 +257,8 @@ class Figure:
         return picture.svg()
 
     def _write_texts(self, picture: SvgPicture, x: Scale, y: Scale) -> None:
-        """Write the texts of points: above a point or, where there is something, left, right or below of it; nowhere if
-        there is no room at all.
+        """Write the texts of points: above a point or, if that place is taken, left, right or below; nowhere without
+        room.
         """
         groups = [mark for mark in self.marks if isinstance(mark, Points)]
         points = [(x(point.x), y(point.y), mark.size, point.text) for mark in groups for point in mark.items]

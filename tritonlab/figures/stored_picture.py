@@ -1,9 +1,8 @@
-"""A picture as a notebook stores it: an image with its data, which every reader shows.
+"""A picture as a notebook stores it: an image that contains its data, which every reader shows.
 
-Sanitizers drop inline SVG, of which only the words remain: JupyterLab's for a notebook that is not trusted, GitHub's,
-those of mail. An `<img>` with a `data:` address passes them. Such an image knows neither the colours nor the theme of
-the page, so it has a paper of its own, which is legible on light and dark pages. (nbconvert's `sanitize_html` passes no
-`<img>` in HTML at all.)
+Sanitizers reduce inline SVG to its words: JupyterLab's for a notebook that is not trusted, GitHub's, mail readers'. An
+`<img>` with a `data:` address passes them. Such an image does not get the colours or the theme of the page, so it has
+its own background, legible on light and dark pages. (nbconvert's `sanitize_html` passes no `<img>` in HTML at all.)
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ _TITLE = re.compile(r"<title>[^<]*</title>")
 
 
 def stored_picture(svg: str, when: float | None, alt: str = "", *, has_caption: bool = False) -> str:
-    """Return an `<img>` that shows the same as `svg`, one picture as inline SVG; empty for an empty text. `when`: wall
-    clock seconds, if known; `alt`: the facts in the picture as words, else its label, which is also the caption.
+    """Return an `<img>` of the picture `svg`, inline SVG; empty for an empty text. `when`: wall clock seconds, if
+    known; `alt`: the facts in the picture as words, by default its label, which is also the caption.
     """
     root = _ROOT.match(svg)
     if root is None:
@@ -48,7 +47,7 @@ def stored_picture(svg: str, when: float | None, alt: str = "", *, has_caption: 
 
 
 def date_line(when: float) -> str:
-    """Return the line below what is stored: when it was like that."""
+    """Return the line below a stored picture, with its time."""
     return f"<div class='tl-dim'>{date_text(when)}</div>"
 
 

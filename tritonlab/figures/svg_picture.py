@@ -1,11 +1,11 @@
 """Pictures as SVG text: the scales, axes, marks, texts and legends that the figures of views and results share.
 
-Drawn here and not by matplotlib, because a view draws its picture at display and whenever things come to rest, which
-must take less than 50 ms. Measured on 2 processors (2026-11-24, `python -m tests.benchmarks.pictures`):
-a timeline of 8,000 requests 4 ms, 12 metrics of 10,000 changes 7 to 15 ms, a load test 0.2 ms, `what_if` 1.2 ms, each
-as the image that a notebook stores; with matplotlib a simpler picture of that size 190 to 260 ms as PNG, 350 to 430 ms
-as SVG, and its import 610 to 920 ms at the first one.
-For people who restyle and save there is matplotlib: `plot(ax=None)` of each result (`figures.figure`).
+They are drawn here and not by matplotlib, because a view draws its picture at display and after every burst of changes,
+which must take less than 50 ms. Measured on 2 processors (2026-11-24, `python -m tests.benchmarks.pictures`): a
+timeline of 8,000 requests 4 ms, 12 metrics of 10,000 changes 7 to 15 ms, a load test 0.2 ms, `what_if` 1.2 ms, each as
+the image that a notebook stores; with matplotlib a simpler picture of that size 190 to 260 ms as PNG, 350 to 430 ms as
+SVG, and its import 610 to 920 ms at the first one. To restyle and save a picture there is matplotlib: `plot(ax=None)`
+of each result (`figures.figure`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ DASHED = " stroke-dasharray='3 3'"
 WIDTH = 760
 #: The height of a line of text, and of the legend.
 LINE, LEGEND = 16, 22
-#: What an axis needs below the picture: its marks, and below them its name.
+#: The room of an axis below the picture: its marks, and below them its name.
 AXIS = 38
 #: The size of letters, in pixels.
 FONT = 12
-#: Faces of like widths, so that texts fit; where a page has its own, that comes first.
+#: Fonts of similar widths, so that texts fit; the page's own comes first.
 FACES = "Helvetica,Arial,'Liberation Sans',sans-serif"
 _STYLE = f"font:{FONT}px var(--jp-ui-font-family,{FACES});fill:currentColor;max-width:100%;height:auto"
-#: The widths of letters in these faces and a little more, in shares of the font's size.
+#: The widths of letters in these fonts and a little more, in shares of the font's size.
 _WIDTHS = {letter: 0.31 for letter in "fijlrtI.,:;|!'()[]-· /"} | {letter: 0.9 for letter in "mwMWOQGD%@→…"}
 _LETTER, _CAPITAL = 0.58, 0.72
 _SECOND = 1_000_000_000
@@ -89,7 +89,7 @@ def text_width(text: str) -> float:
 
 
 def fitted(text: str, width: float, *, end: bool = False) -> str:
-    """Return a text that is at most `width` pixels wide: its begin, or with `end` its end, where names differ."""
+    """Return a text cut to `width` pixels: its beginning, or with `end` its end, where names differ."""
     if text_width(text) <= width:
         return text
     while text and text_width(f"…{text}") > width:
@@ -108,7 +108,7 @@ def axis_width(ticks: Sequence[Tick]) -> float:
 
 
 def round_steps(low: float, high: float, count: int = 8) -> list[float]:
-    """Return round numbers that are equally far apart, from `low` to `high`, fewer than `count`."""
+    """Return round numbers at equal distances, from `low` to `high`, fewer than `count`."""
     span = high - low
     if not 0 < span < math.inf:
         return [low]
@@ -153,8 +153,8 @@ def _step_text(step: int) -> str:
 
 
 def clock_text(at: int, step: int, zone: Callable[[float], time.struct_time] = time.localtime) -> str:
-    """Return the time of day of nanoseconds since the epoch, as exactly as marks need that are `step` apart. `zone`
-    returns the moment of seconds since the epoch.
+    """Return the time of day of nanoseconds since the epoch, with the digits for marks `step` apart. `zone` turns
+    seconds since the epoch into a local time.
     """
     digits = max(9 - int(math.log10(step)), 0)
     unit = 10 ** (9 - digits)
@@ -193,8 +193,8 @@ class SvgPicture:
 
     @contextmanager
     def group(self, title: str, data: str = "") -> Iterator[None]:
-        """Draw marks that have a tooltip together, while this is open; without one they are drawn for themselves.
-        `data`: attributes of the group.
+        """Draw marks with a common tooltip while this is open; without a tooltip each is drawn by itself. `data`:
+        attributes of the group.
         """
         is_group = bool(title or data)
         self._parts.append(f"<g{data}><title>{escape(title)}</title>" * is_group)
@@ -213,7 +213,7 @@ class SvgPicture:
         bold: bool = False,
         title: str = "",
     ) -> None:
-        """Write a line of text whose letters stand on `y`."""
+        """Write a line of text with its base line at `y`."""
         look = f" text-anchor='{anchor}'" if anchor != "start" else ""
         look += f" fill='{tone}'" if tone else ""
         look += " opacity='.75'" if dim else ""
@@ -232,7 +232,7 @@ class SvgPicture:
         self._add(f"<rect {size} fill='{tone}'{look and ' '}{look}/>", y + height)
 
     def path(self, path: str, look: str, foot: float = 0) -> None:
-        """Draw a path. `look`: its attributes; `foot`: how far down it goes."""
+        """Draw a path. `look`: its attributes; `foot`: its lowest y."""
         self._add(f"<path d='{path}' {look}/>", foot)
 
     def line(self, x: float, y: float, to_x: float, to_y: float, look: str = "opacity='.4'", tone: str = INK) -> None:
@@ -261,7 +261,7 @@ class SvgPicture:
             self.dot(x, y, radius, tone, filled=shape == "dot")
 
     def legend(self, keys: Sequence[Key], x: float = 0) -> None:
-        """Draw what colours and marks stand for, below what is there already, in as many lines as they take."""
+        """Draw the legend of colours and marks below the picture so far, in as many lines as needed."""
         left, y = x, self.height + 12
         self._parts.append("<g class='tl-legend'>")
         for key in keys:
@@ -275,7 +275,7 @@ class SvgPicture:
         self.height = y + LEGEND - 12
 
     def x_axis(self, scale: Scale, ticks: Sequence[Tick], name: str) -> None:
-        """Draw an axis below what is there already, with its name."""
+        """Draw an axis below the picture so far, with its name."""
         y, free = self.height + 2, -math.inf
         self.line(scale.start, y, scale.stop, y)
         for value, text in ticks:
@@ -290,7 +290,7 @@ class SvgPicture:
         self.text(middle, y + 33, name, anchor="middle")
 
     def time_axis(self, scale: Scale, wall: int) -> None:
-        """Draw an axis of the time of day, with the time between two marks, for lengths."""
+        """Draw an axis of the time of day, with the time between two marks, so that lengths can be read."""
         ticks = time_ticks(scale.low, scale.high, wall)
         day = time.strftime("%d %b %Y", time.localtime((scale.low + wall) / 1e9))
         apart = _step_text(time_step(scale.high - scale.low))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from html import escape
 
-#: Inline, because a page may keep no style sheet; it also counts for more than that of the page.
+#: Inline, because a page may have no style sheet; it also takes precedence over the page's.
 _NUMBER = "text-align:right;font-variant-numeric:tabular-nums"
 _HEAD = "white-space:normal;vertical-align:bottom"
 
@@ -18,8 +18,8 @@ def cell(text: str, *, kind: str = "td", number: bool = False, look: str = "") -
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[int], look: str = "") -> str:
-    """Return a table that scrolls where it is wider than the page. `numbers`: the columns that have numbers; `look`:
-    more style of each cell.
+    """Return a table that scrolls if it is wider than the page. `numbers`: the columns with numbers; `look`: more style
+    of each cell.
     """
     head = "".join(cell(name, kind="th", number=n in numbers, look=look) for n, name in enumerate(heads))
     lines = ["".join(cell(text, number=n in numbers, look=look) for n, text in enumerate(row)) for row in rows]
@@ -29,9 +29,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collecti
 
 
 def text_table(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
-    """Return a line for each row, the heads among them, without blanks at its end. `numbers`: the columns that have
-    numbers.
-    """
+    """Return a line for each row, heads included, without blanks at its end. `numbers`: the columns with numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

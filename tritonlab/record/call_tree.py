@@ -1,8 +1,8 @@
-"""The call tree of a recorded request: the requests that were made for it, which are the steps of an ensemble, and the
-calls that the model made while the request executed (BLS).
+"""The call tree of a recorded request: the steps of an ensemble, and the calls that the model made while the request
+executed (BLS).
 
-Triton does not know which request of a batch a BLS call is for, and so neither does the record: a call belongs to all
-requests of the execution that made it.
+Triton does not relate a BLS call to one request of a batch, and neither does the record: a call belongs to all requests
+of its execution.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ RECENT = 5_000
 
 @dataclass
 class Call:
-    """A request and those that were made for it. Times are nanoseconds of the server's clock.
+    """A request and the requests made for it. Times are nanoseconds of the server's clock.
 
     `step`: its number if an ensemble made it, else -1. `batch`: the number of its execution on `instance`; `count` and
-    `size`: how many requests were in it, and how large they are together. `inputs`: name, datatype ("" if it is not
-    known) and shape. `failure`: the error that its client got, "" if it has not failed. `left_out`: calls too many to
+    `size`: the number of requests in that execution, and their batch size together. `inputs`: name, datatype ("" if
+    unknown) and shape. `failure`: the error of its client, "" if it has not failed. `left_out`: calls too many to
     list.
     """
 
@@ -54,15 +54,15 @@ class Call:
     left_out: int = 0
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Call]]:
-        """Yield this and all calls below it, each with its depth."""
+        """Yield this request and all calls below it, each with its depth."""
         yield depth, self
         for call in self.calls:
             yield from call.walk(depth + 1)
 
 
 def call_tree(recording: Recording, model: str, row: int, recent: bool = False) -> Call | None:
-    """Return the request of a row of a model's record, with its calls; None if it is no longer there. With `recent`
-    only the last facts of each model are searched, which is enough for a request that has just ended.
+    """Return the request of a row of a model's record, with its calls; None if it is no longer kept. With `recent`
+    search only the last facts of each model, which is enough for a request that has just ended.
     """
     root = _call(recording.model(model), row)
     if root is not None:

@@ -1,4 +1,5 @@
-"""The result of `model.profile`: the time of each line of the author's code, by batch size, or the memory it keeps."""
+"""The result of `model.profile`: by line of the author's code, the time for each batch size, or the memory that it
+keeps."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ _LINES = 15
 _SIZES = 4
 #: The lines around one with time that the margin shows too, and the most lines of a file that it shows whole.
 _AROUND, _WHOLE = 3, 60
-#: Eighths of a block, which need no style to be seen, and the blocks of a bar.
+#: Eighths of a block, which are visible without a style, and the blocks of a bar.
 _EIGHTHS, _BLOCKS = " ▏▎▍▌▋▊▉█", 12
 _PLACE = re.compile(r"^(.*), line (\d+)")
-#: Less room than a table's cells have, so that most lines of code fit beside them.
+#: Less padding than a table's cells have, so that most lines of code fit next to them.
 _CELL = "padding:1px 9px 1px 0;font-size:12px"
 #: The tones of a bar's pieces, in their order.
 _TONES = (BLUE, PURPLE, ORANGE, RED)
@@ -45,10 +46,10 @@ Cite = Callable[[str], str]
 
 @dataclass
 class ProfiledLine:
-    """A line of the author's. `place`: the cell or file; `line`: its number there. `times`: by size of the batch, 0 for
-    threads beside `execute`, seconds of its own, seconds with the author's functions that it called, and how often it
-    began, 0 if that was not counted. `kept` and `blocks`: bytes and pieces of memory that it still holds;
-    `growth`: bytes by which that has grown since the middle of the profile.
+    """A line of the author's code. `place`: the cell or file; `line`: its number there. `times`: by batch size, 0 for
+    threads besides `execute`, seconds of its own, seconds with the author's functions that it called, and how often it
+    began, 0 if not counted. `kept` and `blocks`: bytes and pieces of memory that it still holds; `growth`: increase of
+    these bytes since the middle of the profile.
     """
 
     file: str
@@ -87,11 +88,11 @@ class ProfiledLine:
 
 
 class LineProfile:
-    """The lines of a model's code, those with most time of their own, or most memory, first.
+    """The lines of a model's code; the lines with most time of their own, or most memory, first.
 
-    `executions`: by batch size how many there were, and the seconds of `execute` in all. `way`: how lines were seen.
-    `memory`: memory was looked at, and no times. `seconds`: how long that lasted. `size`: the only batch size that this
-    is about, else None.
+    `executions`: by batch size how many there were, and the seconds of `execute` in all. `way`: how lines were sampled.
+    `memory`: whether memory was measured instead of times. `seconds`: the duration of that. `size`: the only batch size
+    of this profile, else None.
     """
 
     def __init__(
@@ -108,7 +109,8 @@ class LineProfile:
         sources: Mapping[str, Sequence[str]] | None = None,
         cite: Cite = str,
     ) -> None:
-        """sources: the lines of each file. cite: what names the cell in a text that names a line of a model's file."""
+        """sources: the lines of each file. cite: function that names the cell in a text that names a line of a model's
+        file."""
         self.model = model
         self.memory = memory
         self.lines = sorted(lines, key=lambda one: (-one.growth, -one.kept) if memory else (-one.own, 0))
@@ -138,11 +140,11 @@ class LineProfile:
 
     @property
     def slowest(self) -> ProfiledLine | None:
-        """The line with most time of its own within `execute`, or that keeps most memory; None if there is none."""
+        """The line with most time of its own within `execute`, or with most memory kept; None if there is none."""
         return self.lines[0] if self.lines else None
 
     def of(self, size: int) -> LineProfile:
-        """Return the profile of batches of one size; 0 is what threads did beside `execute`."""
+        """Return the profile of batches of one size; 0 is the work of threads besides `execute`."""
         lines = [
             ProfiledLine(
                 one.file, one.number, place=one.place, line=one.line, text=one.text, times={size: one.times[size]}
@@ -170,7 +172,7 @@ class LineProfile:
     # -- words
 
     def title(self) -> str:
-        """Return the first sentence: of what, how long, how it was seen."""
+        """Return the first sentence: the model, the duration, the way of sampling."""
         what = "Memory by line" if self.memory else "Lines"
         about = f" in batches of {self.size}" if self.size else f" in {_BESIDE}" if self.size == 0 else ""
         if not self.lines and not self.count:
@@ -188,7 +190,7 @@ class LineProfile:
         return f"{text} of {duration_text(spent)} in all, {seen}"
 
     def heads(self) -> list[str]:
-        """Return the heads of the columns of `table`, and of a last one for the text of the line."""
+        """Return the heads of the columns of `table`, and of a last column for the text of the line."""
         return [*self._heads(), "where", "line"]
 
     def table(self, count: int = _LINES) -> list[tuple[ProfiledLine, list[str]]]:
@@ -216,7 +218,7 @@ class LineProfile:
         return [f"Send requests meanwhile, or let it send some: {self.model}.profile(seconds=3, concurrency=4)"]
 
     def _columns(self) -> list[int]:
-        """Return the batch sizes that have a column of their own: those with most time."""
+        """Return the batch sizes that have a column of their own: the sizes with most time."""
         taken = {size: sum(line.times.get(size, (0.0,))[0] for line in self.lines) for size in self.sizes}
         return sorted(sorted(taken, key=lambda size: -taken[size])[:_SIZES])
 
@@ -362,8 +364,8 @@ def _bytes(count: float) -> str:
 
 
 def _plot_bars(ax: Axes, names: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]], what: str) -> None:
-    """Draw a bar for each line, of one piece for each of `bars`: its label, and its value at each line. `what`: the
-    quantity, with its unit.
+    """Draw a bar for each line, with a piece for each of `bars` (label, value at each line). `what`: the quantity, with
+    its unit.
     """
     left = np.zeros(len(names))
     for (label, values), tone in zip(bars, _TONES, strict=False):

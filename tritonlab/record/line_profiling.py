@@ -66,7 +66,7 @@ def profile_lines(
     found: dict[int, Profiled] = {}
     began = time.perf_counter()
     try:
-        with contextlib.suppress(KeyboardInterrupt):  # then it is what was found until now
+        with contextlib.suppress(KeyboardInterrupt):  # then the result is the profile so far
             meanwhile()
     finally:
         lasted = time.perf_counter() - began

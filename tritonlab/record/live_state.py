@@ -1,5 +1,5 @@
-"""The state of a model now, which no recording has: waiting requests, running executions, open streams, and the memory
-of its instances' processes.
+"""The current state of a model, which recordings lack: waiting requests, running executions, open streams, and the
+memory of its instances' processes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _SHOWN = 64
 
 
 def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
-    """Return JSON for a view: `instances` (the names of those there are), `waiting` (when each request came to the
-    queue, oldest first), `waiting_count`, and `running` (instance, start, size, count).
+    """Return JSON for a view: `instances` (their names), `waiting` (when each request came to the queue, oldest first),
+    `waiting_count`, and `running` (instance, start, size, count).
     """
     waiting: list[int] = []
     running = []
@@ -69,9 +69,9 @@ def occupancies(versions: Iterable[ModelVersion]) -> list[Occupancy]:
 
 
 class InstanceMemory(NamedTuple):
-    """The bytes of one instance: of shared memory in both directions, resident ones, and of GPUs. A region only grows,
-    so its size is its peak; `inputs_used` is what is in it now. `gpus`: by ordinal, what the process has of each, as
-    far as that can be seen.
+    """The bytes of one instance: shared memory in both directions, resident memory, and GPU memory. A region only
+    grows, so its size is its peak; `inputs_used`: its bytes in use now. `gpus`: by ordinal, the bytes of the process on
+    each GPU, as far as known.
     """
 
     instance: str
@@ -97,12 +97,13 @@ def memory_use(versions: Iterable[ModelVersion], gpus: VisibleGpus) -> list[Inst
 
 
 def shm_size(found: Iterable[InstanceMemory]) -> int:
-    """Return the bytes of /dev/shm that Triton needs for what these instances have seen.
+    """Return the bytes of /dev/shm that Triton needs for the requests that these instances have had.
 
-    An instance has one region for both directions there, and one first step where ours have two. Its blocks are a
-    little larger, so that what just fits here may need two steps more there. Measured on Triton 2.51 with tensors of
-    4 bytes to 100 MiB (`tests/conformance/test_shm_size.py`): it took as much as this returns or up to 7 MiB less. With
-    3 MiB less than it took, a request failed with "Failed to increase the shared memory pool size …".
+    On Triton an instance has one region for both directions, and so one first step instead of two. Its blocks are a
+    little larger, so that tensors that just fit here may need two steps more there. Measured on Triton 2.51 with
+    tensors of 4 bytes to 100 MiB (`tests/conformance/test_shm_size.py`): Triton took as much as this returns, or up to
+    7 MiB less. With 3 MiB less than Triton took, a request failed with "Failed to increase the shared memory pool size
+    …".
     """
     sizes = [-(-(one.inputs + one.outputs) // _STEP) * _STEP - _STEP for one in found]
     return sum(sizes) + 2 * _STEP if sizes else 0

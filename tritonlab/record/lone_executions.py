@@ -1,9 +1,9 @@
-"""Executions of one request each, noted in a short form on the way of the response; they become rows of tables later.
+"""Executions of one request each, noted in a short form before the response is sent; they become rows of tables later.
 
 Measured in a server, between two requests of one caller: the call of the hook takes 0.4 us, the note 1.0, and its rows
-0.15 when many are made together. To write the rows right away took 2.3 us, most of it because the memory that this
-touches is in no cache of the CPU then. A note is bytes, not an object: to keep objects costs as much as is saved,
-because those of the next request are then made in memory that is in no cache either.
+0.15 when many are made together. Writing the rows at once took 2.3 us, mostly because their memory is not in the CPU's
+caches then. A note is bytes, not an object: keeping objects costs as much as is saved, because the objects of the next
+request are then made in memory outside the caches, too.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from .ring import Ring
 #: compute_output.
 _NOTE = struct.Struct("10q")
 note = _NOTE.pack
-#: How many notes wait at most. The request that brings the last of them waits until all their rows are made, 0.3 ms.
-#: With few notes that still takes 0.1 ms, because by then the CPU's caches hold nothing of numpy.
+#: How many notes wait at most. The request with the last note waits until all rows are made, 0.3 ms. With few notes
+#: that still takes 0.1 ms, because by then the CPU's caches have nothing of numpy.
 NOTES = 2_048
 FULL = NOTES * _NOTE.size
-#: The most kinds: each load of a model has kinds of its own. Executions of further kinds are not noted.
+#: The most kinds: each load of a model has its own kinds. Executions of further kinds are not noted.
 _KINDS = 1_000
 #: With fewer notes than this numpy takes longer than Python.
 _MANY = 256
 
 
-#: The key of a kind of execution: model, its request's `shape_key`, size, instance, version, reason, whether it
-#: failed.
+#: The key of a kind of execution: model, its request's `shape_key`, size, instance, version, reason, whether it failed.
 LoneKey = tuple[str, object, int, str, int, str, bool]
 
 
 class LoneKind(NamedTuple):
-    """What many executions have in common, as numbers of the tables BATCHES and REQUESTS."""
+    """The common facts of many executions, as numbers of the tables BATCHES and REQUESTS."""
 
     instance: int
     version: int
@@ -69,7 +68,7 @@ class LoneExecutions:
     def settle(self) -> None:
         """Make rows of all notes, in the order in which they came."""
         taken = bytes(self.notes)
-        del self.notes[: len(taken)]  # others may have come meanwhile
+        del self.notes[: len(taken)]  # other notes may have come meanwhile
         (self._write_many if len(taken) >= _MANY * _NOTE.size else self._write_few)(
             taken, self._batches, self._requests
         )
@@ -96,8 +95,8 @@ class LoneExecutions:
 
 
 class RecordLock:
-    """The lock of a record, for reading and writing. Taking it makes rows of all notes. None are made while it is held,
-    so that the tables fit together although the server goes on taking notes.
+    """The lock of a record, for reading and writing. Taking it makes rows of all notes. While it is held no rows are
+    made, so that the tables fit together although the server goes on adding notes.
     """
 
     __slots__ = ("_depth", "_lock", "_lone")

@@ -10,7 +10,7 @@ from .ring import Ring
 
 CHANGES = 10_000
 SERIES = 1_000
-#: From this many sets of labels on a family gets a warning.
+#: A family with at least this many sets of labels gets a warning.
 MANY_LABELS = 100
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -33,8 +33,8 @@ class MetricRecord:
                 self.families[name] = kind, description
 
     def add(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
-        """Add a change. `value`: the current value of a counter or a gauge, the observed one of a histogram. `now`:
-        nanoseconds.
+        """Add a change. `value`: the current value of a counter or a gauge, or the observed value of a histogram.
+        `now`: nanoseconds.
         """
         key = name, tuple(labels.items())
         with self._lock:
@@ -51,8 +51,8 @@ class MetricRecord:
         return found
 
     def since(self, rows: Mapping[Key, int]) -> dict[Key, tuple[int, int, bytes]]:
-        """Return for each series the first row in the record from its number in `rows` on (0 if it has none there), the
-        oldest row in the record, and the data of the rows from that first one (`Ring.since`).
+        """Return for each series the number of the first kept row from its number in `rows` on (0 if it is not in
+        `rows`), the number of the oldest kept row, and the data from that first row on (`Ring.since`).
         """
         with self._lock:
             found = {}

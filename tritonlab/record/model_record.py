@@ -1,4 +1,4 @@
-"""The record of one model: tables of numbers, the words they stand for, and marks.
+"""The record of one model: tables of numbers, the words for which they stand, and marks.
 
 Times are nanoseconds of the server's monotonic clock. A word is a number in a table: its place in one of the lists in
 `Words`.
@@ -16,12 +16,12 @@ from ..core.inference.tensor import Tensor
 from .lone_executions import LoneExecutions, RecordLock
 from .ring import Ring
 
-#: How many rows of each table are kept, and how many of what is kept as Python objects.
+#: How many rows of each table are kept, and how many Python objects of each kind.
 EVENTS = 100_000
 MARKS = 1_000
 #: How many different words of each kind are kept: shapes and instances that always differ must not fill the memory.
 _WORDS = 10_000
-#: Of how many loads of a model the shapes of its requests are known.
+#: The shapes of requests are remembered for this many loads of a model.
 _KEYS = 8
 
 #: A row is one execution. `first`: its first row in REQUESTS, which has its `count` requests one after the other.
@@ -31,17 +31,18 @@ BATCHES += ["compute_input", "compute_infer", "compute_output", "failed", "first
 REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
 #: Facts of few requests, by their row of REQUESTS. `sequence`: the correlation id, or -1 - its number among the words
 #: if it is text, or too large for a double. `parent`, `step`: for an ensemble's step the serial of the ensemble's
-#: request, and the step's number, else -1. `caller`, `caller_batch`: the instance whose model made it, and its
-#: execution, or -1. `timeout`: the request's own, microseconds, or 0.
+#: request, and the step's number, else -1. `caller`, `caller_batch`: the instance and the execution of the model that
+#: made the request, or -1. `timeout`: the request's own, microseconds, or 0.
 EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch", "step", "timeout"]
-#: A row is a request that ended in the dynamic batcher. `reason`: a place in REJECTIONS; `time`: when that was decided,
-#: or that it executes if its time was up on the way to the instance.
+#: A row is a request that ended in the dynamic batcher. `reason`: a place in REJECTIONS; `time`: of this decision, or
+#: of the execution if the request timed out on the way to the instance.
 REJECTED = ["serial", "arrived", "queued", "time", "reason", "size", "shapes", "priority", "timeout"]
 REJECTIONS = ("queue full", "timeout", "cancelled")
 #: A row is one response of a stream. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
 RESPONSES = ["serial", "time", "number", "kind", "shapes"]
-#: A row is a request that got a stream and has ended. `polls`: how often its model checked whether it is cancelled;
-#: `asked`: when a view cancelled it; `noticed`: when its model first saw that. Times are 0 if it never happened.
+#: A row is a request that got a stream and has ended. `polls`: how often its model checked for its cancellation;
+#: `asked`: when a view cancelled it; `noticed`: when its model first saw that. Times are 0 for events that did not
+#: happen.
 STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "polls", "asked", "noticed"]
 #: A row is one copy of a request's tensors between the host and a GPU, in bytes. `simulated`: 1 if there is no such
 #: GPU.
@@ -49,15 +50,14 @@ COPIES = ["serial", "time", "device", "to_device", "to_host", "simulated"]
 FINAL, EMPTY, ERROR = 1, 2, 4
 #: Each tensor's name and shape.
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-#: Below this a double holds each whole number.
+#: Below this, a double holds each integer exactly.
 _EXACT = 1 << 53
 _EPOCHS = itertools.count(1)
 
 
 class Mark(NamedTuple):
     """An event of a model. `number`: its place among the model's marks, from 0; `time`: nanoseconds of the server's
-    monotonic clock; `kind`: error, timeout, cancelled, restart, state or waits; `serial`: that of its request,
-    or 0.
+    monotonic clock; `kind`: error, timeout, cancelled, restart, state or waits; `serial`: its request's, or 0.
     """
 
     number: int
@@ -68,7 +68,7 @@ class Mark(NamedTuple):
 
 
 class Cancellation:
-    """The record of a request and its cancellation; a time is 0 if that never happened."""
+    """The record of a request and its cancellation; a time is 0 for an event that did not happen."""
 
     __slots__ = ("asked", "noticed", "polls")
 
@@ -77,7 +77,7 @@ class Cancellation:
 
 
 class OpenStream:
-    """A request that has had responses, and not its final one."""
+    """A request that has had responses, but not the final one."""
 
     __slots__ = ("arrived", "count", "executed", "first", "last")
 
@@ -89,7 +89,7 @@ class OpenStream:
         self.count = count
 
     def facts(self) -> tuple[int, int, int, int, int]:
-        """Return the arguments that make the same again."""
+        """Return the arguments that make an equal object."""
         return self.arrived, self.executed, self.first, self.last, self.count
 
     @staticmethod
@@ -98,7 +98,7 @@ class OpenStream:
 
 
 class Words:
-    """Lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
+    """Lists of words, each in the order of their arrival. A full list gets no more words: their number is -1."""
 
     def __init__(self) -> None:
         self.instances: dict[str, int] = {}
@@ -135,7 +135,7 @@ class Words:
         return next(itertools.islice(self._numbers[kind], int(number), None), "") if number >= 0 else ""
 
     def since(self, counts: Mapping[str, int]) -> dict[str, tuple[int, list[Any]]]:
-        """Return, for each kind that has more than `counts` words, how many it had and those after them."""
+        """Return, for each kind with more than `counts` words, its number of words and the words after those."""
         found = {}
         for kind, known in self._numbers.items():
             had = counts.get(kind, 0)
@@ -159,13 +159,13 @@ class ModelRecord:
 
     def __init__(self, name: str, events: int = EVENTS) -> None:
         self.name = name
-        #: differs in another record of the same name
+        #: differs in each record of the same name
         self.epoch = next(_EPOCHS)
         self._batches = Ring(BATCHES, events, whole=True)
         self._requests = Ring(REQUESTS, events, whole=True)
         #: executions that are not in these tables yet
         self.lone = LoneExecutions(self._batches, self._requests)
-        self.lock = RecordLock(self.lone)  # guards everything here but the notes
+        self.lock = RecordLock(self.lone)  # guards everything here except the notes
         self.extras = Ring(EXTRAS, events)
         self.rejected = Ring(REJECTED, events)
         self.responses = Ring(RESPONSES, events)
@@ -174,7 +174,7 @@ class ModelRecord:
         self.words = Words()
         #: by `InferenceRequest.shape_key` and batch size, the number of the shapes of requests
         self.shapes_by_key: dict[object, dict[int, int]] = {}
-        #: the same for requests without a key: stays empty, as no two of them are known to have the same shapes
+        #: the same for requests without a key: stays empty, because their shapes are not known to be equal
         self.no_shapes: Mapping[int, int] = {}
         #: the datatype of each input, by its name
         self.datatypes: dict[str, str] = {}
@@ -183,7 +183,7 @@ class ModelRecord:
         #: (row of REQUESTS, its request id), for those that have an id
         self.ids: deque[tuple[int, str]] = deque(maxlen=events)
         self.open: dict[int, OpenStream] = {}
-        #: by serial, of requests that may still run; the oldest go first
+        #: by serial, of requests that may still run; the oldest are dropped first
         self.cancelling: dict[int, Cancellation] = {}
 
     @property
@@ -195,13 +195,13 @@ class ModelRecord:
 
     @property
     def requests(self) -> Ring:
-        """The table of all requests so far that were executed."""
+        """The table of all executed requests so far."""
         if self.lone.notes:
             self.settle()
         return self._requests
 
     def settle(self) -> None:
-        """Make rows of the executions that were only noted, unless this thread holds the lock."""
+        """Make rows of the noted executions, unless this thread holds the lock."""
         with self.lock:
             pass
 
@@ -254,7 +254,7 @@ class ModelRecord:
         return named or f"request {int(found['serial']) if found else '?'}"
 
     def shapes_of(self, request: InferenceRequest) -> int:
-        """Return the number of a request's shapes, and remember it for those that are like it."""
+        """Return the number of a request's shapes, and remember it for equal requests."""
         shapes: Shapes = tuple([(name, tensor.shape) for name, tensor in request.inputs.items()])
         number = self.words.shapes.get(shapes)
         if number is None:
@@ -279,7 +279,7 @@ class ModelRecord:
         return list(itertools.takewhile(lambda mark: mark.number >= number, reversed(self.marks)))[::-1]
 
     def ids_since(self, row: int) -> list[tuple[int, str]]:
-        """Return, for the requests that are still kept from a row on, that row and the request id."""
+        """Return the row and the request id of each kept request, from a row on."""
         first = max(row, self.requests.dropped)
         return list(itertools.takewhile(lambda entry: entry[0] >= first, reversed(self.ids)))[::-1]
 
@@ -288,5 +288,5 @@ class ModelRecord:
 
 
 def _hashable(word: Any) -> Any:
-    """Turn the lists that JSON made of a word's tuples into tuples again."""
+    """Turn the lists that JSON made of a word's tuples back into tuples."""
     return tuple(map(_hashable, word)) if isinstance(word, list) else word

@@ -1,7 +1,7 @@
 """Records in the Trace Event Format, which https://ui.perfetto.dev and chrome://tracing show.
 
-A model is a process there, each of its instances a lane with the executions; requests and streams are spans. While
-`server.trace` records every hook, for a short time, this shows what the recorder kept all the time.
+A model is shown as a process, each of its instances as a lane with the executions; requests and streams are spans.
+`server.trace` records every hook for a short time; this shows the permanent record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REQUESTS, _MARKS, _FIRST_INSTANCE = 1, 2, 3
 
 
 def trace_events(records: Sequence[ModelRecord]) -> list[Event]:
-    """Return the names of processes and lanes first, then what happened, sorted by time."""
+    """Return the names of processes and lanes first, then the events, sorted by time."""
     names: list[Event] = []
     events: list[Event] = []
     for pid, record in enumerate(records, 1):

@@ -1,4 +1,5 @@
-"""Facts of a record: its batches and streams, the traffic now, copies, and why two requests were not in one batch."""
+"""Facts of a record: its batches and streams, the current traffic, copies, and why two requests were not in one
+batch."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .ring import Ring
 #: Stands for an unknown configuration: then only the recorded reasons are given.
 UNKNOWN = BatchConfig(max_batch_size=1 << 62, dynamic=True)
 
-#: Now means the last so many seconds, and at most the last so many requests.
+#: The current traffic: the last so many seconds, and at most the last so many requests.
 WINDOW_SECONDS = 10.0
 _REQUESTS = 5_000
 
@@ -115,7 +116,7 @@ def names_by_serial(record: ModelRecord) -> dict[int, str]:
 
 
 def cancel_verdict(polls: int, asked: float, noticed: float, end: float, now: float) -> str:
-    """Return one sentence about a request that was cancelled; empty if it was not. `end` is 0 while it runs."""
+    """Return one sentence about a cancelled request; empty if it was not cancelled. `end` is 0 while it runs."""
     if not asked:
         return ""
     words = []
@@ -134,8 +135,8 @@ def _ms(ns: float) -> str:
 
 
 class Traffic(NamedTuple):
-    """Requests per second, and the milliseconds from a request's arrival to the end of its execution that half of the
-    requests and 99 of a hundred stay within; None where none was executed.
+    """Requests per second, and the milliseconds from arrival to end of execution within which half of the requests and
+    99 of a hundred stay; None if none was executed.
     """
 
     rate: float = 0.0
@@ -158,15 +159,15 @@ def traffic(record: ModelRecord, now: int) -> Traffic:
     recent = waits[ends > now - WINDOW_SECONDS * 1e9]
     if not len(recent):
         return Traffic()
-    # if there are more requests, those looked at cover less than the window
+    # if there are more requests, the measured ones cover less than the window
     span = WINDOW_SECONDS if len(recent) < _REQUESTS else max((now - ends.min()) / 1e9, 1e-3)
     return Traffic(len(recent) / span, *percentiles(recent, 50, 99))
 
 
 @dataclass(frozen=True)
 class DeviceCopies:
-    """The sums of copies. `to_device`, `to_host`: bytes; `requests`: how many requests they were made for; `simulated`:
-    whether the GPUs are.
+    """The sums of copies. `to_device`, `to_host`: bytes; `requests`: how many requests had copies; `simulated`: whether
+    the GPUs are simulated.
     """
 
     requests: int
@@ -176,7 +177,7 @@ class DeviceCopies:
 
 
 def device_copies(record: ModelRecord, serial: int | None = None) -> DeviceCopies | None:
-    """Return what was copied for a request, or for all in the record; None if nothing was."""
+    """Return the copies for a request, or for all in the record; None if there were none."""
     with record.lock:
         column = _columns(record.copies)
     serials = column["serial"]
@@ -226,7 +227,7 @@ def _batch_place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | N
 
 
 def _columns(table: Ring, row: int = 0) -> dict[str, Numbers]:
-    """Return the columns of a table by their names, from a row on. The caller holds the record's lock."""
+    """Return the columns of a table by name, from a row on. The caller holds the record's lock."""
     return dict(zip(table.columns, table.rows(row).T, strict=True))
 
 

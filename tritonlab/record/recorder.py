@@ -1,11 +1,10 @@
-"""The recorder of what a server did last, for views, files and replays.
+"""The recorder of the last events of a server, for views, files and replays.
 
-It listens to hooks that are called once per execution, and to those of streams, failures and states. Measured: the hook
-of a request that executes alone takes 0.3 us when it is called in a loop, and 1.6 us of the request's 65 in a server,
-where an execution has emptied the processor's caches (`lone_executions`); any listener takes 0.4 of that. In a loop it
-takes 0.2 us for each request of a batch of 16, and 1.5 us for one alone whose model leaves shapes to its clients. An
-open timeline takes 0.12 ms twenty times a second. `tritonlab.reset(recording=False)` switches it off for the notebook's
-server.
+It listens to the hooks of executions (one call each), streams, failures and states. Measured: the hook of a request
+that executes alone takes 0.3 us when called in a loop, and 1.6 us of the request's 65 in a server, where an execution
+has emptied the processor's caches (`lone_executions`); any listener takes 0.4 of that. In a loop it takes 0.2 us for
+each request of a batch of 16, and 1.5 us for one alone whose model leaves shapes to its clients. An open timeline takes
+0.12 ms twenty times a second. `tritonlab.reset(recording=False)` switches it off for the notebook's server.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from .lone_executions import FULL, LoneKind, note
 from .model_record import EMPTY, ERROR, EVENTS, FINAL, REJECTIONS, ModelRecord, OpenStream
 from .recording import Recording
 
-#: How many of the last requests are kept of a model, and the least nanoseconds between two of them.
+#: How many of the last requests of a model are kept, and the least nanoseconds between two of them.
 MOST = 4
 SPACING_NS = 100_000_000
-#: What a response counts besides its tensors, of the room for an answer: a long stream of small ones is not kept.
+#: The size that a response counts besides its tensors: a long stream of small responses is not kept.
 RESPONSE_BYTES = 4_096
 
 _KINDS = {Code.CANCELLED: "cancelled", Code.UNAVAILABLE: "timeout"}
@@ -69,8 +68,8 @@ class Recorder(Instrument):
         failed: bool,
         now: int,
     ) -> None:
-        # It is called for each execution, on the way of the response, mostly with nothing in the processor's caches: so
-        # it calls nothing of Python's that it can do without, and only notes an execution of one usual request.
+        # It is called for each execution, before the response is sent, mostly with empty processor caches: so it avoids
+        # calls, and only notes an execution of one usual request.
         if now > self.last_requests.due.get(model, 0):
             self.last_requests.keep(model, requests[0], now)
         request = requests[0]
@@ -213,7 +212,7 @@ class Recorder(Instrument):
         with record.lock:
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
             cancelling = record.cancelling.get(request.serial)
-            if cancelling is not None and cancelling.asked:  # one that ended before its first response
+            if cancelling is not None and cancelling.asked:  # a stream that ended before its first response
                 record.end_stream(request.serial, OpenStream.from_request(request), now, FINAL + ERROR)
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
@@ -255,8 +254,8 @@ class Recorder(Instrument):
 
 
 class LastRequest:
-    """A request, and the answer that its client got. `started`: when its execution began; `is_answered`: whether the
-    whole answer is kept. It is a callback of the request until the final response has come."""
+    """A request, and its client's answer. `started`: when its execution began; `is_answered`: whether the whole answer
+    is kept. It is a callback of the request until the final response has come."""
 
     def __init__(self, request: KeptRequest, started: int) -> None:
         self.request = request
@@ -276,7 +275,7 @@ class LastRequest:
             self._keep(response)
         below = self._below
         if response.final:
-            self._below = None  # it mostly refers back to the request
+            self._below = None  # the response mostly refers back to the request
         if below is not None:
             below(request, response)
 
@@ -286,7 +285,7 @@ class LastRequest:
         for name, tensor in response.outputs.items():
             found = None if tensor.memory_type else keep_tensor(tensor, self._room).tensor
             if found is None:
-                self._room = -1  # an answer in parts would be another one
+                self._room = -1  # a partial answer would be a different answer
                 return
             kept[name] = found
             self._room -= found.byte_size
@@ -299,22 +298,22 @@ class LastRequest:
 
 class LastRequests:
     """The last requests of each model, with their tensors and answers, so that they can be sent again and compared.
-    Those with larger tensors than a failure keeps are not among them, nor those in the memory of a GPU, which nothing
-    copies to the host for a record.
+    Requests with larger tensors than a failure keeps are left out, and so are tensors in GPU memory, which are not
+    copied to the host for a record.
 
-    Copies are made of one request in a tenth of a second and model, so that an author's own requests are kept and a
-    load test is not slowed down: for all other requests this costs one look into a dict.
+    One request per model and tenth of a second is copied, so that an author's own requests are kept and a load test is
+    not slowed down: for all other requests this costs one look-up in a dict.
     """
 
     def __init__(self) -> None:
         #: by model, the time from which on the next request is kept; read for each execution
         self.due: dict[str, int] = {}
-        #: by model, when it was loaded last: an answer from before was another model's
+        #: by model, the time of its last load: an earlier answer was another model's
         self.loaded: dict[str, int] = {}
         self._records: dict[str, deque[LastRequest]] = {}
 
     def keep(self, model: str, request: InferenceRequest, now: int, *, is_first: bool = False) -> None:
-        """Keep the request, and its answer if that has not begun. `is_first`: its first response is on its way."""
+        """Keep the request, and its answer unless that has begun. `is_first`: its first response is on its way."""
         self.due[model] = now + SPACING_NS
         if request.null or any(tensor.memory_type for tensor in request.inputs.values()):
             return
@@ -330,8 +329,8 @@ class LastRequests:
             last.follow(request)
 
     def of_model(self, record: ModelRecord, most: int = MOST) -> list[LastRequest]:
-        """Return the last requests of a model, the oldest first, at most so many. Of a sequence those are left out
-        before which one is not among them: they mean nothing without it."""
+        """Return the last requests of a model, the oldest first, at most so many. A sequence's requests after a missing
+        one are left out: they mean nothing without it."""
         records = [*self._records.get(record.name, ())]
         kept = records[max(len(records) - most, 0) :]
         is_sequence = any(each.request.correlation_id for each in kept)
@@ -339,7 +338,7 @@ class LastRequests:
 
 
 def _predecessors(record: ModelRecord) -> Mapping[int, int]:
-    """Return by serial the request that was executed before it in its sequence; -1 for the first that is recorded."""
+    """Return by serial the request before it in its sequence; -1 for the first recorded one."""
     with record.lock:
         serials = record.requests.rows()[:, 0].astype(int).tolist()
         dropped, extras = record.requests.dropped, record.extras.rows()[:, [0, 2]].astype(int).tolist()

@@ -1,4 +1,4 @@
-"""A recording: what a recorder has written so far, or the content of a file of it, the same for views and exports."""
+"""A recording: the data of a recorder so far, or the content of its file, in one form for views and exports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMAT = 1
 
 
 class RecordingError(Explained, ValueError):
-    """A file that is not a recording, or one that this version does not read."""
+    """An error for a file that is not a recording, or that this version cannot read."""
 
     code = Code.INVALID_ARG
 
@@ -51,13 +51,13 @@ class Recording(ProcessBound):
         self.records: dict[str, ModelRecord] = {}
         #: the last profile of each model's lines; it is not saved
         self.line_profiles: dict[str, LineProfile] = {}
-        #: where executions of a kind are noted, and the number of the kind; all kinds of all models are in one, because
-        #: each look-up is on the way of a response
+        #: where executions of a kind are noted, and the number of the kind; one dict for all models, because each
+        #: look-up delays a response
         self.kinds: dict[LoneKey, tuple[bytearray, int]] = {}
         self._lock = threading.Lock()  # guards the making and forgetting of records and kinds
 
     def model(self, name: str) -> ModelRecord:
-        """Return the record of a model; an empty one if nothing happened to it yet."""
+        """Return the record of a model; an empty one if it had no events yet."""
         record = self.records.get(name)
         if record is None:
             with self._lock:
@@ -74,8 +74,8 @@ class Recording(ProcessBound):
                 self.kinds[key] = record.lone.notes, number
 
     def arrivals(self, model: str) -> NDArray[np.float64]:
-        """Return when the requests of a model came, in seconds after the first of those in the record. One that
-        executed more than once came once; those that were refused or timed out are included.
+        """Return when the requests of a model came, in seconds after the first one in the record. A request that
+        executed more than once came once; refused and timed out requests are included.
         """
         record = self.model(model)
         with record.lock:
@@ -148,7 +148,7 @@ class Recording(ProcessBound):
         return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return how much is recorded of each model, and the families of custom metrics, as JSON values."""
+        """Return how much of each model is recorded, and the families of custom metrics, as JSON values."""
         return {
             "models": {
                 record.name: {
@@ -184,7 +184,7 @@ def _restore(about: dict[str, Any], arrays: Any) -> Recording:
         record.open = {serial: OpenStream(*facts) for serial, *facts in entry.get("open", [])}
         for table, ring in record.tables.items():
             if table not in entry["tables"]:
-                continue  # an older version did not have it
+                continue  # a file of an older version does not have it
             total, columns = entry["tables"][table]
             if columns != list(ring.columns)[: len(columns)]:
                 raise RecordingError(f"table {table} has other columns than this version")

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 
 class Ring:
-    """The last `capacity` rows of `columns`. Row n is the n-th that was ever added, from 0, kept or not.
+    """The last `capacity` rows of `columns`. Row n is the n-th ever added, from 0, kept or not.
 
     Not thread-safe: its owner has a lock. Memory is reserved at the first row, and used as rows come (Linux provides
-    pages when they are written): 8 bytes for each number. With `whole` all numbers are integers of 64 bits, which takes
-    Python a quarter less time to write; readers get doubles all the same.
+    pages when they are written): 8 bytes for each number. With `whole` all numbers are integers of 64 bits, which
+    Python writes in a quarter less time; readers get doubles anyway.
 
-    The recorder writes rows itself, because a call per row would take longer than all else it does: `write(data, total
-    % capacity * size, *numbers)`, and then it adds 1 to `total`.
+    The recorder writes rows itself, because a call per row would take longer than the rest of its work: `write(data,
+    total % capacity * size, *numbers)`, and then it adds 1 to `total`.
     """
 
     __slots__ = ("_lost", "_whole", "capacity", "columns", "data", "size", "total", "write")
@@ -43,8 +43,8 @@ class Ring:
         return max(self.total - self.capacity, self._lost)
 
     def reserve(self) -> memoryview:
-        """Return `data` with room for all rows, in memory of the system's own: malloc would take a second ring from
-        what a first one has left, write all its zeros, and keep it (277 MB of recordings that were read and let go:
+        """Return `data` with room for all rows, in memory directly from the system: malloc would reuse a freed ring's
+        memory for a second ring, write all its zeros, and keep it (277 MB of recordings that were read and released:
         `python -m tests.soak`, 2026-11-28).
         """
         if not self.data:
@@ -62,7 +62,7 @@ class Ring:
             self.total += 1
 
     def extend(self, columns: Sequence[NDArray[np.int64]]) -> None:
-        """Add rows, whole numbers, to a ring that is `whole`: all numbers of each column."""
+        """Add rows of integers to a ring that is `whole`: all numbers of each column."""
         table = np.stack(columns, axis=1)
         data = np.frombuffer(self.reserve(), np.int64).reshape(self.capacity, -1)
         newest = table[-self.capacity :]
@@ -98,7 +98,7 @@ class Ring:
         return dict(zip(self.columns, np.frombuffer(data).tolist(), strict=True)) if data and first == number else None
 
     def restore(self, total: int, rows: NDArray[np.float64]) -> None:
-        """Restore the rows returned by `rows` of a ring to which `total` rows had been added. Raises ValueError for
+        """Restore the rows that `rows` returned for a ring to which `total` rows had been added. Raises ValueError for
         another shape.
         """
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) or total < len(rows):

@@ -1,7 +1,7 @@
 """The first values of requests and their responses, for people who look at a request in a view.
 
 The peek listens only while a view that shows values is open, and reads a limited number of responses a second: a copy
-of the first elements takes some microseconds, which a request pays only while such a view is open.
+of the first elements costs a request some microseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class RequestValues(NamedTuple):
 
 
 class TensorPeek(Instrument):
-    """An instrument that reads the requests of one model while it is attached to a server; what it has kept stays."""
+    """An instrument that reads the requests of one model while it is attached to a server; afterwards it keeps the
+    values."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -87,7 +88,7 @@ def _begin(tensor: Tensor) -> Tensor:
 
 
 def _line(name: str, tensor: Tensor) -> str:
-    """Return `X = <Tensor FP32 [4] [1., 2., 3., 4.]>, 1.0 to 4.0`: the range only of what is kept whole."""
+    """Return `X = <Tensor FP32 [4] [1., 2., 3., 4.]>, 1.0 to 4.0`: with a range only if all elements are kept."""
     if tensor.memory_type:
         return f"{name} = {tensor!r}"
     data = tensor.data

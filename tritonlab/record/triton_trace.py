@@ -1,8 +1,7 @@
-"""Triton's own trace file (`--trace-config mode=triton`) read as a recording, so that views show what happened in
-production.
+"""Triton's own trace file (`--trace-config mode=triton`) read as a recording, so that views can show production.
 
-The file has each request's times and nothing about batches or instances. Requests of a model whose executions have
-equal times were one batch; executions at the same time were on different instances, which get names here.
+The file has each request's times and nothing about batches or instances. Requests of a model with equal execution times
+were one batch; simultaneous executions were on different instances, which get names here.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def _recording(traces: Iterable[_Traced]) -> Recording:
 
 
 def _add(found: dict[int, _Traced], entry: Any) -> None:
-    """Add an entry to the traces; nothing of one with a value that cannot be read."""
+    """Add an entry to the traces; nothing of an entry with a value that cannot be read."""
     ident = _integer(entry["id"])
     traced = found.get(ident) or _Traced(ident)
     # the first execution of a rescheduled request
@@ -109,7 +108,7 @@ def _add(found: dict[int, _Traced], entry: Any) -> None:
 
 
 def _integer(value: Any) -> int:
-    """Return a number that a column of a recording can hold, and its difference from another one, too. Raises
+    """Return a number that fits a column of a recording, and so does its difference from another number. Raises
     ValueError, TypeError, OverflowError."""
     number = int(value)
     if abs(number) >= 1 << 62:

@@ -54,7 +54,7 @@ class GrpcLink:
         self._calls = {method.name: _call(self._channel, method) for method in SERVICE.methods}
 
     def live(self, timeout: float) -> bool:
-        """Return whether a gRPC server of this protocol is there. `timeout`: seconds."""
+        """Return whether a gRPC server of this protocol answers. `timeout`: seconds."""
         try:
             self._ask("ServerLive", messages.ServerLiveRequest(), timeout)
         except TritonError as error:

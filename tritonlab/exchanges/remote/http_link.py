@@ -28,7 +28,7 @@ class HttpLink:
         self._binary: bool | None = None
 
     def live(self, timeout: float) -> bool:
-        """Return whether an HTTP server of this protocol is there. `timeout`: seconds."""
+        """Return whether an HTTP server of this protocol answers. `timeout`: seconds."""
         try:
             self._ask("GET", "/v2/health/live", timeout=timeout)
         except TritonError as error:
@@ -49,7 +49,7 @@ class HttpLink:
 
     @property
     def binary(self) -> bool:
-        """Return whether tensors may go and come as bytes after the JSON."""
+        """Return whether tensors may be sent as bytes after the JSON, both ways."""
         if self._binary is None:
             self._binary = "binary_tensor_data" in self.server().get("extensions", ())
         return self._binary

@@ -1,7 +1,6 @@
-"""Servers elsewhere: `connect("host:port")` reaches any that speaks KServe's protocol, version 2, over
-HTTP or gRPC.
+"""Servers elsewhere: `connect("host:port")` reaches any server with KServe's protocol, version 2, over HTTP or gRPC.
 
-A model there takes requests as tritonlab's own models do, and gives an `Exchange`, as these.
+A model there takes requests and returns an `Exchange`, as tritonlab's own models do.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
 
     Link = HttpLink | GrpcLink
 
-#: Seconds that a server has to say which protocol it speaks.
+#: Seconds to find out which protocol a server has.
 _FIND_SECONDS = 3.0
-#: Seconds to wait until the server has counted a request that it has answered.
+#: Seconds to wait until the server has counted an answered request.
 _SETTLE_SECONDS = 0.2
 _ELSEWHERE = "call tritonlab.connect(ADDRESS, headers=…) in the other process, too"
 
-#: Returns advice for the text of an error, "" if it has none, and asks for the configuration of a model by its name.
+#: Returns advice for the text of an error, "" if it has none; it may get a model's configuration by name.
 Advise = Callable[[str, Callable[[str], dict[str, Any] | None]], str]
-#: Shows a load test that a caller waits for, and returns what ends that.
+#: Shows that a caller waits for a load test, and returns a function that ends that.
 ShowProgress = Callable[[LoadTest], Callable[[], None]]
 
 
@@ -86,7 +85,7 @@ def _http_link(*arguments: Any) -> Link:
 
 
 def _grpc_link(*arguments: Any) -> Link:
-    """Make the way over gRPC. Only here that is imported, so that HTTP does without."""
+    """Make the way over gRPC. gRPC is imported only here, so that HTTP works without it."""
     from .grpc_link import GrpcLink
 
     return GrpcLink(*arguments)
@@ -151,17 +150,17 @@ class RemoteModel(ProcessBound, LoadTested):
         return self._link.metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
-        """Return the model's configuration. Raises TritonError for servers that do not tell configurations."""
+        """Return the model's configuration. Raises TritonError for servers without configurations."""
         return self._link.config(self.name, self._version())
 
     def statistics(self) -> dict[str, Any]:
         return self._link.statistics(self.name, self._version())
 
     def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Exchange:
-        """Send what `request` says to this model, and wait for all of its responses.
+        """Send `request` to this model, and wait for all of its responses.
 
-        The outcome holds an error of the server, if there was one, and the server's own times, if the server counts
-        them and nobody else asks meanwhile.
+        The outcome has the server's error, if there was one, and the server's own times, if it counts them and no other
+        request comes meanwhile.
         """
         sent = addressed(request, self.name, self.version)
         decoupled = self._decoupled() if decoupled is None else decoupled

@@ -1,7 +1,7 @@
-"""The target of load tests of a model of a server elsewhere.
+"""The target of load tests of a remote model.
 
 It sends request after request over one HTTP connection for each client, or over one gRPC channel, and measures each;
-`http_link` and `grpc_link` send one now and then.
+`http_link` and `grpc_link` send single requests.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 _RECEIVE = 1 << 18
 
-#: The most threads that send the requests of an open loop: so many can be under way at once, later ones wait.
+#: The most threads that send the requests of an open loop: so many can be under way at once, later requests wait.
 _MOST_THREADS = 256
 
-#: A request, and when it is due; 0 for at once.
+#: A request, and when it is due; 0: at once.
 _Job = tuple[InferenceRequest, int]
 _Open = dict[int, InferenceRequest]
 
 
 class RemoteTarget:
-    """A target with a thread for each request that is under way at once, as there are as many clients.
+    """A target with a thread for each request under way, like as many clients.
 
     Guarantees: a request is counted as outstanding from `start`, or from when its client sends it, to its end.
     """
@@ -57,7 +57,7 @@ class RemoteTarget:
         self._bodies = EncodedBodies(())
         self._callers: list[Caller] = []
         self._open: _Open = {}
-        #: the jobs of an open loop: by lane in sequences, whose requests go one after the other
+        #: the jobs of an open loop: by lane for sequences, whose requests are sent one after the other
         self._queues: dict[int, SimpleQueue[_Job | None]] = {}
         self._threads = 0
 
@@ -76,7 +76,7 @@ class RemoteTarget:
             self._callers = [GrpcCalls(self._link, self._bodies, self.inputs.decoupled)]
 
     def _caller(self) -> Caller:
-        """Return the caller of one more thread: over HTTP each has a connection, over gRPC all have one channel."""
+        """Return the caller of a further thread: over HTTP each has a connection, over gRPC all share one channel."""
         if isinstance(self._link, HttpLink):
             self._callers.append(HttpCaller(self._link, self._bodies))
         return self._callers[-1]
@@ -156,7 +156,7 @@ class Caller(Protocol):
     """The calls of one thread to a model, one request at a time."""
 
     def call(self, request: InferenceRequest) -> CallTimes:
-        """Send a request and wait for its answer. An error is in what it returns."""
+        """Send a request and wait for its answer. An error is part of the result."""
 
     def close(self) -> None:
         """End the calls under way, from another thread."""
@@ -177,14 +177,14 @@ class CallTimes(NamedTuple):
 
 
 class EncodedBodies:
-    """The bytes of requests that differ in nothing, as most of a load test do: by their inputs."""
+    """The bytes of equal requests, the most common ones of a load test, by their inputs."""
 
     def __init__(self, fixed: Sequence[object]) -> None:
         self._fixed = {id(inputs) for inputs in fixed}
         self._known: dict[int, bytes] = {}
 
     def encode(self, request: InferenceRequest, encode: Callable[[InferenceRequest], bytes]) -> bytes:
-        """Return the bytes that `encode` makes of a request, or has made of its inputs before."""
+        """Return the result of `encode` for a request, or the earlier one for the same inputs."""
         if request.correlation_id or id(request.inputs) not in self._fixed:
             return encode(request)
         known = self._known.get(id(request.inputs))
@@ -194,8 +194,8 @@ class EncodedBodies:
 
 
 class HttpCaller:
-    """A caller that keeps one connection open. `http.client` does that as well, but reads a head at ten times the
-    cost."""
+    """A caller that keeps one connection open. `http.client` does this, too, but takes ten times as long to read a
+    head."""
 
     def __init__(self, link: HttpLink, bodies: EncodedBodies) -> None:
         self._link = link
