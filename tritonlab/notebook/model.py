@@ -1,4 +1,4 @@
-"""A model and a server as a notebook has them: with views, load tests, tuning and checks."""
+"""A notebook's model and server: with views, load tests, tuning and checks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ShownFailure(KeptFailure):
-    """A failure of a model that a cell shows as a pane, with buttons."""
+    """A failure of a model, shown by a cell as a pane with buttons."""
 
     def __init__(
         self,
@@ -49,15 +49,16 @@ class ShownFailure(KeptFailure):
         cite: Callable[[str], str] = str,
         ports: Ports = lambda: None,
     ) -> None:
-        """cite: what names the cell in a text that names a line of a model's file. ports: the notebook's own."""
+        """cite: function that names the cell in a text that names a line of a model's file. ports: the notebook's
+        own."""
         super().__init__(model, capsule)
         self._cite = cite
         self._ports = ports
 
     def to_pytest(self, path: str | Path | None = None) -> Snippet:
-        """Return a pytest that sends a server the same over gRPC, with the tensors in a `.npz` beside it, and fails as
-        long as the model does: the notebook's own ports if they are open, else Triton's. `path`: the directory to write
-        both to.
+        """Return a pytest that sends the same request over gRPC, with the tensors in a `.npz` next to it, and fails
+        until the model answers: to the notebook's own ports if they are open, else to Triton's. `path`: the directory
+        for both files.
         """
         address = open_address(self._ports)
         snippet = failure_test(self.requests(), self.model.config(), self.capsule.headline, address)
@@ -82,7 +83,7 @@ class Model(LoadTested, served.Model):
     __doc__ = HelpOfModel(served.Model.__doc__)
 
     def __init__(self, server: served.Host, name: str, version: int = -1, workspace: Workspace | None = None) -> None:
-        """workspace: the notebook's, which knows the cells and the settings of the models that it has written."""
+        """workspace: the notebook's, with the cells and the settings of its models."""
         super().__init__(server, name, version)
         self._workspace = workspace
 
@@ -103,23 +104,25 @@ class Model(LoadTested, served.Model):
 
     @explains_unknown
     def view(self, kind: str = "timeline") -> RecordView:
-        """Return what a notebook shows of what the model does and did: `timeline` (its batches and why they closed),
-        `streams` (the responses of a decoupled one, and what has not ended), `metrics`, `memory` (of its instances, and
-        the --shm-size that Triton needs for the same) or `graph` (what a request made other models do: steps of an
+        """Return a view of the model's present and past work: `timeline` (its batches and why they closed), `streams`
+        (the responses of a decoupled model, and its open requests), `metrics`, `memory` (of its instances, and the
+        --shm-size that Triton needs for the same) or `graph` (the calls of a request to other models: steps of an
         ensemble, BLS calls; and the slots of sequences).
 
-        It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG; `plot(ax)` of all but a graph,
-        and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises InvalidArgumentError for another kind.
+        It is updated while a cell shows it; `text()` states the facts, `figure()` is an SVG; `plot(ax)` of all but a
+        graph, and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises InvalidArgumentError for another
+        kind.
         """
         return open_view(self, kind, written=self._written, profile=lambda seconds: self.profile(seconds=seconds))
 
     @explains_unknown
     def preflight(self, target: str = DEFAULT_TARGET) -> Preflight:
-        """Return what of the model will not work at `target`, each in one sentence with what to do: a release of Triton
-        as 2.49, its container as 24.08, kserve, dynamo or ray.
+        """Return the parts of the model that will not work at `target`, each as a sentence with what to do. `target`: a
+        release of Triton as 2.49, its container as 24.08, kserve, dynamo or ray.
 
-        It is loaded once more in a process of its own, which is sent its last requests and golden ones, and records
-        what it reads; then where this machine's files are hidden. Raises UnknownTarget, which names the nearest.
+        The model is loaded again in a separate process, which gets its last and golden requests and records the files
+        that it reads; then again with this machine's files hidden. Raises UnknownTarget, which names the nearest
+        target.
         """
         cases = [*last_cases([self]), *GoldenSet().cases(self.name)]
         return preflight(self, target, cases=cases).cited(self._cited)
@@ -132,17 +135,18 @@ class Model(LoadTested, served.Model):
         memory: bool = False,
         **load: Any,
     ) -> LineProfile:
-        """Return how long each line of its code takes, by batch size, in the numbers of the cell: `execute`, what it
-        calls, threads, coroutines and helper files. `memory=True`: what each line still holds of what it allocated
-        meanwhile, which slows the model down.
+        """Return how long each line of its code takes, by batch size, with the cell's line numbers: `execute` and its
+        calls, threads, coroutines and helper files. `memory=True`: return how much memory allocated meanwhile each line
+        still holds, which slows the model down.
 
-        `requests`: inputs that are sent one after the other, once. With `seconds`, or with options of `load_test` as
-        `concurrency=8`, a load is sent so long (3 s): of `requests`, or of random values. With `seconds` alone, it
-        looks at what others send (5 s without any argument). An interrupt ends it with what was found.
+        `requests`: inputs that are sent one after the other, once. With options of `load_test` such as `concurrency=8`,
+        or with `requests` and `seconds`, a load is sent for that time (3 s): of `requests`, or of random values. With
+        `seconds` alone, the requests of others are profiled (5 s without any argument). An interrupt ends the profile
+        with the result so far.
 
-        Lines are timed by events in Python 3.12 and later, as long as these cost little, else by looking where the code
-        is every 5 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has
-        no process, and what `load_test` raises.
+        Lines are timed by events in Python 3.12 and later, as long as these cost little, else by sampling the code
+        every 5 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has no
+        process, and the errors of `load_test`.
         """
         from ..record.line_profiling import profile_lines
 
@@ -180,15 +184,15 @@ class Model(LoadTested, served.Model):
         max_batch_size: int | None = None,
         instances: int | None = None,
     ) -> WhatIf:
-        """Return what other settings would have made of the requests that were recorded: latency percentiles,
-        throughput and batch sizes, before and after.
+        """Return the effect of other settings on the recorded requests: latency percentiles, throughput and batch
+        sizes, before and after.
 
-        The recorded arrivals run through the batcher that serves, in simulated time; nothing is executed or reloaded.
-        How long an execution of a batch takes is fitted to those recorded; the result says how exact that is. `apply()`
-        of the result loads the model with the settings, unless an ensemble around it would stop serving; `config`
-        are the lines for its config.pbtxt; `plot(ax)` draws the latencies, `plot_lanes(ax)` the batches.
+        The recorded arrivals run through the serving batcher, in simulated time; nothing is executed or reloaded. The
+        duration of a batch's execution is fitted to the recorded ones; the result says how exact that is. `apply()` of
+        the result loads the model with the settings, unless an ensemble around it would stop serving; `config` has the
+        lines for its config.pbtxt; `plot(ax)` draws the latencies, `plot_lanes(ax)` the batches.
 
-        Raises InvalidArgumentError for settings that no config can say, or if no request was recorded yet;
+        Raises InvalidArgumentError for settings that a config cannot have, or if no request was recorded yet;
         UnsupportedError for sequence models and ensembles.
         """
         differing = {
@@ -213,20 +217,26 @@ class Model(LoadTested, served.Model):
         budget_s: float = 60.0,
         **requests: Any,
     ) -> TuneResult:
-        """Find the delay, the preferred sizes, the largest batch and the number of instances that do most requests per
-        second with 99 of 100 answered within `p99_ms` milliseconds, and return them with what they do.
+        """Find the delay, the preferred sizes, the largest batch and the number of instances with the most requests per
+        second while 99 of 100 are answered within `p99_ms` milliseconds, and return them with their measurements.
 
-        How long executions take is measured first, by batch size and number of instances; then thousands of settings
-        are replayed through the batcher that serves, and the best three, and the present ones, are measured live. The
-        model is left as it was: `apply()` of the result loads it with the best settings, `config` are their lines for
-        config.pbtxt; `plot(ax)` and `plot_gains(ax)` draw what was found.
+        The duration of executions is measured first, by batch size and number of instances; then thousands of settings
+        are replayed through the serving batcher, and the best three, and the present ones, are measured live. The model
+        is left as it was: `apply()` of the result loads it with the best settings, `config` has their lines for
+        config.pbtxt; `plot(ax)` and `plot_gains(ax)` draw the result. An interrupt ends the search with the result so
+        far. An ensemble around the model keeps serving, because a `max_batch_size` that is too small for it is not
+        tried.
 
-        The load is one of `concurrency` (clients that each wait for their answer; by default whatever number does
-        best), `request_rate` (per second) and `arrivals` (seconds); of the last two the shortest p99 wins. At most
-        `max_instances` instances (by default as many as the machine has processors, from 2 to 4), and batches of
-        `max_batch_size` (by default the model's). It takes about `budget_s` seconds at most; an interrupt ends it with
-        what was found. `requests`: options of `load_test` that say what is sent, such as `inputs` or `shapes`. An
-        ensemble around the model serves on, because no `max_batch_size` that is too small for it is tried.
+        Only one of `concurrency`, `request_rate` and `arrivals` sets the load; with the last two the shortest p99
+        wins.¶Args:
+            p99_ms: the limit of the p99, in milliseconds.
+            concurrency: clients that each wait for their answer; by default the best number.
+            request_rate: requests per second.
+            arrivals: the times of the requests, in seconds.
+            max_instances: the most instances; by default the number of the machine's processors, from 2 to 4.
+            max_batch_size: the largest batch; by default the model's.
+            budget_s: about the most seconds that the search takes.
+            requests: options of `load_test` that set the requests, such as `inputs` or `shapes`.
 
         Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
         ensembles, and TritonError if the model fails its requests.
@@ -249,20 +259,25 @@ class Model(LoadTested, served.Model):
         side_effects: bool = False,
         progress: Callable[[Any], object] | bool | None = None,
     ) -> CheckResult:
-        """Look for what goes wrong in company: answers that depend on other requests, on a batch or on an earlier
-        request; failures that spread; responses, streams and sequences that are not as they should be; leaks.
+        """Look for faults that appear only in company: answers that depend on other requests, on a batch or on an
+        earlier request; failures that spread; wrong responses, streams and sequences; leaks.
 
-        A copy of the model, in processes of its own, is sent requests: golden ones, those of kept failures, `example`,
-        and generated ones of the config's datatypes and shapes. What is found is made as small as it gets. The model
-        itself goes on serving, and is not touched. It takes about so many `seconds`; an interrupt ends it with what was
-        found until then. `seed` makes the same requests again.
+        A copy of the model, in processes of its own, gets requests: golden ones, those of kept failures, `example`, and
+        generated ones of the config's datatypes and shapes. Findings are made as small as possible. The model itself
+        keeps serving and is not touched. An interrupt ends the check with the findings so far.
 
-        relations: those to try, of company, neighbours, answers, streams, sequences, resources, life and edges; all by
-        default. example: inputs by name that the model takes, a request, or a list of these; the batch dimension may
-        be left out. strategies: for some inputs what makes their values, without the batch dimension: a strategy of
-        hypothesis, a list of values, or a function of a numpy Generator. side_effects: also check a model that talks to
-        others, which a check does thousands of times. progress: called with what is done now, which prints as a line;
-        it returns False to end it. True prints the lines.
+        Args:
+            seconds: about how long the check takes.
+            seed: the same seed makes the same requests again.
+            relations: the relations to try, of company, neighbours, answers, streams, sequences, resources, life and
+                edges; by default all.
+            example: inputs by name that the model accepts, a request, or a list of these; the batch dimension may be
+                left out.
+            strategies: for some inputs the source of their values, without the batch dimension: a strategy of
+                hypothesis, a list of values, or a function of a numpy Generator.
+            side_effects: whether to check a model that talks to others, which a check does thousands of times.
+            progress: called with the current step, which prints as a line; it returns False to end the check. True
+                prints the lines.
 
         Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
         and ImportError for a strategy without hypothesis.
@@ -288,14 +303,14 @@ class Model(LoadTested, served.Model):
 class Server(served_server.Server):
     __doc__ = served_server.Server.__doc__
 
-    #: what the notebook writes into the server's repository; None for a server that no notebook writes to
+    #: the notebook's models in the server's repository; None for a server without a notebook's models
     workspace: Workspace | None = None
 
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> Model:
         try:
-            return cast(Model, super().load(name, config, files))  # what `model` below returns
+            return cast(Model, super().load(name, config, files))  # the result of `model` below
         except TritonError as error:
             if self.workspace is not None:
                 error.explained_by = self.workspace.shell.explain
@@ -309,7 +324,7 @@ class Server(served_server.Server):
     why.__doc__ = served_server.Server.why.__doc__
 
     def model(self, name: str, version: int = -1) -> Model:
-        """Return a handle on a model, loaded or not; version -1 is the latest that its policy serves."""
+        """Return a handle on a model, loaded or not; version -1 is the latest one that its policy serves."""
         return Model(self, name, version, self.workspace)
 
     def models(self, exclude_not_ready: bool = False) -> Mapping[tuple[str, int], Model]:

@@ -1,4 +1,4 @@
-"""Values of the notebook as the bytes of a file, which a model can load again where there is no notebook."""
+"""Values of the notebook as the bytes of a file, which a model can load without the notebook."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Artifact(NamedTuple):
 
 
 def artifact_of(path: str, value: Any) -> Artifact:
-    """Return the file of a value: bytes and text as they are, a numpy array as `.npy`, several by name as `.npz`, what
-    torch has by `torch.save` (of a module its `state_dict()`), and what JSON can say as JSON.
+    """Return the file of a value: bytes and text as they are, a numpy array as `.npy`, several by name as `.npz`,
+    values of torch by `torch.save` (of a module its `state_dict()`), and values that JSON can represent as JSON.
 
     Raises FileError for anything else.
     """

@@ -1,4 +1,4 @@
-"""The model directory that a notebook's model was taken from: its files count where no cell writes one."""
+"""The model directory from which a notebook's model was taken: its files count unless a cell writes them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .errors import FileError
 from .original_text import OriginalText, is_text
 from .source_map import ModelFile, Segment
 
-#: Larger files are not texts to read in a cell.
+#: Larger files are not shown as texts in a cell.
 MOST_BYTES = 256_000
 
 
 @dataclass(frozen=True)
 class BaseDirectory:
-    """One model's directory in a repository that somebody keeps. Nothing is written there.
+    """One model's directory in a repository with an owner of its own. Nothing is written there.
 
-    `config`: as it is on disk, filled in as a server does that loads it; None where it cannot be read, and `refusal`
-    says why. `versions`: those that the version policy selects, lowest first.
+    `config`: the config on disk, filled in as a server does at a load; None if it cannot be read, and `refusal` is the
+    reason. `versions`: those that the version policy selects, lowest first.
     """
 
     path: Path
@@ -63,7 +63,7 @@ class BaseDirectory:
 
     @property
     def is_python(self) -> bool:
-        """Whether the Python backend runs it, also where only its files show that."""
+        """Whether the Python backend runs it, even if only its files show that."""
         if self.config is not None:
             return bool(self.config.backend == "python")
         return self.model_path(self.newest()) in self.tree.files
@@ -74,7 +74,7 @@ class BaseDirectory:
 
     @property
     def kind(self) -> str:
-        """What runs the model: `Python`, `ensemble`, `backend NAME`; "" if its config does not say."""
+        """The backend of the model: `Python`, `ensemble`, `backend NAME`; "" if its config does not name it."""
         if self.is_ensemble:
             return "ensemble"
         if self.is_python:
@@ -110,7 +110,7 @@ class BaseDirectory:
         return OriginalText((self.path / file).read_bytes(), is_python=file.endswith(".py"))
 
     def files(self) -> Mapping[str, ModelFile]:
-        """Return its files but config.pbtxt, as links to where they are: some have gigabytes."""
+        """Return its files except config.pbtxt, as links to their places: some have gigabytes."""
         files = [file for file in self.tree.files if file != CONFIG_FILE]
         linked = {link: ModelFile(os.fsencode(end), link=end) for link, end in self.tree.links.items()}
         for link in [link for link in linked if link.isdecimal() and (self.path / link).is_dir()]:
@@ -120,13 +120,13 @@ class BaseDirectory:
 
     def _linked(self, file: str) -> ModelFile:
         path = self.path / file
-        # places in it are cited as where it lies
+        # places in it are cited in its own directory
         segments = (Segment(1, 1 << 31, str(path), 0),) if file.endswith(".py") else ()
         return ModelFile(path, segments, link=str(path))
 
     def written(self, file: str, text: ModelFile) -> ModelFile:
-        """Return the file with the text of a cell: lines that are as they were keep their bytes, and the file its
-        mode. Raises FileError.
+        """Return the file with the text of a cell: unchanged lines keep their bytes, and the file its mode. Raises
+        FileError.
         """
         path = self.path / file
         if file not in self.tree.files or not isinstance(text.content, bytes):
@@ -134,19 +134,19 @@ class BaseDirectory:
         return ModelFile(self.original(file).edited(text.content.decode()), text.segments, like=path)
 
     def texts(self, version: int) -> Iterator[str]:
-        """Yield the files that a cell can hold and an author would edit, those that others import first: Python files
-        of the version, but the model's own, and label files.
+        """Yield the files that a cell can hold and an author would edit, imported files first: Python files of the
+        version except the model's own, and label files.
         """
         labels = {output.label_filename for output in self.config.output} if self.config is not None else set()
         python = [file for file in self.tree.files if file.startswith(f"{version}/") and file.endswith(".py")]
         helpers = [file for file in python if file != self.model_path(version) and not _in_environment(file, self.tree)]
-        # packages before what lies beside the model, which imports them
+        # packages before the files next to the model, which import them
         for file in (*sorted(helpers, key=lambda file: (-file.count("/"), file)), *sorted(labels & {*self.tree.files})):
             if self.can_be_cell(file):
                 yield file
 
     def can_be_cell(self, file: str) -> bool:
-        """Return whether the file is a text of a size that a cell can hold, and has one. It lies in the repository."""
+        """Return whether the file lies in the repository and is a text of a size that a cell can hold."""
         path = self.path / file
         if leads_out(path, (self.path, self.path.parent)) or path.stat().st_size > MOST_BYTES:
             return False
@@ -155,7 +155,7 @@ class BaseDirectory:
 
 
 def models_in_order(bases: Mapping[str, BaseDirectory]) -> list[str]:
-    """Return the names of a repository's models, each after those that it needs."""
+    """Return the names of a repository's models, each after the models that it needs."""
     needs = {name: [other for other in base.needs() if other in bases] for name, base in bases.items()}
     done: dict[str, None] = {}
 

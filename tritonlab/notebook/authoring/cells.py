@@ -1,6 +1,4 @@
-"""The notebook cell that is running: its name in tracebacks, its text, and where a magic's body
-starts in it.
-"""
+"""The running notebook cell: its name in tracebacks, its text, and the start of a magic's body in it."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ class CellBody:
 
     origin: str
     offset: int
-    #: what a person calls the cell: "Cell In[3]"
+    #: the author's name for the cell: "Cell In[3]"
     label: str
 
     @property
@@ -28,10 +26,10 @@ class CellBody:
 
 
 def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
-    """Find where `body`, handed to `%%magic line`, stands in the cell that is running in `shell`.
+    """Find the place of `body`, the body of `%%magic line`, in the cell that is running in `shell`.
 
-    Puts the raw cell into `linecache`, where IPython has the transformed one (`get_ipython().run_cell_magic(...)` in
-    one line), so that tracebacks show what the author wrote. A magic called from code has no cell: its text gets a name
+    Put the raw cell into `linecache`, in the place of IPython's transformed cell (`get_ipython().run_cell_magic(...)`
+    in one line), so that tracebacks show the author's lines. A magic called from code has no cell: its text gets a name
     of its own.
     """
     raw = _raw_cell(shell)
@@ -39,7 +37,8 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
     if origin is None or not raw.rstrip().endswith(body.rstrip()):
         raw = f"%%{magic} {line}\n{body}"
         origin = f"<%%{magic} {line.split(maxsplit=1)[0] if line.strip() else ''}>"
-    # above the body stand the magic, others such as %%time, and blank lines, which count in the cell's line numbers
+    # above the body are the magic, others such as %%time, and blank lines, all of which count in the cell's line
+    # numbers
     lines = raw.splitlines(keepends=True)
     above = len(lines) - len(body.splitlines())
     # with the magics as comments the text is Python, which tracebacks colour and cut at statements
@@ -55,8 +54,8 @@ def cell_label(shell: Any, origin: str) -> str:
 
 
 def running_label(shell: Any) -> str:
-    """Return "In[3]" for the cell that runs in the calling thread, "" if none does: a button's work has a thread of its
-    own.
+    """Return "In[3]" for the cell that runs in the calling thread; "" without a cell, as on the thread of a button's
+    work.
     """
     if not _names_cells(shell):
         return f"In[{shell.execution_count}]" if threading.current_thread() is threading.main_thread() else ""
@@ -78,8 +77,8 @@ def user_namespace() -> dict[str, Any]:
 
 
 def _names_cells(shell: Any) -> bool:
-    """Return whether IPython says which file names are cells; it does from 8.12 on, and Google Colab has 7.34. An older
-    one also puts the transformed cell back into `linecache`, so the cell gets a name of ours there, which is its
+    """Return whether IPython reports which file names are cells, as it does from 8.12 on; Google Colab has 7.34. An
+    older version also puts the transformed cell back into `linecache`, so there the cell gets a name of ours, its
     label."""
     return hasattr(shell.compile, "format_code_name")
 

@@ -1,4 +1,5 @@
-"""A model.py made from a class of a notebook or a module, and one with the names of other cells in front of it."""
+"""A model.py made from a class of a notebook or a module, or from a source with the definitions of other cells before
+it."""
 
 from __future__ import annotations
 
@@ -21,15 +22,15 @@ from .errors import SourceError
 from .source_map import Segment, whole
 
 CLASS_NAME = "TritonPythonModel"  # rule 2.1.3
-_LITERAL_LIMIT = 100_000  # characters of repr: a bigger constant is data and belongs in a file
+_LITERAL_LIMIT = 100_000  # characters of repr: a larger constant is data and belongs in a file
 
 
 def model_file_of(cls: type) -> tuple[str, tuple[Segment, ...]]:
-    """Return the text of a model.py that defines `cls` as TritonPythonModel, and where its lines come from.
+    """Return the text of a model.py that defines `cls` as TritonPythonModel, and the origins of its lines.
 
-    A class of an importable module brings its whole file. A class of a notebook brings its own source and what it uses:
-    imports, functions and classes of the notebook (their sources), plain constants (their values). Raises SourceError
-    for anything else it uses, such as a trained network: a model.py has to load that itself.
+    A class of an importable module brings its whole file. A class of a notebook brings its own source and the imports,
+    functions and classes (their sources) and plain constants (their values) that it uses. Raises SourceError for any
+    other value that it uses, such as a trained network: a model.py has to load that itself.
     """
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None)
@@ -83,12 +84,12 @@ class Assembler:
         self._sources.append((textwrap.dedent(text).rstrip() + "\n", origin, first))
 
     def text(self, ending: str) -> tuple[str, tuple[Segment, ...]]:
-        """Return the text of a model.py of these pieces and `ending`, and where its lines come from."""
+        """Return the text of a model.py of these pieces and `ending`, and the origins of its lines."""
         head, segments = self.head(3)
         return "from __future__ import annotations\n\n" + head + ending, segments
 
     def head(self, line: int) -> tuple[str, tuple[Segment, ...]]:
-        """Return the text of these pieces, which begins in that line of a file, and where its lines come from."""
+        """Return the text of these pieces, which begins at that line of a file, and the origins of its lines."""
         head = "".join(f"{line}\n" for line in sorted(self._imports))
         head += "\n" + "".join(f"{line}\n" for line in self._constants) if self._constants else ""
         segments = []
@@ -130,8 +131,8 @@ def _first_method(cls: type) -> FunctionType | None:
 
 
 def _global_names(text: str) -> Iterator[str]:
-    """Return the global names that `text` reads when it runs; a local that shares the name of a notebook variable does
-    not count.
+    """Return the global names that `text` reads when it runs; a local with the name of a notebook variable does not
+    count.
     """
     codes = [compile(text, "<source>", "exec", dont_inherit=True)]
     seen: set[str] = set()
@@ -171,16 +172,16 @@ def _literal(value: Any) -> str | None:
 def with_captured_names(
     text: str, segments: Sequence[Segment], namespace: Mapping[str, Any], file: str
 ) -> tuple[str, tuple[Segment, ...]]:
-    """Return the text of a model.py with the imports, constants, functions and classes of `namespace` in front that it
-    uses and does not define, and where its lines come from.
+    """Return the text of a model.py, preceded by the imports, constants, functions and classes of `namespace` that it
+    uses and does not define, and the origins of its lines.
 
-    They stand after the docstring and the imports from `__future__`. Names that the namespace does not have are left
-    as they are. Raises SourceError for a value that a model.py cannot carry.
+    They follow the docstring and the imports from `__future__`. Names that are not in the namespace are kept as they
+    are. Raises SourceError for a value that a model.py cannot carry.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return text, tuple(segments)  # the load says what is wrong
+        return text, tuple(segments)  # the load reports the fault
     assembled = Assembler(dict(namespace), str(namespace.get("__name__", "__main__")))
     wanted = [name for name in undefined_names(SourceFile(file, text, tree)) if name in namespace]
     if not wanted:
@@ -210,7 +211,7 @@ def _last_line_of_the_beginning(tree: ast.Module) -> int:
 
 
 def _moved(segment: Segment, before: int, count: int) -> list[Segment]:
-    """Return the parts of a segment before and after `count` lines that are added behind line `before`."""
+    """Return the parts of a segment before and after `count` lines that are inserted after line `before`."""
     parts = []
     if segment.first <= before:
         parts.append(replace(segment, last=min(segment.last, before)))

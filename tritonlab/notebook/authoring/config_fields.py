@@ -1,7 +1,7 @@
-"""What each field of config.pbtxt is for, in one sentence; an editor shows it where the pointer rests.
+"""The purpose of each field of config.pbtxt, in one sentence, which an editor shows under the pointer.
 
-The keys are the messages of Triton's model_config.proto by their own names, then their fields. Where the Python backend
-does nothing with a field the sentence says so.
+The keys are the messages of Triton's model_config.proto by their own names, then their fields. If the Python backend
+ignores a field, the sentence says so.
 """
 
 from __future__ import annotations

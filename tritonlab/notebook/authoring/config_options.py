@@ -22,7 +22,7 @@ _TENSOR = re.compile(r"^(?P<name>.+?):(?P<type>\w+)\[(?P<dims>[-\d,\s]*)\](?P<op
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """The part of a config that is given as options. `None` and empty values add nothing to it.
+    """The part of a config that is set by options. `None` and empty values add nothing to it.
 
     gpus: numbers of GPUs, each of which gets that many instances; without `kind` they mean "gpu". dynamic_batching:
     True, or the maximal queue delay in microseconds. inputs, outputs: `NAME:FP32[-1,4]`, dims as in config.pbtxt, so
@@ -69,7 +69,7 @@ class ConfigOptions:
         return ConfigOptions(**options)
 
     def apply(self, written: ConfigText) -> ModelConfig:
-        """Return the config of the text `written` with the options in it.
+        """Return the config of the text `written` together with the options.
 
         Raises ConfigTextError, and OptionError where an option and the text give the same field different values,
         because one of them would have to be dropped silently.
@@ -139,10 +139,10 @@ class ConfigOptions:
 
 
 def _check_agrees(option: str, name: str, part: ModelConfig, written: ConfigText) -> None:
-    """Refuse an option whose field `part` the text gives another value. Raises OptionError."""
+    """Refuse an option if the text gives its field `part` another value. Raises OptionError."""
     in_config = with_only(written.message, name)
     line = written.line_of(name)
-    # only its line tells a scalar that is written with its default value from one that is not written
+    # only its line distinguishes a scalar written with its default value from an absent one
     if in_config != part and (in_config != ModelConfig() or line):
         place = written.place(line)
         raise OptionError(

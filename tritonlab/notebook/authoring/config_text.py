@@ -11,10 +11,10 @@ from ...core.config.load_advice import config_advice
 from ...core.config.model_config import ConfigError, ModelConfig, parse_pbtxt
 from ...core.config.model_config_rules import polled
 
-#: The most faults of one text that are found.
+#: The most faults of one text that are reported.
 _MOST_FAULTS = 20
 _TOKEN = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[-+\w.]+|[^\s\w]""")
-#: What Triton says of a tensor that the maps of an ensemble's steps name.
+#: Triton's error for a tensor that the maps of an ensemble's steps name.
 _OF_STEP = (
     re.compile(r"non-existing (?:input|output) (?P<tensor>\S+) in model (?P<model>\S+)"),
     re.compile(r"in ensemble \S+, input \S+ in model (?P<model>\S+) is not mapped"),
@@ -28,7 +28,7 @@ _PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
 class ConfigText:
     """A config of `model` as its author wrote it.
 
-    `source` is the name that a person knows; line n of `text` is line `n + offset` there.
+    `source`: its name for the author; line n of `text` is line `n + offset` there.
     """
 
     text: str = ""
@@ -38,9 +38,9 @@ class ConfigText:
 
     @cached_property
     def message(self) -> ModelConfig:
-        """The parsed config, which nobody may change.
+        """The parsed config, which must not be changed.
 
-        Raises ConfigTextError for what the server would refuse when it reads the file (table 5.3.1).
+        Raises ConfigTextError for a text that the server would refuse when it reads the file (table 5.3.1).
         """
         try:
             config = parse_pbtxt(self.text, f"{self.model}/config.pbtxt")
@@ -55,11 +55,11 @@ class ConfigText:
 
     @cached_property
     def says_something(self) -> bool:
-        """Whether there is anything but blanks and comments."""
+        """Whether the text has more than blanks and comments."""
         return any(line.split("#", 1)[0].strip() for line in self.text.splitlines())
 
     def line_of(self, word: str) -> int:
-        """Return the line of the source on which `word` first stands outside a comment; 0 if it does not."""
+        """Return the line of the source with the first `word` outside a comment; 0 if there is none."""
         for number, line in enumerate(self.text.splitlines(), start=1 + self.offset):
             if re.search(rf"\b{re.escape(word)}\b", line.split("#", 1)[0]):
                 return number
@@ -70,10 +70,10 @@ class ConfigText:
 
 
 class ConfigTextError(ConfigError):
-    """Why Triton would refuse a config text.
+    """An error for a config text that Triton would refuse.
 
-    `written`: the text. `line` and `column`: where in its source, from 1, or 0 if the complaint has no place. `advice`:
-    what to write instead, if that is known.
+    `written`: the text. `line` and `column`: where in its source, from 1, or 0 without a place. `advice`: what to write
+    instead, if known.
     """
 
     def __init__(self, error: ConfigError, written: ConfigText) -> None:
@@ -81,7 +81,7 @@ class ConfigTextError(ConfigError):
         self.written = written
         if found := _PLACE.match(error.detail):
             self.line, self.column = int(found[1]) + written.offset, int(found[2])
-            # protobuf repeats the line before it says what is wrong with it; the excerpt shows that
+            # protobuf repeats the line before its complaint; the excerpt shows that line
             self.complaint = re.sub(r"^'.*?' ?: (?=\S)", "", found[3].strip(), count=1, flags=re.DOTALL)
         else:
             self.line, self.column = _line_of_reason(error.reason, written), 0
@@ -133,7 +133,7 @@ def line_of_step(reason: str, written: ConfigText) -> int:
 
 
 def _line_of_reason(reason: str, written: ConfigText) -> int:
-    """Return the line that a rule's reason is about, if it names a field or value that stands in the text; else 0."""
+    """Return the line that a rule's reason is about, if it names a field or value of the text; else 0."""
     if line := line_of_step(reason, written):
         return line
     words = re.findall(r"'(\w+)'", reason)
@@ -142,8 +142,8 @@ def _line_of_reason(reason: str, written: ConfigText) -> int:
 
 
 def faults(written: ConfigText) -> Iterator[ConfigTextError]:
-    """Yield what the server would refuse in a config text. A parser ends at the first fault: it reads the text again
-    without the field that is wrong, as long as it can tell which one that is."""
+    """Yield the faults for which the server would refuse a config text. A parser ends at the first fault; so the text
+    is parsed again without the wrong field, as long as that field can be found."""
     text, parsed = written.text, False
     for _ in range(_MOST_FAULTS):
         try:
@@ -164,8 +164,8 @@ def faults(written: ConfigText) -> Iterator[ConfigTextError]:
 
 
 def _without_field(text: str, line: int, column: int) -> str | None:
-    """Return the text with blanks for the innermost field, name and value, that stands at the place; None if no field
-    that has an end does."""
+    """Return the text with the innermost field at the place, name and value, replaced by blanks; None if no complete
+    field is there."""
     offset = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1]) + column - 1
     for start, end in _fields(text):
         if start <= offset < end:
@@ -174,7 +174,7 @@ def _without_field(text: str, line: int, column: int) -> str | None:
 
 
 def _fields(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each field begins and ends, the inner ones before those that contain them."""
+    """Yield the start and end of each field, inner fields before those that contain them."""
     starts: list[int | None] = [None]  # of the field that is open, by depth of messages
     listed, valued = [False], [False]
     for token in _TOKEN.finditer(text):

@@ -1,4 +1,4 @@
-"""What a notebook has written of one model so far: its source, its config, its helper files."""
+"""The content of one model that a notebook has written so far: its source, its config, its helper files."""
 
 from __future__ import annotations
 
@@ -48,11 +48,10 @@ _NO_OPTIONS = ConfigOptions()
 
 @dataclass(frozen=True)
 class Draft:
-    """All that was written of the model `name`. Cells make new drafts from old ones; a load writes and sends all
-    of it.
+    """The written content of the model `name`. Cells make new drafts from old ones; a load writes and sends all of it.
 
-    `files` are relative to the model directory, `beside` and `given_files` to the version directory of whatever version
-    is loaded next. `given_*`, `options` and `settings` are gone with the next source; the rest stays.
+    `files` are relative to the model directory, `beside` and `given_files` to the directory of the version that is
+    loaded next. The next source drops `given_*`, `options` and `settings`; the rest stays.
     """
 
     name: str
@@ -64,16 +63,17 @@ class Draft:
     given_config: ConfigText = _NO_CONFIG
     given_files: Mapping[str, ModelFile] = field(default_factory=dict)
     options: ConfigOptions = _NO_OPTIONS
-    #: what was tuned since the text of the config was written, and counts instead of what it says
+    #: the settings tuned since the text of the config was written, which take precedence over it
     settings: Settings | None = None
-    #: what cells wrote before there was a source, config.pbtxt or paths of files: their cells come before the model's
+    #: the parts that cells wrote before there was a source, config.pbtxt or paths of files: their cells come before the
+    #: model's
     before_source: frozenset[str] = frozenset()
-    #: the directory that the model was taken from; what a cell writes counts instead of what is there
+    #: the directory from which the model was taken; the content of cells takes precedence over its files
     base: BaseDirectory | None = None
 
     @cached_property
     def model_file(self) -> str:
-        """Return the name under which the source is written: the one that the config gives, or model.py."""
+        """Return the name under which the source is written: the name in the config, or model.py."""
         try:
             return self.config.message.default_model_filename or MODEL_FILE
         except ConfigError:  # raised again by the load
@@ -86,18 +86,18 @@ class Draft:
 
     @cached_property
     def config(self) -> ConfigText:
-        """The one config text there is: the cell's, or the one given with the load."""
+        """The only config text: the cell's, or the text given with the load."""
         return self.given_config if self.given_config.says_something else self.cell_config
 
     @cached_property
     def config_file(self) -> str:
-        """Return the text of config.pbtxt: the author's own, and after it what name, backend and options add. Where
-        they change something within it, all of it is written again.
+        """Return the text of config.pbtxt: the author's own text, followed by the additions of name, backend and
+        options. If they change a part within it, the whole text is written again.
 
         Raises ConfigTextError, OptionError.
         """
         config = self.options.apply(self.config)
-        if self.base is None:  # otherwise the server fills it in, as it does with the directory itself
+        if self.base is None:  # otherwise the server completes it, as for the directory itself
             config.name = config.name or self.name
             if not config.platform:
                 config.backend = config.backend or "python"
@@ -110,8 +110,8 @@ class Draft:
 
     @cached_property
     def config_content(self) -> bytes | None:
-        """Return the bytes of config.pbtxt; None if there is none, as in a base directory whose model completes its
-        config itself. Raises ConfigTextError, OptionError, FileError.
+        """Return the bytes of config.pbtxt; None without one, as in a base directory whose model completes its config
+        itself. Raises ConfigTextError, OptionError, FileError.
         """
         if self.base is None:
             return config_bytes(self.config_file)
@@ -126,20 +126,20 @@ class Draft:
 
     @property
     def has_other_backend(self) -> bool:
-        """Return whether the config names another backend than Python's, whose models have files of their own. Raises
+        """Return whether the config names another backend than Python's; such models have other files. Raises
         ConfigTextError."""
         config = self.config.message
         return config.backend not in ("", "python") or config.platform not in ("", "ensemble")
 
     @property
     def loadable(self) -> bool:
-        """Return whether all is there that a load needs. Raises ConfigTextError."""
+        """Return whether the draft has everything for a load. Raises ConfigTextError."""
         is_foreign = self.has_other_backend or (self.base is not None and not self.base.is_python)
         return self.source is not None or self.is_ensemble or is_foreign
 
     @cached_property
     def tree(self) -> Mapping[str, ModelFile]:
-        """All files of the model but config.pbtxt, by paths relative to the model directory."""
+        """All files of the model except config.pbtxt, by paths relative to the model directory."""
         beside = {**self.beside, **self.given_files}
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
@@ -153,7 +153,7 @@ class Draft:
         return tree
 
     def all_files(self) -> dict[str, ModelFile]:
-        """Return all files that the model's directory will hold. Raises ConfigTextError, OptionError, FileError."""
+        """Return all files of the model's directory. Raises ConfigTextError, OptionError, FileError."""
         content = self.config_content
         if content is None:
             return dict(self.tree)
@@ -170,8 +170,8 @@ class Draft:
         body: CellBody | None,
         base: PathLike[str] | str | None = None,
     ) -> Draft:
-        """Return the draft with what a call of `Workspace.load` says; None leaves what is there. Raises what the steps
-        below do."""
+        """Return the draft with the arguments of a call of `Workspace.load`; None keeps a part. Raises the errors of
+        the steps below."""
         draft = self.without_base() if source is not None and base is None else self
         if base is not None:
             draft = draft.with_base(base, version)
@@ -186,8 +186,8 @@ class Draft:
         return draft if files is None else draft.with_files(files)
 
     def with_base(self, path: PathLike[str] | str, version: int | None = None) -> Draft:
-        """Return the draft with the files of a model directory where no cell writes one. `version`: the one whose
-        source the cell writes, by default the newest that is served. Raises FileError.
+        """Return the draft with the files of a model directory that no cell writes. `version`: the version whose source
+        the cell writes, by default the newest that is served. Raises FileError.
         """
         base = BaseDirectory.read(path)
         draft = replace(self.without_base(), base=base, version=base.newest() if version is None else version)
@@ -196,7 +196,7 @@ class Draft:
         return replace(draft, cell_config=ConfigText(base.config_text(), str(base.path / CONFIG_FILE), model=self.name))
 
     def without_base(self) -> Draft:
-        """Return the draft without its base directory, and without the config that no cell but the directory has."""
+        """Return the draft without its base directory, and without a config that only the directory has."""
         if self.base is None:
             return self
         is_its_own = self.cell_config.source == str(self.base.path / CONFIG_FILE)
@@ -214,7 +214,7 @@ class Draft:
         return self.before_source if self.source is not None else self.before_source | {written}
 
     def with_source(self, source: Source, origin: str = "", offset: int = 0) -> Draft:
-        """Return the draft with another model.py and nothing of the last load call.
+        """Return the draft with another model.py and without the arguments of the last load call.
 
         `source`: text, whose line n is line `n + offset` of `origin`; a class; or a path to a model.py or to a model
         directory, which brings its config and files too.
@@ -228,7 +228,7 @@ class Draft:
         elif not isinstance(source, (str, PathLike)):
             raise SourceError(f"a source is a text, a class or a path, not of type {type(source).__name__}")
         else:
-            with refused_files():  # also of a text without a line break, which is taken for a path
+            with refused_files():  # this also holds for a text without a line break, which is taken for a path
                 if Path(source).is_dir():
                     return read_model(self.name, Path(source))
                 text = _read_text(Path(source))
@@ -238,14 +238,14 @@ class Draft:
         return replace(fresh, settings=None)
 
     def with_more(self, behind: str) -> Draft:
-        """Return the draft with more lines behind its source. Raises FileError if there is none."""
+        """Return the draft with more lines after its source. Raises FileError if it has no source."""
         if self.source is None:
             raise FileError(f"there is no {self.model_file} for {self.name!r} yet", fix="write it first")
         text = self.source.text() + behind
         return replace(self, source=replace(self.source, content=text.encode())) if behind else self
 
     def with_captured(self, namespace: Mapping[str, Any]) -> Draft:
-        """Return the draft with what other cells define, and its source uses, in front of it. Raises SourceError."""
+        """Return the draft with the definitions of other cells that its source uses before it. Raises SourceError."""
         source = self.source
         if source is None:
             return self
@@ -254,13 +254,12 @@ class Draft:
         return self if captured == text else replace(self, source=ModelFile(captured.encode(), segments))
 
     def with_version(self, version: int) -> Draft:
-        """Return the draft with its next source in another version directory; what is in the present one stays
-        there."""
+        """Return the draft with its next source in another version directory; the present one keeps its files."""
         return self if version == self.version else replace(self, version=version, source=None, files=self.tree)
 
     def with_files(self, files: Files) -> Draft:
         """Return the draft with helper files: paths to copy, or name -> bytes or path; of a directory, such as a
-        package, all that is in it. Raises FileError if one is not there.
+        package, all its files. Raises FileError for a missing one.
         """
         paths = (files,) if isinstance(files, (str, PathLike)) else files
         named = files.items() if isinstance(files, Mapping) else [(Path(path).name, path) for path in paths]
@@ -270,11 +269,11 @@ class Draft:
     def with_config(self, config: str | Mapping[str, Any] | PathLike[str]) -> Draft:
         """Return the draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
 
-        Raises OptionError if a cell's config text is there already, because neither may be dropped silently.
+        Raises OptionError if a cell's config text exists, because neither may be dropped silently.
         """
         if isinstance(config, Mapping):
             message = from_json(dict(config))
-            if not message.model_transaction_policy.ListFields():  # it said that it is not decoupled
+            if not message.model_transaction_policy.ListFields():  # it declared itself not decoupled
                 message.ClearField("model_transaction_policy")
             text_config = ConfigText(print_pbtxt(message), "config=", model=self.name)
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
@@ -295,7 +294,7 @@ class Draft:
 
 
 def model_path(path: str, version: int) -> str:
-    """Return the path in the model directory for a `path` that an author gives relative to the version directory.
+    """Return the path in the model directory for the author's `path`, which is relative to the version directory.
 
     `helper.py` -> `1/helper.py`; `../labels.txt` -> `labels.txt`. Raises FileError for a path that leaves the model
     directory, and for config.pbtxt.
@@ -311,8 +310,8 @@ def model_path(path: str, version: int) -> str:
 
 
 def read_model(name: str, path: Path) -> Draft:
-    """Return the draft of a model directory that exists. The newest version's model.py, or the file that the config
-    names, is the source; an ensemble has none.
+    """Return the draft of an existing model directory. Its source is the newest version's model.py, or the file that
+    the config names; an ensemble has no source.
 
     Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
     """
@@ -337,7 +336,7 @@ def read_model(name: str, path: Path) -> Draft:
         raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{draft.model_file}{inside}")
     draft = replace(draft, version=(sources or versions)[-1])
     number = str(draft.version)
-    if number in tree.links:  # the source is written into this directory, so it cannot stay a link to another one
+    if number in tree.links:  # the source is written into this directory, so the directory cannot stay a link
         version = {file: ModelFile((path / number / file).resolve()) for file in read_tree(path / number).files}
         others = {file: each for file, each in draft.files.items() if file != number}
         draft = replace(draft, files={**others, **{f"{number}/{file}": each for file, each in version.items()}})
@@ -347,7 +346,7 @@ def read_model(name: str, path: Path) -> Draft:
 def _in_directory(
     name: str, value: bytes | str | PathLike[str]
 ) -> list[tuple[str, bytes | str | PathLike[str]]]:
-    """Return the files of a directory by their names, without caches and hidden ones; anything else as it is."""
+    """Return the files of a directory by name, without caches and hidden files; any other path itself."""
     if isinstance(value, bytes) or not Path(value).is_dir():
         return [(name, value)]
     found = [(path.relative_to(value), path) for path in sorted(Path(value).rglob("*")) if path.is_file()]

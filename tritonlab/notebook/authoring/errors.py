@@ -1,6 +1,6 @@
-"""These errors refuse what an author asks for and cannot get; each is shown as one text, without a traceback of ours.
+"""Errors for requests of an author that cannot be fulfilled, each shown as one text, without a traceback of ours.
 
-    ValueError
+ValueError
     └── NotebookError
         ├── OptionError     an option no config can hold, or that contradicts the model's config text
         │   └── ExpressionError  an expression of a line that failed in the notebook
@@ -24,8 +24,8 @@ DescribeError = Callable[[BaseException], str]
 
 
 class NotebookError(Explained, ValueError):
-    """The base of the errors above. The text ends with what to do instead; `fix` is the part of it that does, `field`
-    the option, file or cell that is wrong.
+    """The base of the errors above. The text ends with `fix`, the advice what to do instead; `field` is the wrong
+    option, file or cell.
     """
 
     code = Code.INVALID_ARG
@@ -47,13 +47,13 @@ class OptionError(NotebookError):
 
 
 class ExpressionError(OptionError):
-    """An exception of an expression in the line of a magic. It was raised in the notebook, so advice about the same
-    exception of a model would mislead.
+    """An exception of an expression in the line of a magic. It was raised in the notebook, so advice for a model's
+    exception would mislead.
     """
 
     @staticmethod
     def from_exception(expression: str, error: Exception) -> ExpressionError:
-        """Return the error, without our frames, which tell nothing."""
+        """Return the error without our frames, which do not help."""
         fix = f"import or define {error.name} in a cell" if isinstance(error, NameError) and error.name else ""
         parts = (repr(expression), type(error).__name__, str(error), fix)
         return ExpressionError(": ".join(filter(None, parts)), fix=fix)
@@ -67,17 +67,17 @@ class FileError(NotebookError):
 
 
 class SourceError(NotebookError):
-    """A model's source that cannot be made into a model.py that stands alone."""
+    """A model's source that cannot become a model.py of its own."""
 
 
 @contextmanager
 def refused_files() -> Iterator[None]:
-    """Make what the system says of a file a FileError: for a path that somebody typed, our frames tell nothing."""
+    """Turn the system's error for a file into a FileError: for a path that an author typed, our frames do not help."""
     try:
         yield
     except OSError as error:
         if isinstance(error, Explained):
-            raise  # it says more than where
+            raise  # its text has more than the place
         text = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
         text = explained(error) or text
         raise FileError(text, field=str(error.filename or "")) from None

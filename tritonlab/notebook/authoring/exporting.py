@@ -1,4 +1,4 @@
-"""The export of models of a notebook: by their names, with values of its cells and what other cells define."""
+"""The export of models of a notebook: by their names, with values of its cells and definitions of other cells."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def export_models(
     directory: str | PathLike[str],
     options: ExportOptions,
 ) -> ExportReport:
-    """Export models as `tritonlab.export` does. `workspace`: returns the notebook's, and is called only for models that
-    are named, and for what is written into them."""
+    """Export models as `tritonlab.export` does. `workspace`: returns the notebook's workspace; it is called only for
+    named models, and for changes to them."""
     options.check(directory)
     chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
     if (options.capture or options.artifacts) and not options.dry_run:
@@ -38,15 +38,15 @@ def _model(workspace: Callable[[], Workspace], model: Model | str) -> Model:
     if not isinstance(model, str):
         return model
     found = workspace().server.model(model)
-    found.config()  # raises for one that is not loaded
+    found.config()  # raises for a model that is not loaded
     return found
 
 
 def _write_artifacts(
     workspace: Workspace, models: Sequence[Model | str], artifacts: Mapping[str, Any], capture: bool
 ) -> None:
-    """Keep the values as files of the models, write in front of each model what other cells define if `capture` is set,
-    and load those that have changed. Raises InvalidArgumentError for a model of another server."""
+    """Keep the values as files of the models, with `capture` write the definitions of other cells before each model,
+    and load changed models. Raises InvalidArgumentError for a model of another server."""
     for model in models:
         if not isinstance(model, str) and model.server is not workspace.server:
             raise InvalidArgumentError(f"{model.name}: capture and artifacts are for models of this notebook")

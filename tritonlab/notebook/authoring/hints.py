@@ -1,4 +1,4 @@
-"""Hints: one line each on what to do about an error, by its text, and by the author's own lines and the config."""
+"""Hints: one line of advice each about an error, by its text, and by the author's own lines and the config."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ...stub.c_python_backend_utils import JOINS_LATE
 ConfigOf = Callable[[str], "dict[str, Any] | None"]
 
 _JOINS_LATE = (*JOINS_LATE, "get_model_dir")
-#: What `import triton_python_backend_utils as pb_utils` gives a model (rule 1.1.3).
+#: What `import triton_python_backend_utils as pb_utils` provides to a model (rule 1.1.3).
 PB_UTILS = sorted({*_JOINS_LATE, *(name for name in dir(triton_python_backend_utils) if not name.startswith("_"))})
 
-#: What the author's own metrics have.
+#: The methods of the author's own metrics.
 _MEMBERS = {
     "MetricFamily": ("Metric", "COUNTER", "GAUGE", "HISTOGRAM"),
     "Metric": ("increment", "set", "observe", "value"),
 }
 
-#: How the methods of `TritonPythonModel` are written.
+#: The signatures of the methods of `TritonPythonModel`.
 _METHODS = {
     "__init__": "def __init__(self); it is initialize(self, args) that gets the arguments",
     "auto_complete_config": "@staticmethod, and below it def auto_complete_config(auto_complete_model_config)",
@@ -40,15 +40,15 @@ _METHODS = {
     "finalize": "def finalize(self)",
 }
 
-#: What a parameter of the config is, since many take it for its text.
+#: The content of a config parameter, since many take it for its text.
 PARAMETER = "a parameter of the config is an object: config['parameters'][KEY]['string_value'] is its text"
 
 
 def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tuple) -> str:
-    """Return one line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name,
-    `names` those of all models there are.
+    """Return one line of advice for an error's `text`, or "". `config_of` returns a loaded model's config by name,
+    `names` the names of all models.
 
-    `text` is what a client gets, or `<type>: <text>` of the author's exception.
+    `text`: the client's error, or `<type>: <text>` of the author's exception.
     """
     match find_advice(text, "hint"):
         case None:
@@ -61,8 +61,8 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
 
 
 def _nearest_model(absent: str, topic: str, config_of: ConfigOf, known: list[str]) -> str:
-    """Return what to do instead of calling the model `absent`, if one of `known` models is it, or has nearly its
-    name."""
+    """Return what to do instead of calling the model `absent`, if one of the `known` models has its name or a similar
+    one."""
     if absent in known and topic == "unknown-model":
         if config_of(absent) is not None:
             return f"{absent} serves, but not the version that was requested: leave model_version out for the highest"
@@ -124,7 +124,7 @@ def _keyword(found: re.Match[str], config_of: ConfigOf) -> str:
 
 
 def _variable(found: re.Match[str], config_of: ConfigOf) -> str:
-    """Return the name that the model has in a notebook, as far as that can be its own."""
+    """Return the model's name in a notebook, if it can have the name there."""
     name: str = found["model"]
     return name if name.isidentifier() else "model"
 
@@ -142,7 +142,7 @@ def _dims(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part.strip()]
 
 
-#: What the braces of a hint in errors.md stand for.
+#: The values for the braces of a hint in errors.md.
 _COMPUTED: dict[str, Callable[[re.Match[str], ConfigOf], str]] = {
     "shape": _shape,
     "no_shape": _no_shape,
@@ -158,17 +158,17 @@ _COMPUTED: dict[str, Callable[[re.Match[str], ConfigOf], str]] = {
 }
 
 
-# -- advice that the author's own lines and the model's config decide: names in them that the config does not have
+# -- advice by the author's own lines and the model's config: names in the lines that the config lacks
 
 _GET_INPUT = re.compile(r"""get_input_tensor_by_name\(\s*\w+\s*,\s*(["'])(?P<name>[^"'\n]+)\1""")
-#: What only a notebook reads, at the beginning of a line that is not valid Python.
+#: Notebook syntax at the beginning of a line that is not valid Python.
 _MAGIC = re.compile(r"\s*(%{1,2}\w+|!\w\S*)")
 _OF_NONE = re.compile(r"'NoneType' object has no attribute '(as_numpy|is_cpu|to_dlpack|triton_dtype|shape)'")
 
 
 def line_hint(exception: RemoteException, config: Mapping[str, Any], lines: Sequence[str]) -> str:
-    """Return one line of advice about an exception of a model of this config, "" if there is none. `lines`: the text of
-    the file that its innermost frame is in."""
+    """Return one line of advice about an exception of a model with this config, "" if there is none. `lines`: the text
+    of the file of its innermost frame."""
     if written := _MAGIC.match(str(exception.detail.get("text") or "")):
         return f"model.py is plain Python: {written[0].strip()} belongs in a cell of its own"
     line = exception.frames[-1].line if exception.frames else 0
@@ -208,7 +208,7 @@ def _no_key(key: str, raised: str, config: Mapping[str, Any]) -> str:
 
 
 def _absent_input(lines: Sequence[str], config: Mapping[str, Any]) -> str:
-    """Return which of the names of inputs in the lines the config does not have; the first one counts."""
+    """Return the names of inputs in the lines that the config lacks; the first one counts."""
     sequence = config.get("sequence_batching", {})
     names = [str(tensor["name"]) for tensor in (*config.get("input", ()), *sequence.get("control_input", ()))]
     names += [str(state.get("input_name")) for state in sequence.get("state", ())]

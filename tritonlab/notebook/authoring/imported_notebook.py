@@ -20,14 +20,14 @@ from .errors import FileError
 from .model_cells import imported_cells, left_in_place, shown_path
 from .opened_repository import repository_in
 
-#: How many files that stay where they are a notebook names, of each model.
+#: For each model, how many of the files that stay in place a notebook names.
 _MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
 class ImportedNotebook:
-    """A notebook that was written. `in_cells` are the models that its cells write, `left` those that it serves from
-    where they lie, with why."""
+    """A notebook that was written. `in_cells`: the models that its cells write; `left`: the models that it serves in
+    place, with the reason."""
 
     path: Path
     in_cells: tuple[str, ...]
@@ -49,13 +49,13 @@ def import_repository(
 ) -> ImportedNotebook:
     """Write a notebook (.ipynb) that has the models of a repository in cells: for each Python model its config, helper
     files and model.py, for each ensemble its config, after the models that it needs; and last a cell that exports all
-    of it. Nothing is loaded.
+    of it. No model is loaded.
 
-    Weights and other files stay where they are and are named, models of other backends are served from there. What no
-    cell edits is exported equal byte for byte. Equal repositories give notebooks that are equal byte for byte.
+    Weights and other files stay in place and are named; models of other backends are served from there. Unedited files
+    are exported equal byte for byte. Equal repositories give notebooks that are equal byte for byte.
 
-    notebook: its path, by default `<directory>.ipynb`. Raises FileError for what is not a repository,
-    AlreadyExistsError for a notebook that is there, unless `overwrite` is set.
+    notebook: its path, by default `<directory>.ipynb`. Raises FileError for a directory that is not a repository,
+    AlreadyExistsError for an existing notebook unless `overwrite` is set.
     """
     root = repository_in(directory)
     path = (
@@ -86,7 +86,7 @@ _Source = tuple[str, str, Sequence[str]]
 
 
 def _cells_of(bases: Mapping[str, BaseDirectory], start: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the texts of the cells of each model, and the other models with why they have none."""
+    """Return the texts of each model's cells, and the models without cells with the reason."""
     cells: dict[str, list[str]] = {}
     left: dict[str, str] = {}
     for name, base in bases.items():
@@ -141,7 +141,7 @@ def _opening(where: str, left: Mapping[str, str]) -> Iterator[_Source]:
 
 def _failing(bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> set[str]:
     """Return the models in cells that may not load here: their config cannot be read, or they are ensembles around such
-    a model, or one of another backend."""
+    a model or around a model of another backend."""
     failing = {name for name, base in bases.items() if base.refusal is not None}
     for name in models_in_order(bases):
         if bases[name].is_ensemble and any(other in failing or other in left for other in bases[name].needs()):

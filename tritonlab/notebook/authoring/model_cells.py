@@ -1,4 +1,4 @@
-"""The texts of cells that write a model: one with all that a draft has, and those of a model of a repository."""
+"""The texts of cells that write a model: of one cell for a whole draft, or of the cells for a repository's model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _FAR = 2
 
 
 def model_line(draft: Draft) -> tuple[str, list[str]]:
-    """Return the line, with the options, config and files that were given with the last source, and the names of those
-    files that no line can give, because they were given as bytes or lie elsewhere under another name.
+    """Return the line with the options, config and files that were given with the last source, and the names of files
+    that a line cannot give: they were given as bytes, or lie elsewhere under another name.
     """
     words = ["%%triton_model", draft.name, *_options(draft.options)]
     if draft.base is not None:
@@ -46,7 +46,7 @@ def model_line(draft: Draft) -> tuple[str, list[str]]:
 
 
 def shown_path(path: Path, start: Path | None = None) -> str:
-    """Return the path as a cell names it: seen from `start`, the directory of the notebook, if it is not far away."""
+    """Return the path as a cell names it: relative to `start`, the directory of the notebook, if it is not far away."""
     relative = os.path.relpath(path, start or Path.cwd())
     return str(path) if relative.count("..") > _FAR else relative
 
@@ -76,7 +76,7 @@ def _options(options: ConfigOptions) -> Iterator[str]:
 
 
 def _path(name: str, file: ModelFile) -> str:
-    """Return the path that `--file` takes for a file; "" if it takes none."""
+    """Return the path of a file for `--file`; "" if `--file` cannot take it."""
     return str(file.content) if isinstance(file.content, Path) and file.content.name == name else ""
 
 
@@ -84,10 +84,10 @@ def imported_cells(
     name: str, base: BaseDirectory, *, version: int | None = None, start: Path | None = None
 ) -> list[str]:
     """Return the texts of the cells: the config, the helper files, and last the model itself, or the config of an
-    ensemble, which loads it. Other files stay where they are.
+    ensemble, which loads it. Other files stay in place.
 
-    version: the one whose files are shown, by default the newest that is served. start: the directory of the notebook,
-    from which paths are seen. Raises FileError for a model that no cell can hold.
+    version: the version whose files are shown, by default the newest that is served. start: the directory of the
+    notebook, to which paths are relative. Raises FileError for a model that no cell can hold.
     """
     where = ["--base", shown_path(base.path, start)]
     if fault := name_fault(name, has_stub=base.is_python):
@@ -114,7 +114,7 @@ def imported_cells(
 
 
 def left_in_place(base: BaseDirectory, *, version: int | None = None) -> list[str]:
-    """Return the files of the model that no cell of `imported_cells` writes, sorted."""
+    """Return the files of the model that `imported_cells` does not write, sorted."""
     number = base.newest() if version is None else version
     texts = [base.model_path(number), *filter(_fits_a_line, base.texts(number))] if base.is_python else []
     written = {CONFIG_FILE, *texts}
@@ -126,7 +126,7 @@ def _cell(words: list[str], base: BaseDirectory, file: str) -> str:
 
 
 def _fits_a_line(word: str) -> bool:
-    """Return whether the line of a magic can have the word: IPython evaluates what is in braces or behind a dollar."""
+    """Return whether the line of a magic can have the word: IPython evaluates text in braces or after a dollar."""
     return word.isprintable() and not word.startswith("-") and not set("{}$") & set(word)
 
 

@@ -34,16 +34,16 @@ class NotebookPorts:
     """The ports, opened and closed from any thread."""
 
     def __init__(self, server: Server) -> None:
-        #: what is open, if anything is
+        #: the open ports, if any
         self.endpoints: Endpoints | None = None
         self._server = server
         self._lock = threading.RLock()  # held while ports are opened or closed
 
     def open(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
-        """Open ports in the place of those that are open; a call without any argument may leave those as they are.
+        """Open ports in the place of the open ones; a call without any argument may keep those as they are.
 
         `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
-        OptionError or UnknownOption, and those that are open stay; TritonError for a port that cannot be opened.
+        OptionError or UnknownOption, and then the open ports stay; TritonError for a port that cannot be opened.
         """
         with self._lock:
             if self.endpoints is None or arguments or options:
@@ -51,7 +51,7 @@ class NotebookPorts:
             return self.endpoints
 
     def flags(self) -> list[str]:
-        """Return the flags that `open` takes."""
+        """Return the flags that `open` accepts."""
         found: list[str] = _serving().flags()
         return found
 
@@ -64,6 +64,6 @@ class NotebookPorts:
 
 
 def open_address(ports: Ports) -> Address | None:
-    """Return where a program finds the notebook's own server, None if no port is open."""
+    """Return the address of the notebook's own server for a program; None if no port is open."""
     found, usual = ports(), Address()
     return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.header_file)

@@ -1,5 +1,4 @@
-"""A repository that was opened: the notebook's server serves its models from where they lie, beside those that cells
-write, which count where both have one of the same name."""
+"""An opened repository, served in place. A cell's model of the same name takes precedence."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from ...server.api.model import Model
     from .workspace import Workspace
 
-#: Seconds between two looks at the files, and the share of the time that they may take.
+#: Seconds between two checks of the files, and the share of the time that checks may take.
 _POLL_SECONDS = 1.0
 _SHARE = 0.02
 
@@ -50,9 +49,9 @@ class OpenedFacts:
     """The facts about one model of an opened repository.
 
     `kind`: `Python`, `ensemble`, or `backend NAME`; "" if its config cannot be read. `state`: READY, LOADING, WAITING
-    (others load first), UNLOADED, FAILED, NOT LOADED, NOT SERVED (another model of the name is), CLOSED or NOT OPENED
-    (only others were requested).
-    `in_cells`: cells of the notebook write it now. `reason` says why it does not serve, `advice` what to do.
+    (others load first), UNLOADED, FAILED, NOT LOADED, NOT SERVED (another model of the name is served), CLOSED or NOT
+    OPENED (only other models were requested). `in_cells`: whether cells of the notebook write it now. `reason`: why it
+    does not serve; `advice`: what to do.
     """
 
     name: str
@@ -60,11 +59,11 @@ class OpenedFacts:
     state: str
     version: str = ""
     in_cells: bool = False
-    #: in plain words what answers for a model of another backend than Python's
+    #: in plain words, the program that answers for a model of another backend than Python's
     answers: str = ""
     reason: str = ""
     advice: str = ""
-    #: whether it is for the user to choose what answers for it: its backend is not here, or something else answers
+    #: whether the user has to choose the program that answers: the backend is missing, or a substitute answers
     to_choose: bool = False
 
     def lines(self) -> list[str]:
@@ -81,7 +80,7 @@ class NoModel(NotFoundError, KeyError):
 
 
 class OpenedModel:
-    """One model of an opened repository, by its directory."""
+    """One model of an opened repository, identified by its directory."""
 
     def __init__(self, repository: OpenedRepository, name: str) -> None:
         self.name = name
@@ -95,7 +94,7 @@ class OpenedModel:
 
     @property
     def model(self) -> Model:
-        """The handle on the model that serves under this name."""
+        """The handle on the model that serves with this name."""
         return self._workspace.server.model(self.name)
 
     @property
@@ -105,31 +104,31 @@ class OpenedModel:
         return base is not None and base.path == self.directory
 
     def to_cells(self, version: int | None = None) -> list[str]:
-        """Return the texts of cells that write the model: its config, helper files, and last what loads it. What they
-        do not write stays where it is and counts as it is there.
+        """Return the texts of cells that write the model: its config, helper files, and last the cell that loads it.
+        Other files stay in place and are used from there.
 
-        version: the one whose files are shown, by default the newest that is served. Raises FileError for a model that
-        no cell can hold.
+        version: the version whose files are shown, by default the newest that is served. Raises FileError for a model
+        that no cell can hold.
         """
         return imported_cells(self.name, BaseDirectory.read(self.directory), version=version)
 
     def load(self) -> Model:
-        """Serve the model as it lies in the repository, also if cells wrote over it before; what they wrote is
-        forgotten. Raises ModelLoadError, and then what served goes on."""
+        """Serve the model as it is in the repository, and forget the content of cells that replaced it. Raises
+        ModelLoadError; then the version that served goes on."""
         return self._repository.take_back(self.name)
 
     def choose(self, backend: str | Mapping[str, Any]) -> Model:
-        """Serve the model with this choice of what answers for it, as `tritonlab.reset(backends={NAME: backend})` does,
-        while the server and its other models go on. The choice ends with the server.
+        """Serve the model with this choice of a backend, as `tritonlab.reset(backends={NAME: backend})` does, while the
+        server and its other models go on. The choice ends with the server.
 
         backend: `"real"`, `"stand-in"`, `"recorded"`, `"borrow:HOST:8001"`, or a mapping with their fields. Raises
-        InvalidArgumentError for what is not a choice, ModelLoadError.
+        InvalidArgumentError for any other value, and ModelLoadError.
         """
         self._workspace.server.core.choose_backend(self.name, backend)
         return self.load()
 
     def facts(self) -> OpenedFacts:
-        """Return what it is, how it does, and what to do if it does not serve."""
+        """Return the facts about the model: its kind, its state, and what to do if it does not serve."""
         return self._repository.facts_of(self.name)
 
     def __repr__(self) -> str:
@@ -139,7 +138,8 @@ class OpenedModel:
 class OpenedRepository(Mapping[str, OpenedModel]):
     """The models of the directory `path`, by their names.
 
-    Guarantees: a model that cannot be loaded does not stop the others; one whose files change is loaded again, soon.
+    Guarantees: a model that cannot be loaded does not stop the others; a model whose files change is soon loaded
+    again.
     """
 
     def __init__(self, workspace: Workspace, path: Path) -> None:
@@ -152,7 +152,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         self._lock = threading.Lock()  # guards the two below
         self._closed = False
         self._poller: RepositoryPoller | None = None
-        #: whether models are loaded that were not before
+        #: whether models are loaded that were not loaded before
         self._is_loading = False
         workspace.server.core.register_model_repository(path, behind=True)
         workspace.repositories[path] = self
@@ -166,11 +166,11 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         *,
         into: str | PathLike[str] | None = None,
     ) -> Self:
-        """Serve the models of a repository in the workspace's server. One that is open already looks again. `names`:
-        the only ones to serve; None serves all, also those that come later. `into`: the repository into which models
-        without version directories are copied first; one that is there already stays as it is.
+        """Serve the models of a repository in the workspace's server. A repository that is open already is checked
+        again. `names`: the only models to serve; None serves all, also later ones. `into`: the repository into which
+        models without version directories are copied first; an existing model there is kept.
 
-        Raises FileError for what is not a repository, NotFoundError for a name that is not in it.
+        Raises FileError for a directory that is not a repository, NotFoundError for a name that is not in it.
         """
         path = repository_in(directory) if into is None else _arranged(directory, into)
         there = ModelRepositoryManager([path]).names()
@@ -196,15 +196,14 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         return len(self._repository.names())
 
     def in_order(self) -> list[str]:
-        """Return the names, each after the models that it needs: those of an ensemble's steps, and those that its BLS
-        calls name."""
+        """Return the names, each after the models that it needs: an ensemble's steps, and the targets of BLS calls."""
         return models_in_order({name: BaseDirectory.read(self.path / name) for name in self})
 
-    # -- what it serves
+    # -- serving
 
     def refresh(self, names: Sequence[str] | None = None) -> None:
-        """Load what has changed, and try again what failed. `names`: the only ones to serve from now on, None for all.
-        Blocks until every model serves or has failed; an interrupt ends the loads, and what serves goes on."""
+        """Load changed models, and try failed ones again. `names`: the only models to serve from now on, None for all.
+        Blocks until every model serves or has failed; an interrupt ends the loads, and serving models go on."""
         self._names = None if names is None else list(names)
         with self._lock:
             first, self._poller = self._poller is None, self._poller or self._new_poller()
@@ -245,7 +244,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
             self.workspace.unload(name, wait=False)
 
     def _is_served_from_here(self, name: str) -> bool:
-        """Return whether the repository's model is the one that the server loads by the name."""
+        """Return whether the server loads the repository's model under this name."""
         is_named = self._names is None or name in self._names
         return is_named and self._directory(name) == self.path / name
 
@@ -258,7 +257,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         return self._directory(name) not in (None, self.path / name)
 
     def take_back(self, name: str) -> Model:
-        """Serve the model as it lies here. Raises ModelLoadError, NotFoundError once the repository is closed."""
+        """Serve the model as it is here. Raises ModelLoadError, NotFoundError once the repository is closed."""
         if self._closed:
             raise NotFoundError(f"{self.path} is closed: open it again")
         if self._names is not None and name not in self._names:
@@ -271,8 +270,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         return workspace.server.model(name)
 
     def close(self, *, unload: bool = True) -> None:
-        """Serve its models no longer. What cells have written over them goes on. `unload=False`: the server ends
-        anyway."""
+        """Stop serving its models. Models that cells have replaced go on. `unload=False`: the server ends anyway."""
         with self._lock:
             if self._closed:
                 return
@@ -287,14 +285,14 @@ class OpenedRepository(Mapping[str, OpenedModel]):
             self.workspace.unload(name, wait=False)
             self.workspace.server.core.control.drop_failed(name)
 
-    # -- what it gives
+    # -- results
 
     def export(
         self, directory: str | PathLike[str], *, overwrite: bool = False, include: str | Sequence[str] = ()
     ) -> RepositoryReport:
-        """Write the whole repository: models that cells write as they were loaded last, all others as they lie here,
-        loaded or not, and the files beside them. What no cell has edited is equal byte for byte, modes, links and empty
-        directories included.
+        """Write the whole repository: models of cells as they were loaded last, all others as they are here, loaded or
+        not, and the files next to them. Unedited files are equal byte for byte, modes, links and empty directories
+        included.
 
         Other options are those of `tritonlab.export`. Raises ExportConflict, NoRepository.
         """
@@ -306,20 +304,20 @@ class OpenedRepository(Mapping[str, OpenedModel]):
     def _exported(self, name: str) -> ExportedModel:
         report, known = self.workspace.report(name), self.workspace.server.core.model(name)
         if not self[name].in_cells or report is None:
-            # what the repository keeps is exported, whatever answers here
+            # the repository's own files are exported, whichever backend answers here
             here = known.versions.values() if known is not None and self._is_served_from_here(name) else ()
             answers = next((words for version in here if (words := choice_words(version.config))), "")
             return ExportedModel(self.path / name, [*never_ran(answers)], self._own_backend(name))
         directory, exported = self.workspace.repository / name, "what could not be loaded"
         if report.ready_at:
             exported = "the version that serves"
-        elif not directory.is_dir():  # what is not Python, for one, is not written
+        elif not directory.is_dir():  # models that are not Python, for example, are not written
             directory, exported = self.path / name, "the model as it lies in the repository"
         warnings = [f"its cells did not load when they ran last: {exported} was exported"] if report.error else []
         return ExportedModel(directory, warnings, self._own_backend(name))
 
     def _own_backend(self, name: str) -> OwnBackend | None:
-        """Return the Python-based backend that runs a model, or would. Raises NotDeployable if it has gone."""
+        """Return the Python-based backend of a model. Raises NotDeployable if it has gone."""
         core = self.workspace.server.core
         known = core.model(name)
         configs = [version.config for version in known.versions.values()] if known is not None else []
@@ -350,7 +348,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         return self._served(seen, base)
 
     def _clash(self, name: str) -> tuple[str, str]:
-        """Return why another model of the name serves, and how this one would."""
+        """Return why another model of this name serves, and how to serve this one."""
         directory = self._directory(name)
         if directory is not None and directory.parent == self.workspace.repository:
             reason = "a cell of this notebook writes a model of this name, which serves"
@@ -417,7 +415,7 @@ def text_of(rows: Sequence[OpenedFacts]) -> str:
 
 
 def repository_in(directory: str | PathLike[str]) -> Path:
-    """Return the path of a repository. Raises FileError for what is not one."""
+    """Return the path of a repository. Raises FileError for any other directory."""
     path = _existing(directory)
     if loose := find_loose_models(path):
         command = magic_line("%triton", "open", os.fspath(directory), "--into", "models")

@@ -1,4 +1,4 @@
-"""A text file that a cell shows and edits, while every line that stays as it was keeps its bytes."""
+"""A text file that a cell shows and edits, while every unchanged line keeps its bytes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ class Line(NamedTuple):
 class OriginalText:
     """The lines of a file of any encoding and any line breaks.
 
-    A cell cannot hold all of them: it has one kind of line break, Unicode only, and IPython takes the blanks out of
-    lines that have nothing else, and what is blank at its end. So a cell shows `text`, and `edited` finds by comparison
-    what of it was edited.
+    A cell cannot hold all of them: it has one kind of line break and only Unicode, and IPython removes the blanks of
+    blank lines and the blank end. So a cell shows `text`, and `edited` finds the changes by comparison.
     """
 
     def __init__(self, content: bytes, *, is_python: bool = False) -> None:
@@ -43,10 +42,10 @@ class OriginalText:
         return "\n".join(self._texts)
 
     def edited(self, text: str) -> bytes:
-        """Return the file with the text of a cell: lines that are equal keep their bytes, others are encoded as the
-        file is, with the line break that most of its lines have. What is blank at the end of the file stays.
+        """Return the file with the text of a cell: equal lines keep their bytes, others get the file's encoding and the
+        line break of most of its lines. Blank lines at the end of the file stay.
 
-        Raises FileError for a character that the file's encoding does not have.
+        Raises FileError for a character that the file's encoding lacks.
         """
         lines = [_as_ipython_has_it(line) for line in re.split("\r\n|\n|\r", text)]
         used, former = _without_blank_end(lines), _without_blank_end([_as_ipython_has_it(line) for line in self._texts])
@@ -67,7 +66,7 @@ class OriginalText:
             elif operation != "delete":
                 written += [Line(self._encode(line), self._usual_end) for line in used[start:stop]]
         *before, end = written or [Line(b"", b"")]
-        # the last line ends as the last one of the file does, wherever that is now
+        # the last line ends as the file's last line does, wherever that is now
         closing = self._lines[len(former) - 1].end
         return b"".join(line.content + (line.end or self._usual_end) for line in before) + end.content + closing
 
@@ -112,7 +111,7 @@ def _without_blank_end(lines: Sequence[str]) -> list[str]:
 
 
 def _python_encoding(content: bytes) -> str:
-    """Return the encoding that the first lines of a Python file name, UTF-8 if they name none that there is."""
+    """Return the encoding that the first lines of a Python file name; UTF-8 without a known one."""
     try:
         return tokenize.detect_encoding(io.BytesIO(content).readline)[0].removesuffix("-sig")
     except SyntaxError:

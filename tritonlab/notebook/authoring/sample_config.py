@@ -1,7 +1,7 @@
 """The inputs and outputs of a config as a sample request has them.
 
-A server sends the outputs that the config names, so those of a model without any are not to be seen from outside. The
-model is loaded once with lines behind its source that answer with what the outputs are, then as it is.
+A server sends only outputs in the config, so the outputs of a model without any are not visible from outside. The model
+is loaded once with lines after its source that answer with a description of the outputs, then unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .errors import OptionError
 if TYPE_CHECKING:
     from ...server.api.model import Model
 
-#: Before the description of the outputs, in the error that the lines below answer with.
+#: The text before the description of the outputs, in the error with which the lines below answer.
 _MARK = "tritonlab: the outputs are "
 _PROBE = f"""
 
@@ -60,12 +60,11 @@ def load_by_sample(
     config: ModelConfig,
     load: Callable[[ConfigOptions, str], Model],
 ) -> Model:
-    """Load a model with the inputs that the sample has and the outputs that it answers it with. `load` is given options
-    and what to write behind the source. What `options` or `config`, the text of its config, say of inputs or outputs
-    counts.
+    """Load a model with the inputs of the sample and the outputs of its answer. `load` gets options and the lines to
+    write after the source. Inputs or outputs in `options` or in `config`, the text of its config, take precedence.
 
-    Sizes are those of the sample, without the batch dimension if the model batches. Raises OptionError for what cannot
-    be an input, and for a model that answers with a response sender; and what a load and the request do.
+    Sizes are the sample's, without the batch dimension if the model batches. Raises OptionError for a value that cannot
+    be an input, and for a model that answers with a response sender; also the errors of a load and of the request.
     """
     tensors = {name: _tensor(name, value) for name, value in sample.items()}
     batches = bool(config.max_batch_size if options.max_batch_size is None else options.max_batch_size)
@@ -81,7 +80,8 @@ def load_by_sample(
 
 
 def _answered(model: Model, sample: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors like those that a model with the lines above answers the sample with. Raises its own errors."""
+    """Return tensors like the outputs with which a model with the lines above answers the sample. Raises the model's
+    errors."""
     try:
         for response in model.infer(inputs=dict(sample)):
             if response.error is not None:

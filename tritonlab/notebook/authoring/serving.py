@@ -1,10 +1,10 @@
-"""The endpoints of a notebook's server. This module is imported by the first call that serves, because its imports
-cost a tenth of a second, more than loading a model.
+"""The endpoints of a notebook's server. The first call that serves imports this module, because its imports take a
+tenth of a second, more than loading a model.
 
-On a machine that others use too, such as a JupyterHub, loopback keeps nobody out, and who may load a model runs code as
-the notebook's user. So a notebook's ports require a token, and what changes the server is off by default. A client that
-leaves cancels its request by default, as an author stops and runs clients all the time, and a model that computes for
-none of them keeps the next one waiting.
+On a shared machine such as a JupyterHub, every user reaches loopback, and a client that may load a model can run code
+as the notebook's user. So a notebook's ports require a token, and calls that change the server are off by default. A
+client that leaves cancels its request by default, because an author stops and runs clients all the time, and a model
+that works for a client that is gone keeps the next one waiting.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def open_endpoints(
     server: Server, arguments: Sequence[str] = (), make_room: Callable[[], None] = lambda: None, **options: Any
 ) -> Endpoints:
     """Open the endpoints. `arguments`: flags of `%triton serve`. `options`: the fields of `EndpointOptions` and of
-    `AccessRules` that are set. `make_room` is called once these are found right, before a port is opened. How
-    clients ask with a token that is made here is printed, without the token.
+    `AccessRules` that are set. `make_room` is called after these are checked, before a port is opened. For a token that
+    is made here, print how clients send it, without the token.
 
     Raises OptionError for a flag that is not allowed, UnknownOption, TritonError for a port that cannot be opened.
     """
@@ -49,7 +49,8 @@ def open_endpoints(
     if chosen.access.token == token:
         try:
             text = _client_examples(endpoints)
-        except BaseException:  # there is no file with the token; nobody has the ports to close them
+        # there is no file with the token; the caller does not get the ports and cannot close them
+        except BaseException:
             endpoints.stop(0)
             raise
         print(text)
@@ -62,9 +63,9 @@ def flags() -> list[str]:
 
 
 def _client_examples(endpoints: Endpoints) -> str:
-    """Return how to ask with the token, without the token itself: what a cell prints is saved with the notebook, which
-    others may read. tritonclient writes into the `headers` that it is given, over HTTP, and gRPC then refuses them, so
-    each call gets a copy.
+    """Return how to send requests with the token, without the token itself: a cell's output is saved with the notebook,
+    which others may read. Over HTTP tritonclient changes its `headers`, and gRPC then refuses them, so each call gets a
+    copy.
     """
     clients = [(endpoints.http, "http"), (endpoints.grpc, "grpc")]
     lines = [

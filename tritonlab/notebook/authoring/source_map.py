@@ -1,4 +1,4 @@
-"""The files of a model that a notebook writes, and the cells that their lines came from."""
+"""The files of a model that a notebook writes, and the cells from which their lines came."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...core.status import Frame, RemoteException
 #: Where the message of a SyntaxError names a line.
 _LINE = re.compile(r"\bline (\d+)\b")
 
-#: Of how many processes it is kept which text they execute.
+#: The number of processes whose executed text is remembered.
 _PROCESSES = 200
 
 Locate = Callable[[str, int], "tuple[str, int]"]
@@ -25,7 +25,7 @@ Locate = Callable[[str, int], "tuple[str, int]"]
 class Segment:
     """Lines `first` to `last` (from 1) of a model file, which were written at `line + offset` of `origin`.
 
-    `origin` is the name `linecache` knows the text by: a cell's file name, or a path.
+    `origin` is the text's name in `linecache`: a cell's file name, or a path.
     """
 
     first: int
@@ -35,18 +35,18 @@ class Segment:
 
 
 def whole(text: str, origin: str, offset: int) -> tuple[Segment, ...]:
-    """Return the segments of a file that is one piece of `origin`. They go one line further, because a syntax error
-    may name the line after the last one.
+    """Return the segments of a file that is one piece of `origin`. They include one further line, because a syntax
+    error may name the line after the last one.
     """
     return (Segment(1, text.count("\n") + 2, origin, offset),)
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One file of a model: its bytes, or the path it is copied from at each load.
+    """One file of a model: its bytes, or the path from which it is copied at each load.
 
-    `segments` say where its lines were written. `link`: it is a link that leads there instead. `like`: the file that
-    has its mode.
+    `segments`: the origins of its lines. `link`: the target, if it is a link instead. `like`: the file whose mode it
+    gets.
     """
 
     content: bytes | Path
@@ -61,17 +61,18 @@ class ModelFile:
 class SourceMap:
     """The cells from which the lines of model files on disk were written.
 
-    Guarantees: `locate` never fails; a file or line nobody registered is its own origin. Safe from any thread.
+    Guarantees: `locate` never fails; an unregistered file or line is its own origin. Safe from any thread.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards everything below
         self._segments: dict[str, tuple[Segment, ...]] = {}
-        #: by process id, what it executes; the last ones, each from when it started
+        #: by process id, the text that it executes; the last ones, each from the time of its start
         self._of_process: dict[int, dict[str, tuple[Segment, ...]]] = {}
 
     def replace(self, directory: str, files: Mapping[str, Sequence[Segment]]) -> dict[str, tuple[Segment, ...]]:
-        """Make `files` (absolute path -> segments) all that is known below `directory`. Returns what was before."""
+        """Set `files` (absolute path -> segments) as the whole content below `directory`. Returns the content
+        before."""
         root = os.path.join(os.path.realpath(directory), "")
         with self._lock:
             before = {path: found for path, found in self._segments.items() if path.startswith(root)}
@@ -81,8 +82,8 @@ class SourceMap:
         return before
 
     def remember(self, directory: str, processes: Iterable[int]) -> None:
-        """Keep what is known below `directory` as what these processes execute, whatever comes there later. Of a
-        process that is known already nothing changes."""
+        """Remember the content below `directory` as the text that these processes execute, also after later changes. A
+        remembered process keeps its text."""
         root = os.path.join(os.path.realpath(directory), "")
         with self._lock:
             found = {path: segments for path, segments in self._segments.items() if path.startswith(root)}
@@ -92,33 +93,32 @@ class SourceMap:
                 del self._of_process[process]
 
     def forget(self, processes: Iterable[int]) -> None:
-        """Take back `remember`, because the text that these processes execute stands elsewhere now."""
+        """Undo `remember`, because the text that these processes execute has moved."""
         with self._lock:
             for process in processes:
                 self._of_process.pop(process, None)
 
     def of_process(self, process: int) -> Locate | None:
-        """Return `locate` for what a process executes, which may have been replaced; None if that is not known."""
+        """Return `locate` for the text that a process executes, which may have been replaced; None if unknown."""
         with self._lock:
             known = self._of_process.get(process)
         return None if known is None else functools.partial(_locate, known)
 
     def earlier(self, file: str, line: int) -> list[tuple[str, int]]:
-        """Return the origins that the line had in files that were replaced, the latest first."""
+        """Return the origins of the line in replaced files, the latest first."""
         with self._lock:
             known = list({id(one): one for one in reversed(self._of_process.values())}.values())
         return [found for one in known if (found := _locate(one, file, line)) != (file, line)]
 
     def locate(self, file: str, line: int) -> tuple[str, int]:
-        """Return the origin of `line` of `file`, a path in the form in which the server gave it to the stub (rule
-        2.1.5).
-        """
+        """Return the origin of `line` of `file`, a path as the server gave it to the stub (rule 2.1.5)."""
         with self._lock:
             return _locate(self._segments, file, line)
 
 
 def _resolve(file: str) -> str:
-    """Return the path without links, but that the file itself may be one: into the directory that it was taken from."""
+    """Return the path without links, except that the file itself may be a link into the directory from which it was
+    taken."""
     folder, name = os.path.split(file)
     return os.path.join(os.path.realpath(folder), name)
 

@@ -41,30 +41,30 @@ if TYPE_CHECKING:
 
 
 class NoShell:
-    """Where a workspace is used: here in a program without cells, in a notebook in a shell (`NotebookShell`)."""
+    """The place where a workspace is used: this class for a program without cells, `NotebookShell` for a notebook."""
 
     def describe_error(self, error: BaseException) -> str:
         """Return the author's traceback of an error as plain text; "" if it is not the author's."""
         return ""
 
     def explain(self, error: Explained) -> Explanation:
-        """Return the line of a cell that an error is about, advice, and the page about it."""
+        """Return the line of the cell for an error, advice, and the page about it."""
         return Explanation()
 
     def cite(self, text: str) -> str:
-        """Return a text that names lines of models' files with the lines of cells in their place."""
+        """Return a text with lines of cells in the place of lines of models' files."""
         return text
 
     def cite_for(self, record: LogRecord) -> Callable[[str], str]:
-        """Return what does as `cite` for the version that wrote a line of the log."""
+        """Return a function like `cite` for the version that wrote a line of the log."""
         return str
 
     def running_cell(self) -> str:
-        """Return the cell that runs in the calling thread, "In[3]"; "" if none does."""
+        """Return the cell that runs in the calling thread, "In[3]"; "" without a cell."""
         return ""
 
     def follow(self, workspace: Workspace) -> None:
-        """Show what happens to the models of this workspace from now on, and of no other."""
+        """Show the events of this workspace's models from now on, and of no others."""
 
 
 class Workspace:
@@ -74,7 +74,7 @@ class Workspace:
     """
 
     def __init__(self, server: Server, repository: Path, shell: NoShell | None = None) -> None:
-        """shell: where the workspace is used, by default in a program without cells."""
+        """shell: the place where the workspace is used, by default a program without cells."""
         self.server = server
         server.check_outputs()
         server.check_placement()
@@ -86,7 +86,7 @@ class Workspace:
         self.ports = NotebookPorts(server)
         #: each `OpenedRepository` by its path
         self.repositories: dict[Path, Any] = {}
-        #: what `%triton trace` collects, while it does
+        #: the collector of `%triton trace`, while it runs
         self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
         self._models: dict[str, WrittenModel] = {}
@@ -117,15 +117,22 @@ class Workspace:
     ) -> Model:
         """Write the model, load it, and return it READY.
 
-        source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
-        there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
-        paths to copy or a dict of name -> bytes or path. options: None keeps those of the last load if `source` is
-        None. body: the cell `source` is from. if_changed: a model that serves just this is not loaded again. capture:
-        the variables of the notebook; what of them the source uses and does not define is written in front of it. base:
-        a model directory whose files count where neither the source nor cells write one; they are not copied. sample: a
-        request, which gives the config the inputs that it has and the outputs that it is answered with.
+        Args:
+            source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads the last
+                source again.
+            config: config.pbtxt as text or path, or its JSON form as a dict.
+            files: other files next to model.py: paths to copy, or a dict of name -> bytes or path.
+            version: the version directory of the source.
+            options: None keeps the options of the last load if `source` is None.
+            body: the cell of `source`.
+            if_changed: whether to keep a model that already serves exactly this.
+            capture: the variables of the notebook; those that the source uses and does not define are written before
+                it.
+            base: a model directory whose files count unless the source or cells write them; they are not copied.
+            sample: a request; the config gets its inputs and the outputs of its answer.
 
-        Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
+        Raises ModelLoadError, ConfigError, NotebookError or OSError; then a version that served before goes on
+        serving.
         """
         started = time.perf_counter()
         cell = (body.number if body is not None else "") or self.shell.running_cell()
@@ -165,8 +172,8 @@ class Workspace:
                 self.changed(name)
 
     def tune(self, name: str, settings: Settings | None) -> Model:
-        """Load the model with other batching and instances, None those of its config. They count until its source or
-        config is written again; no cell's text changes. Raises what `load` does, and then nothing has changed."""
+        """Load the model with other batching and instances; None keeps its config's. They count until its source or
+        config is written again; no cell's text changes. Raises the errors of `load`, and then nothing has changed."""
         with self._lock:
             written = self._written(name)
             before = written.seconds_to_ready
@@ -180,8 +187,8 @@ class Workspace:
                 raise
 
     def stop_loading(self, name: str) -> None:
-        """End a load that goes on: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does,
-        and ModelLoadError elsewhere. This call does not wait for that.
+        """End a running load: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does, and
+        ModelLoadError elsewhere. This call does not wait for its end.
         """
         progress, main = self.loading(name), threading.main_thread()
         if progress is None or progress.thread is not main or main.ident is None:
@@ -210,10 +217,10 @@ class Workspace:
     def write_config(
         self, name: str, text: str, *, body: CellBody | None = None, base: str | PathLike[str] | None = None
     ) -> ModelConfig:
-        """Make `text` the model's config from the next load on; an empty one brings the former config back. `base`: the
+        """Make `text` the model's config from the next load on; an empty text restores the former config. `base`: the
         model directory of a model without a source of its own, such as an ensemble; as in `load`.
 
-        Raises ConfigTextError with line and column, FileError; then the former text stays.
+        Raises ConfigTextError with line and column, FileError; then the former text is kept.
         """
         parsed = ConfigText(text, model=name)
         if body is not None:
@@ -226,52 +233,53 @@ class Workspace:
         return config
 
     def awaits_source(self, name: str, written: str) -> bool:
-        """Return whether a load that failed is for the cell of the model's source to judge, not for the one that has
-        just written `written`, which is config.pbtxt or the path of a file.
+        """Return whether a failed load belongs to the cell of the model's source, and not to the cell that has just
+        written `written`, config.pbtxt or the path of a file.
         """
         model = self._models.get(name)
         return model is not None and model.awaits_source(written)
 
-    # Views call the next five while a load holds the lock, and they need none: what they read is replaced whole.
+    # Views call the next five methods while a load holds the lock. They need no lock: the data that they read is
+    # replaced as a whole.
 
     def draft(self, name: str) -> Draft:
-        """Return what the notebook has written of the model so far."""
+        """Return the model's content that the notebook has written so far."""
         written = self._models.get(name)
         return written.draft if written is not None else Draft(name)
 
     def report(self, name: str) -> LoadReport | None:
-        """Return the model's last load; None for a model that this workspace never loaded."""
+        """Return the model's last load; None for a model that this workspace has never loaded."""
         written = self._models.get(name)
         return written.report if written is not None else None
 
     def written(self, name: str) -> tuple[Settings | None, Callable[[Settings | None], object]] | None:
-        """Return the settings that the model was loaded with besides its config, and what loads it with others; None
-        for a model that this workspace never loaded."""
+        """Return the settings with which the model was loaded besides its config, and the function that loads it with
+        others; None for a model that this workspace has never loaded."""
         if self.report(name) is None:
             return None
         return self.draft(name).settings, partial(self.tune, name)
 
     def loading(self, name: str) -> LoadProgress | None:
-        """Return the load that goes on, if one does."""
+        """Return the running load, if there is one."""
         written = self._models.get(name)
         return written.progress if written is not None else None
 
     def names(self) -> list[str]:
-        """Return the models that this notebook has written and those that the server knows, in alphabetical order,
-        numbers in theirs."""
+        """Return the models that this notebook has written or the server has, in alphabetical order, with numbers in
+        numeric order."""
         return sorted({*list(self._models), *(name for name, _ in self.server.models())}, key=by_number)
 
     def is_current(self, record: LogRecord) -> bool:
-        """Return whether the process that wrote the line runs the model's files as they are now, so that `sources`
-        knows its lines.
+        """Return whether the process that wrote the line runs the model's current files, so that `sources` has its
+        lines.
         """
         report = self.report(record.model)
         known = report.pids if report is not None else frozenset()
         return record.pid in known or record.pid in pids_of(self.server, record.model)
 
     def unchecked_warnings(self, name: str) -> list[str]:
-        """Return the warnings about the version that serves of what Triton does not notice, each once: its outputs,
-        and the devices that its instances use.
+        """Return the warnings about the serving version that Triton does not give, each once: about its outputs and the
+        devices of its instances.
         """
         found = [record for record in self.server.logs(name) if record.unchecked]
         if not found:
@@ -292,8 +300,8 @@ class Workspace:
         """Unload the model, and the ensembles that contain it, and wait until it is gone. Its files and its draft
         stay, so it can be loaded again.
 
-        `unload_dependents`: with an ensemble, also unload the models loaded for it alone. `timeout`: the seconds it may
-        take; then, or at an interrupt, its requests fail and its processes are killed. `wait=False`: return at once,
+        `unload_dependents`: with an ensemble, also unload the models loaded only for it. `timeout`: the seconds for
+        this; then, or at an interrupt, its requests fail and its processes are killed. `wait=False`: return at once,
         while it ends in the background.
         """
         try:
@@ -306,8 +314,8 @@ class Workspace:
             self.changed(name)
 
     def forget(self, name: str) -> None:
-        """Drop what was written of a model, and its directory; a repository may have another of this name. What serves
-        goes on until that is loaded."""
+        """Drop a model's written content and its directory; a repository may have another model of this name. The
+        serving version goes on until that model is loaded."""
         with self._lock:
             written = self._models.pop(name, None)
             if written is not None:
@@ -316,7 +324,7 @@ class Workspace:
         self.changed(name)
 
     def close(self) -> None:
-        """Close the ports and remove what the workspace keeps beside the repository. Models keep serving, but nothing
+        """Close the ports and remove the workspace's files next to the repository. Models keep serving, but no model
         can be loaded any more.
         """
         self.ports.close()
@@ -327,8 +335,8 @@ class Workspace:
         self._spare.remove()
 
     def _written(self, name: str, has_stub: bool = False) -> WrittenModel:
-        """Return the model, a new one if nothing was written of it yet. Raises OptionError for a name that no model can
-        have, or no model of the Python backend."""
+        """Return the model, a new one if it was never written. Raises OptionError for a name that a model, or a model
+        of the Python backend, cannot have."""
         if fault := name_fault(name, has_stub):
             raise OptionError(f"{name!r} cannot be the name of a model: it {fault}; {ADVICE}", fix=ADVICE, field=name)
         if name not in self._models:

@@ -1,4 +1,4 @@
-"""One model of a notebook: its draft, its directory, how its last load went, and the load that goes on."""
+"""One model of a notebook: its draft, its directory, the result of its last load, and the running load."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class LoadReport:
     """The last load of a model, for its card.
 
-    `seconds`: from the call to READY, or to the failure. `log`: what the model printed and logged meanwhile.
-    `ready_at`: when the version that serves now became ready, wall clock seconds, 0 if none does. `error`: why the last
-    load failed. `cell`: the cell that loaded it, "In[3]"; "" for a button.
+    `seconds`: from the call to READY, or to the failure. `log`: the model's output meanwhile. `ready_at`: when the
+    serving version became ready, wall clock seconds, 0 if none serves. `error`: why the last load failed. `cell`: the
+    cell that loaded it, "In[3]"; "" for a button.
     """
 
     name: str
@@ -40,15 +40,15 @@ class LoadReport:
     log: tuple[LogRecord, ...]
     ready_at: float
     error: BaseException | None = None
-    #: the processes that ran the files as they are on disk now
+    #: the processes that ran the current files on disk
     pids: frozenset[int] = frozenset()
     cell: str = ""
 
 
 @dataclass(frozen=True)
 class LoadProgress:
-    """A load that goes on. `started`: `time.perf_counter()`. `thread`: the one whose interrupt ends the
-    load. `cell`: as in `LoadReport`.
+    """A running load. `started`: `time.perf_counter()`. `thread`: the thread whose interrupt ends the load. `cell`: as
+    in `LoadReport`.
     """
 
     started: float
@@ -61,8 +61,8 @@ class LoadProgress:
 
 
 class PrintedSince:
-    """What processes of the model that start from now on print and log. It leaves out those that are `running`
-    already, which may print, too.
+    """The output of a model's processes that start from now on, without the processes that are `running` already, which
+    may print, too.
     """
 
     def __init__(self, server: Server, name: str, running: frozenset[int]) -> None:
@@ -82,7 +82,7 @@ class PrintedSince:
 class WrittenModel:
     """One draft and its directory in the repository, served by `server`. The workspace's lock guards it.
 
-    Guarantees: a load that fails leaves the files of the last good one on disk, as the server leaves its version
+    Guarantees: a failed load keeps the files of the last good load on disk, just as the server keeps its version
     serving (rule 2.5.8).
     """
 
@@ -90,31 +90,32 @@ class WrittenModel:
         self.name = name
         self.draft = Draft(name)
         self.report: LoadReport | None = None
-        #: how long it took to load what serves, by its settings: tuning loads the same with others, and as it was again
+        #: how long the load of the serving version took, by its settings: tuning loads it with others, and then as
+        #: before
         self.seconds_to_ready: dict[Settings | None, float] = {}
-        #: the load that goes on, if one does
+        #: the running load, if there is one
         self.progress: LoadProgress | None = None
         self._server = server
         self._directory = directory
         self._sources = sources
-        #: what the directory held when it was loaded last
+        #: the content of the directory at the last load
         self._loaded: dict[str, bytes | Stamp] = {}
         #: the content of the source of the last good load
         self._good_source: bytes | Path | None = None
 
     def awaits_source(self, written: str) -> bool:
-        """Return whether a load of the source was never good, or its cell comes after the one of `written`."""
+        """Return whether the source was never loaded well, or its cell comes after the cell of `written`."""
         source = self.draft.source
         return source is not None and (source.content != self._good_source or written in self.draft.before_source)
 
     def serves_draft(self) -> bool:
-        """Return whether the last load was good, loaded exactly what the draft says now, and still serves."""
+        """Return whether the last load was good, loaded exactly this draft, and its version still serves."""
         if self.report is None or self.report.error is not None or not self._server.model(self.name).ready():
             return False
         return self._loaded == _content(self.draft.all_files())
 
     def map_lines(self) -> dict[str, tuple[Segment, ...]]:
-        """Register which cells the lines of the draft's files come from. Returns what was registered before."""
+        """Register the cells from which the lines of the draft's files come. Returns the registration before."""
         path = self._directory.path
         return self._sources.replace(
             str(path), {str(path / relative): file.segments for relative, file in self.draft.tree.items()}
@@ -130,7 +131,7 @@ class WrittenModel:
     def load(self, started: float, cell: str = "") -> Model:
         """Write the draft and load it. `started`: when the load was requested, and `cell`: by which, for the report.
 
-        Raises what `Workspace.load` does; a version that served before goes on serving then.
+        Raises the errors of `Workspace.load`; then a version that served before goes on serving.
         """
         files = self.draft.all_files()
         content = _content(files)
@@ -138,7 +139,7 @@ class WrittenModel:
         path = str(self._directory.path)
         running = pids_of(self._server, self.name)
         if running:
-            self._sources.remember(path, running)  # some were started since the last load
+            self._sources.remember(path, running)  # some processes were started since the last load
         known = self.map_lines()
         printed, error = PrintedSince(self._server, self.name, running), None
         self.progress = LoadProgress(started, threading.current_thread(), printed.records, cell)
@@ -172,8 +173,8 @@ class WrittenModel:
             self.progress = None
 
     def keep_seconds(self, before: Mapping[Settings | None, float]) -> None:
-        """Let the report of a load with settings that were loaded before say how long that took: the load which ends a
-        tuning is not the author's."""
+        """Report the earlier duration for a load with settings that were loaded before: the load that ends a tuning is
+        not the author's."""
         self.seconds_to_ready = {**self.seconds_to_ready, **before}
         if self.report is not None:
             self.report = replace(self.report, seconds=self.seconds_to_ready[self.draft.settings])
@@ -181,7 +182,7 @@ class WrittenModel:
     def _write(self, files: Mapping[str, ModelFile]) -> None:
         """Write the files. Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
         draft = self.draft
-        # another interpreter may know a syntax this one does not
+        # another interpreter may have a newer syntax
         foreign = b"EXECUTION_ENV_PATH" in (draft.config_content or b"") or "triton_python_backend_stub" in files
         if draft.source is not None and not foreign:
             path = str(self._directory.path / draft.model_path)
@@ -196,11 +197,11 @@ class WrittenModel:
         self._directory.remove()
 
     def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
-        """Put back the files and lines of the version that serves."""
+        """Restore the files and lines of the serving version."""
         self._directory.restore()
         self._sources.replace(str(self._directory.path), known)
         if self.draft.source is None and not self._server.model(self.name).ready():
-            # an ensemble that no longer fits its models is taken down, as by Triton (rule 5.7.3)
+            # an ensemble that no longer fits its models is unloaded, as by Triton (rule 5.7.3)
             with contextlib.suppress(TritonError):
                 self._server.load(self.name)
 
@@ -212,8 +213,8 @@ def _made(file: ModelFile) -> Made:
 
 
 def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
-    """Return a value that tells `files` from others; files that are copied count by their stamps. Raises OSError for
-    one that is gone.
+    """Return a value that distinguishes `files` from others; copied files are compared by their stamps. Raises OSError
+    for a missing file.
     """
     return {
         path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
@@ -229,8 +230,8 @@ def pids_of(server: Server, name: str) -> frozenset[int]:
 
 
 def _check_syntax(text: str, path: str, *, model: str, version: int, sources: SourceMap) -> None:
-    """Raise the ModelLoadError that loading `text` from `path` would end in; its place is where the author
-    wrote it.
+    """Raise the ModelLoadError in which loading `text` from `path` would end, with the place where the author wrote
+    it.
     """
     try:
         with warnings.catch_warnings():

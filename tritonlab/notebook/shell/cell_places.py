@@ -1,4 +1,4 @@
-"""Lines of model files in texts, replaced by lines of cells: in tracebacks and logs, and in what pdb prints."""
+"""The replacement of lines of model files by lines of cells, in tracebacks, logs and the output of pdb."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 
 from ..authoring.source_map import Locate
 
-#: Names the cell of a line of a text that cites files (`CellPlaces`).
+#: Names the cell for a line of a text that cites files (`CellPlaces`).
 Places = Callable[[str], str]
-#: Returns origins of a line of a file, as `SourceMap.earlier` does.
+#: Returns the origins of a line of a file, as `SourceMap.earlier` does.
 Earlier = Callable[[str, int], Iterable[tuple[str, int]]]
 
 _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in [^\n]*\n {4}(?P<text>[^\n]*))?')
@@ -19,7 +19,7 @@ _WARNED = re.compile(r"^(?P<file>/[^\n:]+):(?P<line>\d+)(?=: \w*Warning: )", re.
 #: A frame in a text of Triton's, below its `At:` (rule 2.5.2).
 _AT = re.compile(r"^(?P<indent> {2})(?P<file>[^\n]+)\((?P<line>\d+)\)(?=: )", re.MULTILINE)
 
-#: How pdb writes a place: `/dir/model.py(7)execute()`, and `/dir/model.py:7` of a breakpoint.
+#: The forms of a place in pdb: `/dir/model.py(7)execute()`, and `/dir/model.py:7` of a breakpoint.
 _PDB_PLACE = re.compile(r"(?P<file>/[^\n():]+)(?P<open>[(:])(?P<line>\d+)(?P<close>\)?)")
 #: The number before a line that pdb lists.
 _LISTED = re.compile(r"^ *(?P<line>\d+)(?=[ B]*(?:->|>>)?\t)", re.MULTILINE)
@@ -29,7 +29,7 @@ _NUMBERED = re.compile(r"^\s*(?:b|break|tbreak|unt|until|j|jump|l|list)\s+(?P<li
 
 class CellPlaces:
     """Lines of model files in a text, replaced by lines of cells. `locate` maps lines, `label` names a cell (`Cell
-    In[3]`). `earlier`: where a line came from in files that were replaced, and which may still be executed."""
+    In[3]`). `earlier`: the origins of a line in replaced files, which may still be executed."""
 
     def __init__(self, locate: Locate, label: Callable[[str], str], earlier: Earlier = lambda file, line: ()) -> None:
         self._locate = locate
@@ -69,7 +69,7 @@ class CellLines:
         self._label = label
 
     def with_cells(self, text: str, file: str) -> str:
-        """Return what the debugger printed, which may list lines of `file`."""
+        """Return the debugger's output with the cells' lines; it may list lines of `file`."""
         text = _PDB_PLACE.sub(self._place, text)
         return _LISTED.sub(lambda found: str(self._locate(file, int(found["line"]))[1]).rjust(3), text)
 
@@ -80,7 +80,7 @@ class CellLines:
         return f"{self._label(origin)}{found['open']}{line}{found['close']}"
 
     def typed(self, line: str, file: str, number: int) -> str:
-        """Return a line that was typed where line `number` of `file` is shown."""
+        """Return a line that was typed while line `number` of `file` is shown."""
         offset = self._locate(file, number)[1] - number
         found = _NUMBERED.match(line)
         if found is None or not offset:

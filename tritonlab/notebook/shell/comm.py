@@ -1,11 +1,10 @@
 """The kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no
 port.
 
-A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`,
-before that with `{"id": 7, "progress": …}` by what takes long; `comm_calls.CALLS` lists what can be called. Without
-a call it is sent `{"hello": …}` and, at every change, `{"models": […]}`; while a debugger waits for a line
-`{"typing": true}`, which it answers with a call of that name.
-`extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
+A window sends `{"id": 7, "do": "export", "with": {…}}` and gets `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`, before
+that `{"id": 7, "progress": …}` from a long call; `comm_calls.CALLS` lists the calls. Without a call it gets `{"hello":
+…}` and, at every change, `{"models": […]}`; while a debugger waits for a line, `{"typing": true}`, which it answers
+with a call of that name. `extension/src/protocol.ts` is the other half, with the same `PROTOCOL`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ..views.card.model_facts import MOVING, current_facts
 from ..views.card.model_states import ModelStates
 from .comm_calls import CALLS, TELLING
 
-#: Changes when the meaning of a message does; a window with another number says so and asks nothing.
+#: Changes with the meaning of a message; a window with another number reports that and sends no calls.
 PROTOCOL = 3
 TARGET = "tritonlab"
 
@@ -39,8 +38,8 @@ _PLACE = re.compile(r" \(\S+, line \d+\)$")
 class Windows:
     """The open comms of a kernel, about the models of `workspace`.
 
-    Guarantees: a question is answered while a cell runs and while others are still being answered, since each has a
-    thread of its own; `follow` may be called again and again.
+    Guarantees: a call is answered while a cell runs and while others are still being answered, since each has a thread
+    of its own; `follow` may be called again and again.
     """
 
     def __init__(self, workspace: Callable[[], Workspace]) -> None:
@@ -59,11 +58,11 @@ class Windows:
         window.send({"hello": {"protocol": PROTOCOL, "version": VERSION}})
         workspace = self._workspace()
         self.follow(workspace)
-        # the store's thread sends the models: they could be older here than what it sends meanwhile, and come after it
+        # the store's thread sends the models: sent here they might come after newer ones
         ModelStates.for_server(workspace.server).poke("")
 
     def follow(self, workspace: Workspace) -> None:
-        """Send the windows, if there are any, the models of this workspace from now on, and of no other."""
+        """Send the windows, if there are any, the models of this workspace from now on, and of no others."""
         with self._lock:
             before = self._followed
             self._followed = ModelStates.for_server(workspace.server) if self._open else None
@@ -76,8 +75,8 @@ class Windows:
                 now.follow(self._look)
 
     def request_prompt(self, waits: bool) -> int:
-        """Ask the windows whether they show a box for a line of input, which they answer with the call `typing`; or
-        tells them that the kernel does not wait for one any more. Returns how many there are.
+        """Ask the windows whether they show a box for a line of input, to which they answer with the call `typing`; or
+        report that the kernel does not wait for a line any more. Return the number of windows.
         """
         with self._lock:
             windows = list(self._open.values())
@@ -97,8 +96,8 @@ class Windows:
             return self._cells
 
     def _look(self) -> bool:
-        """Send the windows what has changed; return True while a model is being loaded or unloaded. The store calls
-        this when something may have changed.
+        """Send the windows the changes; return True while a model is being loaded or unloaded. The store calls this
+        when something may have changed.
         """
         with self._lock:
             windows = list(self._open.values())
@@ -122,9 +121,9 @@ class Window:
         self._comm = comm
         self._answer = answer
         self._sent: JsonAnswer = None
-        # ipykernel 7.4 has the window's next message served where the kernel sent from last. With what the opening
-        # message came with, that is the window's subshell, from whatever thread; else it would be the main thread, and
-        # a question would wait for the cell that runs.
+        # ipykernel 7.4 serves the window's next message where the kernel last sent from. With the parent of the opening
+        # message that is the window's subshell, from any thread; otherwise it would be the main thread, and a call
+        # would wait for the running cell.
         self._context = contextvars.copy_context()
         comm.on_msg(self._received)
 
@@ -132,7 +131,7 @@ class Window:
         self._context.copy().run(self._comm.send, dict(content))
 
     def tell(self, models: JsonAnswer) -> None:
-        """Send the models if they differ from what the window got last."""
+        """Send the models if they differ from the last ones sent to the window."""
         if models != self._sent:
             self._sent = models
             self.send({"models": models})
@@ -162,22 +161,22 @@ def listen(workspace: Callable[[], Workspace]) -> Windows:
 
 
 class CellStates:
-    """The models of one workspace and the cells they come from.
+    """The models of one workspace and their cells.
 
-    Guarantees: any thread may ask; the answer stays equal as long as nothing has changed.
+    Guarantees: any thread may call it; the result stays equal as long as nothing has changed.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        #: whether one is on the move
+        #: whether a model is changing
         self.moving = False
-        #: the cell that a model was loaded from, the last time that this went well
+        #: the cell of a model's last good load
         self._served: dict[str, str] = {}
 
     def now(self) -> list[dict[str, Any]]:
-        """Return one dict for each model: its `name`, `version`, `state` and `reason`; `cell`, the text of the cell
-        that it was last loaded from or tried to be; `served`, the text of the cell that serves; and `error`, the `text`
-        of why the last load failed and the `line` of `cell`. Texts are "" and None where no cell is known."""
+        """Return one dict for each model: its `name`, `version`, `state` and `reason`; `cell`, the text of the cell of
+        its last load or attempt; `served`, the text of the cell that serves; and `error`, the `text` of the last load's
+        error and the `line` of `cell`. Texts are "" and None if no cell is known."""
         models = [self._facts(name) for name in self.workspace.names()]
         self.moving = any(model["state"] in MOVING for model in models)
         return models
@@ -204,7 +203,7 @@ class CellStates:
 
 
 def cell_text(draft: Draft) -> str:
-    """Return the cell that the model's source is from, as its author wrote it; "" if it is from elsewhere."""
+    """Return the cell of the model's source, as its author wrote it; "" if the source is from elsewhere."""
     origin = _origin(draft)
     lines = linecache.getlines(origin) if origin else []
     first = next((number for number, line in enumerate(lines) if line.startswith("#%%")), None)

@@ -1,5 +1,5 @@
-"""The calls that a window of JupyterLab can make to the kernel: each row of `CALLS` is one Python call that a
-notebook can make as well, and answers in JSON."""
+"""The calls that a window of JupyterLab can make to the kernel: each row of `CALLS` is a Python call that a notebook
+can make, too, and returns JSON."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .config_completion import config_words, field_at
 from .debugger_desk import NotebookDesk
 from .logs import LogLine
 
-#: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
+#: The most requests in flight that are listed, oldest first, and the most last lines of the log.
 _REQUESTS = 50
 _LINES = 300
 LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
 
 _WORD = re.compile(r"[^\s{}\[\]:,]+|\S")
-#: A file's own name is taken for the model's, whose directory it may not be in yet.
+#: The file's own name stands for the model's directory, which may not contain it yet.
 _NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
 
 
@@ -39,7 +39,7 @@ def _of_export(name: str) -> Callable[..., JsonAnswer]:
     """Return the call of that name in `comm_export`."""
 
     def call(workspace: Workspace, **arguments: Any) -> JsonAnswer:
-        from . import comm_export  # with what makes environments and deploy files
+        from . import comm_export  # imports environments and deploy files
 
         return getattr(comm_export, name)(workspace, **arguments)
 
@@ -73,35 +73,35 @@ def _unload(workspace: Workspace, name: str) -> JsonAnswer:
 
 
 def _stop(workspace: Workspace, name: str) -> JsonAnswer:
-    """End a load, also that of the cell that runs, as `workspace.stop_loading(name)` does; what served before goes
+    """End a load, also the running cell's, as `workspace.stop_loading(name)` does; the version that served before goes
     on."""
     workspace.stop_loading(name)
     return {"name": name}
 
 
 def _kill(workspace: Workspace, name: str) -> JsonAnswer:
-    """End what drains or hangs, as `server.kill(name)` does."""
+    """End a draining version or a hanging process, as `server.kill(name)` does."""
     return {"name": name, "killed": kill_pressed(workspace.server, name)}
 
 
 def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
-    """Ask for the cancellation of a request in flight, as `server.cancel(serial)` does."""
+    """Request the cancellation of a request in flight, as `server.cancel(serial)` does."""
     return {"serial": serial, "cancelled": workspace.server.cancel(serial)}
 
 
 def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
-    """Note whether a window was opened for the line that a debugger waits for, and show a box for it."""
+    """Note whether a window has opened for the line for which a debugger waits, and shows a box for it."""
     desk = workspace.server.debugger.desk
     if isinstance(desk, NotebookDesk):
         desk.watch.seen(shown, asked)
 
 
 def overview(workspace: Workspace) -> dict[str, Any]:
-    """Return what `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there
-    are, what is `draining` or hangs, `memory` and `gpus` in words, and the `ports` that are open.
+    """Return the content of `%triton status`, and the current activity: `models`, `requests` in flight and how many
+    `more` there are, what is `draining` or hanging, `memory` and `gpus` in words, and the `ports` that are open.
     """
     server = workspace.server
-    # also where there is no model yet: so the first is recorded
+    # also without a model: so the first one is recorded
     recording = Recorder.for_instruments(server.instruments).recording
     requests = server.requests()
     ports = workspace.ports.endpoints
@@ -128,7 +128,7 @@ def _request(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, Any]:
-    """Return one model as its card and `%triton status` tell it. Times are milliseconds."""
+    """Return one model as its card and `%triton status` show it. Times are milliseconds."""
     facts = current_facts(workspace, name)
     entry: dict[str, Any] = {
         "name": name,
@@ -161,9 +161,9 @@ def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, A
 def logs(
     workspace: Workspace, model: str = "", level: str = "VERBOSE", search: str = "", limit: int = _LINES
 ) -> dict[str, Any]:
-    """Return the last lines that models printed and logged: `lines` of one model or of all, of this level or a worse
-    one, in which `search` occurs in any case; and `count`, how many lines these were chosen from. Raises ValueError for
-    an unknown level.
+    """Return the last lines that models printed and logged: `lines` of one model or of all, of at least this level,
+    with `search` in upper or lower case; and `count`, the number of lines from which these were chosen. Raises
+    ValueError for an unknown level.
     """
     lowest, sought = LEVELS.index(level), search.lower()
     found = [
@@ -186,8 +186,8 @@ def logs(
 
 
 def check(workspace: Workspace, text: str, model: str = "") -> list[dict[str, Any]]:
-    """Return what `%%triton_config` would refuse in this text: `text`, the `line` (from 1; 0 for the whole), and the
-    columns `start` and `end` (from 0).
+    """Return the faults for which `%%triton_config` would refuse this text: `text`, the `line` (from 1; 0 for the
+    whole), and the columns `start` and `end` (from 0).
     """
     if not model and (named := _NAME.search(text)):
         model = named[1]
@@ -198,7 +198,7 @@ def check(workspace: Workspace, text: str, model: str = "") -> list[dict[str, An
 
 
 def _columns(text: str, error: ConfigTextError) -> dict[str, int]:
-    """Return where the word that is to blame stands in its line; without a column the line, from its first letter."""
+    """Return the place of the faulty word in its line; without a column the line, from its first letter."""
     lines = text.splitlines()
     line = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
     if not error.column:
@@ -208,14 +208,14 @@ def _columns(text: str, error: ConfigTextError) -> dict[str, int]:
 
 
 def complete(workspace: Workspace, text: str) -> dict[str, Any]:
-    """Return what may stand at the end of `text`: `typed`, the part of it that is there, and the `words` that begin
-    so: fields, values of enums, models of this notebook for a step."""
+    """Return the completions at the end of `text`: `typed`, the part so far, and the `words` that begin with it:
+    fields, values of enums, models of this notebook for a step."""
     typed, words = config_words(text, workspace.names) or ("", [])
     return {"typed": typed, "words": words}
 
 
 def explain(workspace: Workspace, text: str) -> dict[str, str]:
-    """Return the `field` whose name `text` ends with, its `type`, and what it is for; "" where that is not a field."""
+    """Return the `field` with whose name `text` ends, its `type`, and its purpose; "" if that is not a field."""
     descriptor, name = field_at(text)
     field = descriptor.fields_by_name.get(name) if descriptor is not None else None
     if field is None:
@@ -245,7 +245,7 @@ _SCALARS = {
     9: "text",
 }
 
-#: name -> call(workspace, **what was given with it)
+#: name -> call(workspace, **arguments)
 CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "export_choices": _of_export("choices"),
     "plan": _of_export("plan"),

@@ -1,4 +1,4 @@
-"""The calls of the export panel: what can be chosen, what an export would do, the export itself, and what ends it."""
+"""The calls of the export panel: the choices, a dry run, the export itself, and its cancellation."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from ..authoring.errors import NotebookError
 from ..authoring.exporting import export_models
 from ..authoring.workspace import Workspace
 
-#: Where paths of the notebook's server begin, seen from the kernel: the notebook's directory, if nobody moved since.
+#: The start of paths of the notebook's server, seen from the kernel: the notebook's directory, unless it was moved.
 _START = Path.cwd()
 #: Seconds between two messages about the bytes that were copied.
 _TELL_EVERY = 0.1
 
-#: The exports that are under way, and the last that were written, by the name that the window gave each.
+#: The exports under way, and the last ones written, by the name from the window.
 _running: dict[str, threading.Event] = {}
 _done: dict[str, ExportReport] = {}
 _guard = threading.Lock()  # guards both
@@ -48,7 +48,7 @@ _KEPT = 8
 
 
 def choices(workspace: Workspace) -> JsonAnswer:
-    """Return the targets, environments and kinds of deploy files that there are (`tritonlab releases`)."""
+    """Return the known targets, environments and kinds of deploy files (`tritonlab releases`)."""
     places = [{"name": name, "text": str(find_target(name)), "started": True} for name in table_facts()["targets"]]
     known = [
         {"name": str(release.triton), "text": f"Triton {release}", "started": release.is_started}
@@ -66,8 +66,8 @@ def plan(
     verify: Sequence[str] = (),
     **chosen: Any,
 ) -> JsonAnswer:
-    """Return what `export` would do with each model and with those that they need, what it would bring, and what
-    pre-flight finds; nothing is written. A refusal is part of the choice that it is about."""
+    """Return a dry run of `export` for each model and the models that it needs: the actions, the files, and the
+    findings of pre-flight. Nothing is written. A refusal is part of its choice."""
     options = ExportOptions.from_keywords(**chosen, dry_run=True)
     refused: dict[str, JsonAnswer] = {}
     report = _dry_run(workspace, models, directory, options, refused)
@@ -97,8 +97,8 @@ def export(
     tell: Tell,
     **options: Any,
 ) -> JsonAnswer:
-    """Write the models, and those they need, as a repository, with all that was chosen (`tritonlab.export`). Artifacts
-    are expressions of the notebook. Meanwhile `job` can be cancelled."""
+    """Write the models, and those that they need, as a repository, with all choices (`tritonlab.export`). Artifacts are
+    expressions of the notebook. Meanwhile `job` can be cancelled."""
     values = {file: _value(file, text) for file, text in (artifacts or {}).items()}
     chosen = ExportOptions.from_keywords(
         **options, artifacts=values, progress=_progress(tell), say=lambda line: tell({"line": line})
@@ -132,7 +132,7 @@ def _answer(report: ExportReport) -> dict[str, Any]:
 
 
 def zip_export(workspace: Workspace, job: str) -> JsonAnswer:
-    """Pack what an export has written, beside the repository (`report.zip()`)."""
+    """Pack the files of an export, next to the repository (`report.zip()`)."""
     with _guard:
         report = _done.get(job)
     if report is None:
@@ -142,7 +142,7 @@ def zip_export(workspace: Workspace, job: str) -> JsonAnswer:
 
 
 def cancel_export(workspace: Workspace, job: str) -> JsonAnswer:
-    """Ask an export to end; it takes back what it has begun. Return whether it was under way."""
+    """Cancel an export, which removes the files it has begun. Return whether it was under way."""
     with _guard:
         found = _running.get(job)
     if found is not None:
@@ -150,11 +150,11 @@ def cancel_export(workspace: Workspace, job: str) -> JsonAnswer:
     return {"cancelled": found is not None}
 
 
-# -- what would be done
+# -- the dry run
 
 
 class _Captured(NamedTuple):
-    """The names that would be written in front of a model, and whether these are all that it lacks."""
+    """The names that would be written before a model, and whether the model lacks only these."""
 
     names: list[str]
     is_whole: bool
@@ -180,7 +180,7 @@ def _dry_run(
 
 
 def _users(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator[tuple[str, str]]:
-    """Yield the models that go with those requested, each with one that needs it."""
+    """Yield the models that go with the requested ones, each with a model that needs it."""
     for name in () if alone else reversed(models):
         for needed in needed_models(workspace.server.model(name)).loaded:
             if needed.name not in models:
@@ -188,8 +188,8 @@ def _users(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator
 
 
 def _details(workspace: Workspace, report: ExportReport, written: _Captured, include: Sequence[str]) -> dict[str, Any]:
-    """Return what the panel shows of a model besides its report: `warnings` without what stands beside a choice, as
-    `findings` and `left_out` do, the `notes` of pre-flight, the names that are `captured`."""
+    """Return the panel's content for a model besides its report: `warnings` except those shown next to a choice, such
+    as `findings` and `left_out`; the `notes` of pre-flight; the `captured` names."""
     plan, found = report.plan, report.preflight
     directory = Path(workspace.server.model(report.path.name).directory)
     inside = workspace.server.core.repository.inside_of(report.path.name, directory)
@@ -207,7 +207,7 @@ def _details(workspace: Workspace, report: ExportReport, written: _Captured, inc
 
 
 def _left_out(left: Sequence[Omitted], include: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the files that are left out unless they are requested, including those that are."""
+    """Yield the files that are left out unless requested, including the requested ones."""
     for entry in left:
         if entry.reason not in (Omission.DANGLING, Omission.SPECIAL):
             large = int(entry.detail) if entry.reason is Omission.LARGE else None
@@ -215,7 +215,7 @@ def _left_out(left: Sequence[Omitted], include: Sequence[str]) -> Iterator[dict[
 
 
 def _captured(workspace: Workspace, models: Sequence[str], refused: dict[str, JsonAnswer]) -> dict[str, _Captured]:
-    """Return what would be captured, by model."""
+    """Return the names that would be captured, by model."""
     found = {}
     for name in models:
         draft = workspace.draft(name)
@@ -240,7 +240,7 @@ def _undefined(text: str) -> dict[str, int]:
 
 
 def _artifact(file: str, text: str) -> dict[str, Any]:
-    """Return whether an expression can be kept as a file, and the bytes of a variable that knows how many it has."""
+    """Return whether an expression can be kept as a file, and the bytes of a variable with a known size."""
     known, size, problem = user_namespace(), None, ""
     try:
         names = [each for each in ast.walk(ast.parse(text, mode="eval")) if isinstance(each, ast.Name)]
@@ -255,8 +255,8 @@ def _artifact(file: str, text: str) -> dict[str, Any]:
 
 
 def _requests(workspace: Workspace, report: ExportReport, most: int) -> dict[str, Any]:
-    """Return how many requests would be sent for a proof, and which models get none. `kept`: the most last requests of
-    one model that there are, of which `most` are sent."""
+    """Return how many requests would be sent for a proof, and the models without requests. `kept`: the largest number
+    of last requests of a model, of which `most` are sent."""
     names = [each.path.name for each in report.reports]
     kept = Counter(case.model for case in GoldenSet().cases() if case.model in names)
     models = [workspace.server.model(name) for name in names]
@@ -269,7 +269,7 @@ def _requests(workspace: Workspace, report: ExportReport, most: int) -> dict[str
 
 
 def _judge(release: str) -> dict[str, Any]:
-    """Return who would judge at a release, and what it takes to have it."""
+    """Return the judge of a release, and how to get it."""
     if release == "path":
         return {"release": release, "problem": "", "cached": True, "text": "the tritonserver on PATH"}
     try:
@@ -280,14 +280,14 @@ def _judge(release: str) -> dict[str, Any]:
     return {"release": release, "problem": "", "cached": wheel.is_cached, "text": f"Triton {wheel.triton}: {text}"}
 
 
-# -- what is done
+# -- the export
 
 
 def _value(file: str, text: str) -> Any:
     """Return the value of an expression of the notebook. Raises InvalidArgumentError."""
     try:
         return eval(text, dict(user_namespace()))
-    except Exception as error:  # of the author's expression; our frames tell nothing
+    except Exception as error:  # the error is the expression's; our frames do not help
         raise InvalidArgumentError(f"{file} = {text}: {type(error).__name__}: {error}") from None
 
 

@@ -1,4 +1,4 @@
-"""`%triton`: its line is read by a row of the command table, which names the function that does it."""
+"""`%triton`: a row of the command table reads its line and names the function that does it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .subcommand import Context, JsonFacts, MarkdownText, Text
 
 
 def run(context: Context, line: str) -> Any:
-    """Run `%triton <line>` and return what the cell shows. Raises UsageError for a line that cannot be read."""
+    """Run `%triton <line>` and return the cell's result. Raises UsageError for a line that cannot be read."""
     name, _, rest = line.strip().partition(" ")
     command = magic_commands().get(name or "status")
     if command is None:
@@ -42,8 +42,8 @@ def parser_of(command: Command) -> LineParser:
 
 
 def _without_json(rest: str) -> tuple[str, bool]:
-    """Return a line without `--json` at its begin or end, and whether it had one. Such a line has an expression, which
-    no parser reads.
+    """Return a line without `--json` at its beginning or end, and whether it had one. For lines with an expression,
+    which no parser reads.
     """
     words = rest.strip()
     if words == "--json" or words.startswith("--json "):
@@ -69,7 +69,7 @@ def show_help(context: Context, command: str | None = None) -> Text:
 
 def summary() -> Iterator[str]:
     """Return the list of subcommands, with the purpose of each."""
-    # JupyterLab breaks a line that is too long anywhere in a word
+    # JupyterLab breaks a line that is too long at any place in a word
     fill = partial(textwrap.fill, width=96, subsequent_indent=" " * 20, break_on_hyphens=False)
     for name, command in magic_commands().items():
         yield fill(command.description, initial_indent=f"%triton {name:<12}")

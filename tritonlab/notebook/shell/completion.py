@@ -76,7 +76,7 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
         return {
             "completions": [SimpleCompletion(word) for word in words],
             "matched_fragment": fragment,
-            "suppress": alone,  # beside the keywords of a call, values may come from others
+            "suppress": alone,  # besides the keywords of a call, values may come from other matchers
             "ordered": True,
         }
 
@@ -111,8 +111,8 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
 
 
 def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Workspace]) -> Iterator[str]:
-    """Return the completions of the last of `words`: values of the option before it, options, or at first the names of
-    models."""
+    """Return the completions of the last of `words`: values of the option before it, options, or for the first word the
+    names of models."""
     options = parser.options
     before = options.get(words[-2]) if len(words) > 1 else None
     last = next((options[word] for word in reversed(words[:-1]) if word in options), None)
@@ -136,7 +136,7 @@ def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
 
 def _tensors(line: str, kind: str, magics: Any, workspace: Workspace) -> list[str]:
     """Return the names of the tensors of a kind, `input` or `output`, of the model that the line of a `%%triton_model`
-    cell writes: from its options, else from its config's cell, else from the version that serves."""
+    cell writes: from its options, else from its config's cell, else from the serving version."""
     try:
         arguments = parse(line_parser(type(magics).triton_model), line.partition(" ")[2])
     except UsageError:
@@ -160,8 +160,8 @@ def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, lis
 
 
 def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-    """Return the word at the end of `text` and the keywords that it may become; None if `text` does not end in the
-    arguments of a call of a model in `namespace`."""
+    """Return the word at the end of `text` and its keyword completions; None if `text` does not end in the arguments of
+    a call of a model in `namespace`."""
     tokens = _tokens(text)
     fragment = ""
     if tokens and tokens[-1].type == tokenize.NAME and text.endswith(tokens[-1].string):
@@ -179,7 +179,7 @@ def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[s
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:
-    """Return the tokens of text that may be unfinished, as far as it can be read."""
+    """Return the tokens of a text that may be unfinished, as far as it can be read."""
     found = []
     skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     try:
@@ -194,7 +194,7 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
 
 
 def _innermost(tokens: list[tokenize.TokenInfo]) -> int | None:
-    """Return which token opens the innermost open bracket, if that is a parenthesis."""
+    """Return the token that opens the innermost open bracket, if it is a parenthesis."""
     opened: list[int] = []
     for index, token in enumerate(tokens):
         if token.string in _OPEN:
@@ -205,8 +205,7 @@ def _innermost(tokens: list[tokenize.TokenInfo]) -> int | None:
 
 
 def _function(before: list[tokenize.TokenInfo], namespace: Mapping[str, Any]) -> Any:
-    """Return the model, or the method of one, whose name is the end of `before`. Only names are looked up; nothing is
-    called."""
+    """Return the model, or the method of a model, whose name ends `before`. Only look names up; call nothing."""
     words = [token.string for token in before[-4:]]
     if words and isinstance(model := namespace.get(words[-1]), Model) and words[-2:-1] != ["."]:
         return model
@@ -227,8 +226,8 @@ def _keywords(tokens: list[tokenize.TokenInfo]) -> set[str]:
 
 
 def model_cell(text: str, tensors_of: Callable[[str, str], Sequence[str]]) -> tuple[str, list[str]] | None:
-    """Return the word at the end of the text of a `%%triton_model` cell and its completions; None where nothing of ours
-    is expected. `tensors_of` returns the names of the tensors of a kind, `input` or `output`, of the model that
+    """Return the word at the end of the text of a `%%triton_model` cell and its completions; None if no completion of
+    ours is expected. `tensors_of` returns the names of the tensors of a kind, `input` or `output`, of the model that
     such a line writes."""
     line, newline, body = text.lstrip().partition("\n")
     if not newline or not line.startswith("%%triton_model "):

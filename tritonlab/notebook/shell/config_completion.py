@@ -1,5 +1,5 @@
-"""Completion of config.pbtxt as it is typed: the fields of the message that the cursor is in, the values of
-enums, and the models that a step can name."""
+"""Completion of config.pbtxt while it is typed: the fields of the message at the cursor, the values of enums, and the
+models for a step."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STEP = re.compile(r'\bmodel_name\s*:\s*"([^"\n]*)\Z')
 
 @dataclass
 class _Message:
-    """An open message. `field` is the one whose value, or whose list in brackets, is expected next; "" where
-    a name is expected.
+    """An open message. `field`: the field whose value, or list in brackets, is expected next; "" if a name is
+    expected.
     """
 
     descriptor: Any
@@ -27,7 +27,7 @@ class _Message:
     listed: bool = False
 
     def read(self, token: str) -> None:
-        """Read one token that neither opens nor closes a message."""
+        """Read one token that does not open or close a message."""
         if token == "[":
             self.listed = True
         elif token == "]" or (self.field and not self.listed and token != ":"):
@@ -63,8 +63,8 @@ def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, l
 
 
 def field_at(text: str) -> tuple[Any, str]:
-    """Return the message that the end of `text` is in, as a descriptor, and the name of a field that `text` ends with.
-    The descriptor is None where no name is expected: in a string, a comment, or a value."""
+    """Return the message at the end of `text`, as a descriptor, and the field name with which `text` ends. The
+    descriptor is None if no name is expected: in a string, a comment, or a value."""
     line = text.rpartition("\n")[2]
     found = _WORD.search(text)
     name = found[0] if found else ""
@@ -75,7 +75,7 @@ def field_at(text: str) -> tuple[Any, str]:
 
 
 def _innermost(text: str) -> _Message:
-    """Return the message that the end of `text` is in."""
+    """Return the message at the end of `text`."""
     stack = [_Message(ModelConfig.DESCRIPTOR)]
     for match in _TOKEN.finditer(text):
         token = match[0]

@@ -1,5 +1,5 @@
-"""The place under the running cell where an author types to the debugger of a model, in the cell's own line numbers,
-and the end of a prompt that nobody sees any more: its output was cleared, or its page was closed.
+"""The prompt below the running cell for an author's commands to a model's debugger, with the cell's own line numbers,
+and the end of a prompt that is no longer visible: its output was cleared, or its page was closed.
 
 ipykernel waits for the line all the same, and JupyterLab refuses to run another cell meanwhile. So, while a prompt
 waits, the windows of the JupyterLab extension report whether they show a box for it. Other front ends do not; there an
@@ -21,7 +21,7 @@ from ...ipc.link.stub_link import Prompt
 from .cell_places import CellLines
 from .running_cell import RunningCell, follow_cells
 
-#: Seconds between questions, and without a box after which nobody types any more.
+#: Seconds between questions, and the seconds without a box after which the prompt counts as gone.
 _ASK_SECONDS = 0.5
 _GONE_SECONDS = 4.0
 #: The same before any window has answered: on a busy machine the first answer took more than 4 s.
@@ -82,11 +82,11 @@ class NotebookDesk:
 
 
 class PromptWatch:
-    """The watch that the main thread enters while it waits for a line: `with watch: input()`. If nobody sees the prompt
-    the thread is interrupted, and `gone` says why.
+    """The watch that the main thread enters while it waits for a line: `with watch: input()`. If the prompt is not
+    visible the thread is interrupted, and `gone` is the reason.
 
     `ask(True)` asks all windows and returns how many there are; they answer with `seen`. `ask(False)` reports that the
-    kernel waits for no line any more, as JupyterLab runs no cell while it believes so.
+    kernel no longer waits for a line, because until then JupyterLab runs no cell.
     """
 
     def __init__(self, ask: Callable[[bool], int]) -> None:
@@ -94,14 +94,14 @@ class PromptWatch:
         self._ask = ask
         self._lock = threading.Lock()  # guards the rest
         self._ended = threading.Event()
-        #: whether a window of this kernel was ever prompted for a line
+        #: whether a window of this kernel was ever asked for a line
         self._known = False
         self._visible_at = self._looked = 0.0
         self._answered = False  # whether a window has answered since the prompt began
 
     def seen(self, visible: bool, asked: bool = False) -> None:
-        """Note whether a window shows a box, and whether it knows of this line: the box may have gone
-        before it could be seen."""
+        """Note whether a window shows a box, and whether it has got this line: the box may have gone before it could be
+        seen."""
         with self._lock:
             self._looked = time.monotonic()
             self._answered = True
@@ -130,13 +130,13 @@ class PromptWatch:
             with self._lock:
                 if not ended.is_set() and self._nobody_sees_it(windows):
                     self.gone = "its output was cleared or its page closed"
-                    self._ask(False)  # before the cell ends: who sees that may run another one at once
+                    self._ask(False)  # before the cell ends: a user who sees its end may run another cell at once
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                     break
 
     def _nobody_sees_it(self, windows: int) -> bool:
         """Return whether no window has reported for long that it shows the prompt. A window that reports, but shows no
-        box, may belong to another front end than the one that prompts."""
+        box, may belong to another front end than the prompting one."""
         latest = self._visible_at if self._known else self._looked
         patience = _GONE_SECONDS if self._answered else _FIRST_SECONDS
         return bool(windows) and time.monotonic() - latest > patience

@@ -1,4 +1,4 @@
-"""`%triton export`: a model repository, and on request what it takes to run and to prove it elsewhere."""
+"""`%triton export`: a model repository, and on request the files to run and prove it elsewhere."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def export_named(
     **keywords: Any,
 ) -> ExportReport | ExportArchive:
     """Export the models that the line names, with `keywords` of `tritonlab.export`. With `zip` the report is displayed
-    and the zip file is what the cell shows. An interrupt of the cell cancels the export. Raises NotFoundError for a
-    model that is not loaded, with why, and OptionError."""
+    and the zip file is the cell's result. An interrupt of the cell cancels the export. Raises NotFoundError for a model
+    that is not loaded, with the reason, and OptionError."""
     *others, directory = place or [DEFAULT_DIRECTORY]
     names = [name, *others]
     for each in names:

@@ -1,4 +1,4 @@
-"""Lines of a log, in which lines of a model's file are cited as those of its cell."""
+"""Lines of a log, in which lines of a model's file are cited as the cell's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .cell_places import Places
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
 
-#: What a text has that may cite files.
+#: Marks of a text that may cite files.
 _CITES = ('File "', "\nAt:\n", "Warning: ")
 
 
@@ -29,7 +29,7 @@ class LogLine:
 
     @staticmethod
     def from_record(record: LogRecord, places: Places) -> LogLine:
-        """Make the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
+        """Make the line of a record. `places` gets the place in the form of a traceback, and texts that may be lines of
         a traceback or a warning."""
         text = places(record.text) if any(mark in record.text for mark in _CITES) else record.text
         if not record.line:
@@ -49,7 +49,7 @@ class LogView:
     """Lines that models printed and logged; those of pb_utils.Logger with their level and place."""
 
     def __init__(self, records: Iterable[LogRecord], places: Callable[[LogRecord], Places]) -> None:
-        """Read the records. `places` returns what cites cells for the version that wrote a record."""
+        """Read the records. `places` returns the function that cites cells for the version that wrote a record."""
         self.lines = [LogLine.from_record(record, places(record)) for record in records]
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class LogView:
         }
 
     def __repr__(self) -> str:
-        """Return the last lines, which say what happened last."""
+        """Return the last lines, with the last events."""
         lines = "\n".join(line.where(level=True) + line.text for line in self.lines).split("\n")
         left = len(lines) - MOST_LINES + 1
         displayed = [f"… {left} lines before", *lines[left:]] if left > 1 else lines

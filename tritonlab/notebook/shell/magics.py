@@ -31,7 +31,7 @@ from .subcommand import Context, bind
 
 
 def config_arguments(magic: Any) -> Any:
-    """Add the options that describe the config, as `%%triton_model` takes them."""
+    """Add the options that describe the config, as `%%triton_model` accepts them."""
     for option in reversed(
         [
             argument("--max-batch-size", type=int, metavar="N", help="rows of the largest batch; 0: no batching"),
@@ -100,7 +100,7 @@ class TritonMagics(Magics):
         super().__init__(shell)
         self._workspace = workspace
         self._printed = printed
-        #: model -> the number of the cell that loaded it to give it a config or a file, or that found it loaded so
+        #: model -> the number of the cell that loaded it for a config or a file, or that found it loaded so
         self._renewed: dict[str, int] = {}
 
     @_of_a_cell
@@ -115,17 +115,17 @@ class TritonMagics(Magics):
 
         Examples:
 
-            %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
+        %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
 
-            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output P:FP32[-1]
+        %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output P:FP32[-1]
 
-            %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
+        %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
-            %%triton_model twice --sample "IN=np.ones(4, np.float32)"
+        %%triton_model twice --sample "IN=np.ones(4, np.float32)"
 
-            %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
+        %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
 
-        Below such a line comes what model.py is: `import triton_python_backend_utils as pb_utils` and a class
+        Below such a line comes the text of model.py: `import triton_python_backend_utils as pb_utils` and a class
         `TritonPythonModel`. The dims of --input and --output are those of config.pbtxt, without the batch dimension.
         """
         args = parse(line_parser(TritonMagics.triton_model), line)
@@ -142,7 +142,7 @@ class TritonMagics(Magics):
             base=args.base,
             capture=user_namespace() if args.capture else None,
             sample=named_values(args.sample) if args.sample is not None else None,
-            # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
+            # not twice if the cell before has just loaded exactly this, as in Run All after an edit of the config
             if_changed=self._just_renewed(args.name),
         )
 
@@ -156,13 +156,13 @@ class TritonMagics(Magics):
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
     def triton_config(self, line: str, cell: str) -> None:
-        """Give a model the cell as its config.pbtxt; load the model again if it is there already.
+        """Give a model the cell as its config.pbtxt; load the model again if it exists.
 
-        The config of an ensemble is all there is of it: it is loaded at once, after the models that its steps name.
+        An ensemble has only a config: it is loaded at once, after the models that its steps name.
 
         Example:
 
-            %%triton_config add_sub
+        %%triton_config add_sub
             max_batch_size: 8
             dynamic_batching { max_queue_delay_microseconds: 500 }
             instance_group [ { count: 2 } ]
@@ -180,13 +180,13 @@ class TritonMagics(Magics):
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
     def triton_file(self, line: str, cell: str) -> None:
-        """Put the cell beside model.py as a helper file; load the model again if it is there already.
+        """Put the cell next to model.py as a helper file; load the model again if it exists.
 
         Examples:
 
-            %%triton_file add_sub arithmetic.py
+        %%triton_file add_sub arithmetic.py
 
-            %%triton_file classifier ../labels.txt
+        %%triton_file classifier ../labels.txt
         """
         args = parse(line_parser(TritonMagics.triton_file), line)
         body = running_body(self.shell, "triton_file", line, cell)
@@ -202,8 +202,8 @@ class TritonMagics(Magics):
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
     def _load_again(self, args: argparse.Namespace, written: str, body: CellBody, path: str = "The config") -> None:
-        """Load the model again with what the cell has written, and leave it to the model's own cell if that cannot be
-        loaded with the source that is known, since Run All comes to that cell next.
+        """Load the model again with the cell's content. If that cannot be loaded with the known source, leave it to the
+        model's own cell, which Run All runs next.
         """
         workspace, of_config = self._workspace(), written == CONFIG_FILE
         if not args.no_load and workspace.draft(args.name).loadable:
@@ -246,7 +246,7 @@ class TritonMagics(Magics):
 
 def register(shell: Any, workspace: Callable[[], Workspace]) -> NotebookShell:
     """Make the magics, their completion, the tracebacks and the extension's comm part of `shell`, and use the workspace
-    there. Called by `%load_ext tritonlab`. Returns the shell for those that `workspace` makes later."""
+    there. Called by `%load_ext tritonlab`. Returns the shell for the workspaces that `workspace` makes later."""
     found = NotebookShell(shell, workspace)
     workspace().show_in(found)
     magics = TritonMagics(shell, workspace, found.printed)
@@ -259,7 +259,8 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> NotebookShell:
 
 
 def _refuse_below(name: str, line: str) -> None:
-    """Refuse the line of a cell magic that does not begin its cell, which IPython takes for a line magic of that name.
+    """Refuse the line of a cell magic that does not begin its cell, because IPython takes it for a line magic of that
+    name.
 
     Raises LineError.
     """
@@ -268,7 +269,7 @@ def _refuse_below(name: str, line: str) -> None:
 
 
 def _is_raised_in(body: CellBody, error: Exception) -> bool:
-    """Return whether a line of the cell raised the error, or called what did."""
+    """Return whether a line of the cell, or a function called from it, raised the error."""
     exception = error.exception if isinstance(error, ModelError) else None
     if exception is None:
         return False

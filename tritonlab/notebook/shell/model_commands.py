@@ -1,4 +1,4 @@
-"""The subcommands about models: load, open, unload and kill them, see, judge, edit and configure them."""
+"""The subcommands about models: to load, open, unload, kill, show, check, edit and configure them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,9 @@ def open_repository(
 
 
 def unload(context: Context, name: str, dependents: bool = False, timeout: float = UNLOAD_SECONDS) -> Text:
-    """Unload a model and wait for a moment only, because the notebook belongs to its author, whatever the model
-    does."""
+    """Unload a model and wait only for a moment, because the author needs the notebook, whatever the model does."""
     server = context.workspace.server
-    context.check_known(name)  # the server would say nothing, as Triton does
+    context.check_known(name)  # the server would report nothing, as Triton does
     before = _serving(server)
     context.workspace.unload(name, unload_dependents=dependents, timeout=timeout, wait=False)
     end = time.monotonic() + _PATIENCE
@@ -94,7 +93,7 @@ def index(context: Context, ready: bool = False) -> Text:
 
 
 def _index_line(entry: dict[str, str]) -> str:
-    """Show an entry, with the first line of its reason; the rest is a traceback, which the load showed."""
+    """Show an entry, with the first line of its reason; the rest is a traceback that the load has shown."""
     state, reason = entry.get("state", "not loaded"), entry.get("reason", "").partition("\n")[0]
     return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
 
@@ -113,8 +112,8 @@ def preflight(context: Context, name: str, target: str = DEFAULT_TARGET) -> Pref
 
 
 def edit(context: Context, name: str) -> None:
-    """Insert a cell with the source of the model: of the cell that wrote it, or of an opened repository. Raises
-    FileError if this notebook has no source of it.
+    """Insert a cell with the model's source: of the cell that wrote it, or of an opened repository. Raises FileError if
+    this notebook does not have its source.
     """
     shell, workspace = context.shell, context.workspace
     draft = workspace.draft(name)
@@ -140,8 +139,8 @@ def edit(context: Context, name: str) -> None:
 
 
 def artifact(context: Context, line: str) -> Text:
-    """Write the value of an expression beside model.py, and load the model again if it is there already. Raises
-    OptionError, FileError, and the errors of a load."""
+    """Write the value of an expression next to model.py, and load the model again if it exists. Raises OptionError,
+    FileError, and the errors of a load."""
     workspace = context.workspace
     name, _, rest = line.strip().partition(" ")
     named = named_value(rest)

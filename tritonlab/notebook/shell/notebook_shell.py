@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class NotebookShell(NoShell):
-    """The cells of `shell`: they are cited in place of lines of models' files, and what happens to the models of the
-    workspace that was followed last is shown below the one that runs. `workspace` returns the notebook's, a new one
-    after `tritonlab.reset()`.
+    """The cells of `shell`: they are cited instead of lines of models' files, and events of the models of the last
+    followed workspace are shown below the running cell. `workspace` returns the notebook's workspace, a new one after
+    `tritonlab.reset()`.
     """
 
     def __init__(self, shell: Any, workspace: Callable[[], Workspace]) -> None:
         self._shell = shell
         self._workspace = workspace
-        # weak, so that the shell does not keep the server, with all that it has recorded, once it has ended
+        # weak, so that the shell does not keep an ended server with all its records
         self._followed: Callable[[], Workspace | None] = lambda: None
         self._places = CellPlaces(self._locate, self._label, self._earlier)
         cell = RunningCell()
@@ -67,15 +67,15 @@ class NotebookShell(NoShell):
         return self._places(text)
 
     def cite_for(self, record: LogRecord) -> Places:
-        """Return what cites cells for the version that wrote the line: an older one has other lines. It does not wait
-        for a load."""
+        """Return the function that cites cells for the version that wrote the line: an older version has other lines.
+        It does not wait for a load."""
         workspace = self._followed()
         if workspace is None:
             return self._places
         locate = workspace.sources.of_process(record.pid)
         if locate is not None:
             return self._places.reading(locate)
-        report = workspace.report(record.model)  # of a process that was started since, it is the version that serves
+        report = workspace.report(record.model)  # a process that was started since then runs the serving version
         return self._places if report is None or record.time_ns >= report.ready_at * 1e9 else str
 
     def running_cell(self) -> str:

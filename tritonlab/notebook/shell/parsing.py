@@ -46,7 +46,7 @@ def line_parser(magic: Any) -> LineParser:
 
 
 class LineError(Explained, UsageError):
-    """A magic's line that cannot be read. `advice` is the part of the text that says how to write it."""
+    """A magic's line that cannot be read. `advice`: the part of the text about how to write it."""
 
     code = Code.INVALID_ARG
 
@@ -61,7 +61,7 @@ class LineError(Explained, UsageError):
         return self._advice
 
     def _render_traceback_(self) -> list[str]:
-        return [f"UsageError: {self}"]  # IPython looks for that very class
+        return [f"UsageError: {self}"]  # IPython looks for exactly this class
 
 
 def parse(parser: LineParser, line: str) -> argparse.Namespace:
@@ -88,7 +88,8 @@ def unknown(what: str, word: str, known: Iterable[str]) -> LineError:
 
 def _advice(error: str, parser: LineParser) -> str:
     if found := _UNKNOWN.search(error):
-        options = {option.lstrip("-"): option for option in parser.options}  # the dashes would make any two alike
+        # the dashes would make any two words similar
+        options = {option.lstrip("-"): option for option in parser.options}
         near = nearest(found["word"].lstrip("-"), options)
         return f"did you mean {options[near]!r}?" if near else ""
     if found := _CHOICE.search(error):

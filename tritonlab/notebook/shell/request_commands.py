@@ -1,4 +1,5 @@
-"""The subcommands that send requests to a model: one, kept ones, a load, a check, a profile; and its debugger."""
+"""The subcommands that send requests to a model: one request, kept ones, a load, a check, a profile; and its
+debugger."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from ...tools.check.check_result import CheckResult
     from ..views.playground.playground import Playground
 
-#: What `%triton golden` does.
+#: The actions of `%triton golden`.
 VERBS = ("add", "check", "update")
 _GOLDEN_USAGE = "%triton golden add [--error] NAME INPUT0=expression, … | check [NAME] | update [NAME]"
-#: Seconds that the replay after a load may keep the author waiting.
+#: The most seconds for which the replay after a load keeps the author waiting.
 _PATIENCE = 10.0
 #: The characters of the line that shows the progress of a check.
 _WIDTH = 110
@@ -55,7 +56,7 @@ def playground(context: Context, name: str) -> Playground:
 
 
 def golden(context: Context, line: str) -> GoldenReport | Text:
-    """Keep, check or update golden cases. Raises OptionError."""
+    """raises for a model that is not loaded"""
     verb, _, rest = line.strip().partition(" ")
     is_error = rest.split()[:1] == ["--error"]
     name, _, inputs = (rest.strip().removeprefix("--error") if is_error else rest).strip().partition(" ")
@@ -64,7 +65,7 @@ def golden(context: Context, line: str) -> GoldenReport | Text:
     try:
         if verb in ("check", "update") and not inputs:
             if name:
-                server.model(name).config()  # raises for one that is not loaded
+                server.model(name).config()  # raises for a model that is not loaded
             if verb == "check":
                 return suite.check(model=name or None)
             paths = [str(path) for path in suite.update(model=name or None)]
@@ -77,7 +78,7 @@ def golden(context: Context, line: str) -> GoldenReport | Text:
 
 
 def _add_golden(suite: GoldenSet, model: Model, inputs: str, is_error: bool) -> Text:
-    """Send a request and keep its answer. Return where, the error that is kept if there was no answer, and why the
+    """Send a request and keep its answer. Return the file, the error if that is kept instead of an answer, and why the
     answer is not the model's own."""
     outcome = ask(model, model.create_request(inputs=inputs_of(model, inputs)))
     path, error, why_not_real = suite.add(outcome, error=is_error), str(outcome.error or ""), stood_in_words(model)
@@ -88,8 +89,8 @@ def _add_golden(suite: GoldenSet, model: Model, inputs: str, is_error: bool) -> 
 
 
 def inputs_of(model: Model, text: str) -> dict[str, Any]:
-    """Return the tensors of `INPUT0=expression, …`. Lists are cast without a warning, because no program for Triton
-    has this form.
+    """Return the tensors of `INPUT0=expression, …`. Lists are cast without a warning, because programs for Triton do
+    not have this form.
 
     Raises OptionError.
     """
@@ -177,8 +178,8 @@ def check(context: Context, name: str, **options: Any) -> CheckResult:
 
 
 def _changing_line() -> Callable[[object], None]:
-    """Return a function that shows a text in place of the one before. In a notebook it updates one display, of which
-    the last text is stored; lines after a carriage return would all be."""
+    """Return a function that shows a text in the place of the last one. In a notebook it updates one display, which
+    stores only the last text; lines after a carriage return would all be stored."""
     if not in_kernel():
         return lambda text: print(f"\r{str(text)[:_WIDTH]:<{_WIDTH}}\r", end="", flush=True)
     display: Any = importlib.import_module("IPython.display").display
@@ -199,7 +200,7 @@ def profile(
     memory: bool = False,
     **load: Any,
 ) -> LineProfile:
-    """Profile a model under random requests of the smallest shapes, or with `watch` under those of others."""
+    """Profile a model under random requests of the smallest shapes, or with `watch` under the requests of others."""
     model = context.model(name)
     if watch:
         return model.profile(seconds=seconds, memory=memory)
@@ -208,7 +209,7 @@ def profile(
 
 
 def debug(context: Context, name: str | None = None, vscode: bool = False) -> EditorAttach | None:
-    """Type to a paused model until it goes on; without a name, to the one that paused first. With `vscode` let an
+    """Type to a paused model until it goes on; without a name, to the model that paused first. With `vscode` let an
     editor attach to the model instead."""
     workspace = context.workspace
     if vscode:
@@ -217,13 +218,13 @@ def debug(context: Context, name: str | None = None, vscode: bool = False) -> Ed
         follow_pauses(workspace.server.debugger, None)
     else:
         model = workspace.server.model(name)
-        model.config()  # raises for one that is not loaded
+        model.config()  # raises for a model that is not loaded
         model.debug()
     return None
 
 
 def _editor(workspace: Workspace, name: str | None) -> EditorAttach:
-    """Let an editor attach to a model, at the author's own file if the model is not from a cell."""
+    """Allow an editor to attach to a model, at the author's own file if the model is not from a cell."""
     if name is None:
         raise OptionError("name a model: %triton debug NAME --vscode")
     model = workspace.server.model(name)

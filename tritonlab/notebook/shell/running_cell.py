@@ -1,6 +1,4 @@
-"""The cell that runs, and what is shown below it: what models print and log, what requests wait for, and, once it has
-failed, the pane of the failure.
-"""
+"""The running cell and the lines below it: output of models, reasons why requests wait, and the pane of a failure."""
 
 from __future__ import annotations
 
@@ -23,17 +21,17 @@ from .logs import LogLine
 if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
 
-#: Lines that are shown below one cell; a load test of a model that prints writes thousands.
+#: The most lines shown below one cell; a load test of a model that prints writes thousands.
 MOST = 100
 #: Characters of a line that are shown.
 _LONGEST = 2000
-#: Ends colours, which would go on in what the cell prints.
+#: Ends colours, which would continue in the cell's own output.
 _PLAIN = "\x1b[0m"
 
 
 def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
-    """Let IPython call methods of an object at events, such as `pre_run_cell`, in place of those of any other
-    object of its class: the extension may be loaded again."""
+    """Make IPython call methods of an object at events, such as `pre_run_cell`, in place of those of any other object
+    of its class: the extension may be loaded again."""
     for event, callback in callbacks.items():
         kind = type(getattr(callback, "__self__", None))
         for other in list(shell.events.callbacks[event]):
@@ -43,12 +41,11 @@ def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
 
 
 class RunningCell:
-    """The writer below the running cell, from any thread. From 6.29 on ipykernel shows what a thread prints below the
-    cell that started the thread, which for the server's threads is the first one; but it looks into the context
-    first."""
+    """The writer below the running cell, from any thread. From 6.29 on ipykernel shows a thread's output below the cell
+    that started the thread, for the server's threads the first cell; but the context takes precedence."""
 
     def __init__(self) -> None:
-        """Take the running cell as the first one, so it is to be made by a cell, on its thread."""
+        """Take the running cell as the first one; so a cell must make this object, on its thread."""
         self._context = contextvars.copy_context()
 
     def follow(self, shell: Any) -> None:
@@ -61,7 +58,7 @@ class RunningCell:
     def write(self, line: str, *, error: bool = False) -> None:
         """Write a line to the cell's stdout or, for an `error`, its stderr; in one piece, as other threads write,
         too."""
-        # of a context only one thread can be in at a time
+        # only one thread at a time can be in a context
         self._context.copy().run(_write, line + "\n", error)
 
 
@@ -75,7 +72,7 @@ def _write(text: str, error: bool) -> None:
 
 @dataclass(eq=False)
 class _Cell:
-    """The number of lines below one cell. `info` is what IPython says of it."""
+    """The number of lines below one cell. `info` is IPython's description of it."""
 
     info: object
     lines_shown: int = 0
@@ -84,21 +81,22 @@ class _Cell:
 
 
 class PrintedLines(Instrument):
-    """The lines below the running cell, each behind the model's name, because it is from another process, and what
-    is wrong with a model's outputs. What is printed during a load is on the card, and what no cell waits for is in the
-    log.
+    """The lines below the running cell, each after the model's name, because it is from another process, and the faults
+    of a model's outputs. Output during a load is on the card; output for which no cell waits is in the log.
 
-    The lines of a request are read before its answer is delivered, so they come before what the cell prints about it.
+    The lines of a request are read before its answer is delivered, so they come before the cell's own output about
+    it.
     """
 
     def __init__(self, cell: RunningCell, places: Callable[[LogRecord], Places]) -> None:
-        """places: returns what cites cells for the version that wrote a record; it must not wait for a load."""
+        """places: returns the function that cites cells for the version that wrote a record; it must not wait for a
+        load."""
         self._cell = cell
         self._places = places
         self._lock = threading.Lock()  # guards everything below
         #: those that run: the last one was run by the others. It is made while one runs, whose beginning it has missed
         self._cells = [_Cell(self)]
-        self._quiet = 0  # how many want nothing to be shown
+        self._quiet = 0  # how many callers want no output
 
     def log(self, record: LogRecord) -> None:
         if not record.serials or record.level == "VERBOSE" or record.in_error or is_stub_frame(record.text):
@@ -121,7 +119,7 @@ class PrintedLines(Instrument):
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Show nothing meanwhile, so that a cell which answers programs with JSON has nothing else below it."""
+        """Show nothing meanwhile, so that a cell which answers programs with JSON has no other output."""
         with self._lock:
             self._quiet += 1
         try:
@@ -144,7 +142,7 @@ class PrintedLines(Instrument):
             self._cells = [*(cell for cell in self._cells if cell.info is not self), _Cell(info)]
 
     def _ended(self, result: object) -> None:
-        info = getattr(result, "info", None)  # there is no result of a cell that was cancelled
+        info = getattr(result, "info", None)  # a cancelled cell has no result
         with self._lock:
             ended = [cell for cell in self._cells if info is None or cell.info in (info, self)][-1:]
             self._cells = [cell for cell in self._cells if cell not in ended]
@@ -154,7 +152,7 @@ class PrintedLines(Instrument):
 
 
 class WaitingNotice(Instrument):
-    """Each report of requests that wait for long, printed below the running cell, where the author waits, too."""
+    """Reports of requests that wait for long, printed below the running cell, where the author waits, too."""
 
     def __init__(self, places: Places, cell: RunningCell) -> None:
         self._places = places
@@ -165,7 +163,7 @@ class WaitingNotice(Instrument):
 
 
 class FailureNotice:
-    """The look, after each cell of a shell, whether it failed. `show` shows the pane of a capsule."""
+    """The check, after each cell of a shell, whether it failed. `show` shows the pane of a capsule."""
 
     def __init__(self, show: Callable[[FailureCapsule], None]) -> None:
         self._show = show
@@ -176,5 +174,5 @@ class FailureNotice:
             self._show(capsule)
 
     def listen_to(self, shell: Any) -> None:
-        """Look at each cell of the shell from now on, in place of any other notice."""
+        """Check each cell of the shell from now on, in place of any other notice."""
         follow_cells(shell, post_run_cell=self.ended)

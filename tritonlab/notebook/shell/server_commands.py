@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...server.observe.chrome_trace import ChromeTrace
 
 _DYNAMO = "--dynamo"
-#: What Triton sums up, in the order a request meets it.
+#: The parts that Triton sums up, in the order in which a request meets them.
 _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 
 
@@ -42,8 +42,8 @@ def serve(context: Context, line: str) -> Endpoints | Text:
 
 
 def _dynamo_commands(workspace: Workspace) -> Text:
-    """Return the two commands. They run in an environment that has ai-dynamo, which a kernel's should not have: the
-    frontend listens on all interfaces without a token."""
+    """Return the two commands. They run in an environment with ai-dynamo, which a kernel's environment should not have:
+    the frontend listens on all interfaces without a token."""
     repository = shlex.quote(str(workspace.repository.absolute()))
     frontend = "python -m dynamo.frontend --kserve-grpc-server"
     worker = f"tritonlab worker --dynamo --model-repository={repository}"
@@ -70,7 +70,7 @@ def logs(context: Context, name: str | None = None, lines: int = 40, request: st
 
 
 def why(context: Context, name: str | None = None) -> Text:
-    """Return the sentences of `server.why()`; of a load that a cell started, the cell's own error. Raises the client's
+    """Return the sentences of `server.why()`; for a load that a cell started, the cell's own error. Raises the client's
     NotFoundError for an unknown name."""
     workspace = context.workspace
     context.check_known(name)

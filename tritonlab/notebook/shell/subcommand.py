@@ -28,12 +28,12 @@ class Context:
 
     shell: Any
     workspace: Workspace
-    #: the cell shows JSON, and nothing else
+    #: whether the cell shows only JSON
     json: bool = False
 
     def model(self, name: str) -> Model:
-        """Return the loaded model. Raises the client's NotFoundError for one that is not loaded, with why its last load
-        by a cell failed.
+        """Return the loaded model. Raises the client's NotFoundError for a model that is not loaded, with the error of
+        its last load by a cell.
         """
         model = Model(self.workspace.server, name, workspace=self.workspace)
         try:
@@ -52,7 +52,7 @@ class Context:
 
 
 def failed_load_of(workspace: Workspace, name: str) -> Reason | None:
-    """Return why the last load of a model by a cell failed, perhaps before the server heard of it."""
+    """Return the error of a model's last load by a cell, which the server may never have received."""
     report = workspace.report(name)
     error = report.error if report is not None else None
     if report is None or not isinstance(error, Exception) or not isinstance(error, Explained):
@@ -61,15 +61,15 @@ def failed_load_of(workspace: Workspace, name: str) -> Reason | None:
 
 
 def bind(shell: Any, model: ServedModel) -> str:
-    """Bind the model to a variable of its name. If there can be none, or it holds something else, return why, and how
-    to get the model."""
+    """Bind the model to a variable of its name. If the name cannot be a variable, or has another value, return the
+    reason and how to get the model."""
     name = model.name
     holds = shell.user_ns.get(name)
     if not name.isidentifier() or iskeyword(name):
         why = f"no variable can be called {name!r}"
     elif holds is not None and type(holds) is not type(model):
         why = f"the variable {name!r} holds something else"
-    elif holds is None and hasattr(builtins, name):  # else `print` would be a model from here on
+    elif holds is None and hasattr(builtins, name):  # otherwise `print` would be a model from here on
         why = f"the variable {name!r} is Python's own"
     else:
         shell.user_ns[name] = model
@@ -113,11 +113,11 @@ class MarkdownText(Text):
 
 
 class JsonFacts(dict[str, Any]):
-    """What `--json` returns: a dict whose text is JSON, on one line."""
+    """The result of `--json`: a dict whose text is JSON, on one line."""
 
     @staticmethod
     def from_result(result: Any) -> JsonFacts:
-        """Return the facts of a result that a subcommand would show; those of None are an empty dict."""
+        """Return the facts of a subcommand's result; an empty dict for None."""
         return JsonFacts(plain(result) if result is not None else {})
 
     def __repr__(self) -> str:

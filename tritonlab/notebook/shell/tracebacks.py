@@ -1,7 +1,7 @@
 """Errors in a notebook, shown as the author's exception with the cell's own lines, or as a few words.
 
-IPython calls an exception's `_render_traceback_` for its traceback; `install` gives that method to our error classes. A
-cell that raises one of them fails as any cell does, so Run All and nbclient stop there.
+IPython calls an exception's `_render_traceback_` for its traceback; `install` adds that method to our error classes. A
+cell that raises such an error fails like any cell, so Run All and nbclient stop there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _LOG_LINES = 10
 #: How often one line of a function is shown in a traceback.
 _MOST_REPEATS = 3
-_MAGIC = re.compile(r"#(?=%%\w)")  # what makes a magic a comment in linecache, see cells.running_body
+_MAGIC = re.compile(r"#(?=%%\w)")  # the prefix that makes a magic a comment in linecache, see cells.running_body
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _FAILED_LOAD = re.compile(r"load failed for model '(.*?)'")
 #: The file of a model in its version's directory.
@@ -51,8 +51,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
-    """The rendering of errors for `shell`. `workspace` returns the notebook's, `places` cites cells in a text, and
-    `has_shown` returns whether a line that a model printed stands below the cell already."""
+    """The rendering of errors for `shell`. `workspace` returns the notebook's workspace, `places` cites cells in a
+    text, and `has_shown` returns whether a model's printed line is below the cell already."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Tracebacks:
             lines += self._printed(error)
         if (step := self._step(error)) is not None:
             lines += ["", f"{step.place()}:", *step.excerpt()[1:]]
-        # no client sent what a step was given, so advice to send something else would not help
+        # no client sent a step's inputs, so advice to send others would not help
         if not isinstance(error, EnsembleError):
             lines += self._hint(error, error.symptom() if isinstance(error, Explained) else str(error))
         return lines
@@ -102,11 +102,11 @@ class Tracebacks:
         return _MAGIC.sub("", text).strip("-\n")
 
     def _author(self, error: ModelError) -> list[str]:
-        """Return the author's traceback, below the frames that called the model, and what a client gets."""
+        """Return the author's traceback, below the frames that called the model, and the client's error."""
         assert error.exception is not None
         lines = self._trace(error.exception, self._callers(error)) + self._printed(error)
         if not isinstance(error, ModelLoadError):
-            message = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
+            message = error.message.split("\n\nAt:\n", 1)[0]  # the frames are above already
             lines += ["", f"A client gets ({error.code.text}): {message}"]
         if isinstance(error, EnsembleError):
             lines += ["", error.reason]
@@ -123,8 +123,7 @@ class Tracebacks:
         return ["", *lines] if lines else []
 
     def place(self, place: str) -> str:
-        """Return a place that is a line of a model's file as the cell's, and a text that names such lines with the
-        cells' in it."""
+        """Return a line of a model's file as the cell's line, and a text with such lines replaced by the cells'."""
         found = _LINE.fullmatch(place)
         if found is None:
             return self._places(place)
@@ -139,14 +138,14 @@ class Tracebacks:
         return Explanation(place, self._advice(error, symptom), topic_of(symptom))
 
     def _step(self, error: object) -> ConfigTextError | None:
-        """Return what is wrong with the step of an ensemble that did not load, with its line in the config's cell."""
+        """Return the fault of an ensemble's step that did not load, with its line in the config's cell."""
         if not isinstance(error, ModelLoadError) or (failed := _FAILED_LOAD.search(error.message)) is None:
             return None
         written = self._workspace().draft(failed[1]).config
         return ConfigTextError(ConfigError(error.reason), written) if line_of_step(error.reason, written) else None
 
     def _advice(self, error: object, text: str) -> str:
-        """Return what to do about an error of this text; "" if that is not known."""
+        """Return what to do about an error of this text; "" if unknown."""
         if text == _TIMED_OUT and (paused := self._workspace().server.debugger.words()):
             return f"{self._places(paused)}: type to it with %triton debug"
         if isinstance(error, ModelError) and (exception := error.exception) is not None:
@@ -160,14 +159,14 @@ class Tracebacks:
         return hint(text, self._config_of, self._workspace().names)
 
     def _config(self, message: str, exception: RemoteException) -> dict[str, Any]:
-        """Return the config of the model whose load or execution raised an exception, {} if that is not known."""
+        """Return the config of the model whose load or execution raised an exception, {} if unknown."""
         if failed := _FAILED_LOAD.search(message):
             return self._written_config(failed[1])
         names = (found[1] for frame in exception.frames if (found := _MODEL_FILE.search(frame.file)))
         return next((config for name in names if (config := self._config_of(name))), {})
 
     def _config_of(self, name: str) -> dict[str, Any] | None:
-        """Return the config of a model that serves."""
+        """Return the config of a serving model."""
         try:
             return self._workspace().server.model(name).config()
         except NotFoundError:
@@ -204,7 +203,7 @@ class Tracebacks:
         return [*self._traceback(exception), *self._members(remote)]
 
     def _members(self, group: RemoteException) -> list[str]:
-        """Return the tracebacks of the exceptions of a group, whose lines are the cells' already."""
+        """Return the tracebacks of the exceptions of a group, whose lines are already the cells'."""
         lines = []
         for number, member in enumerate(group.exceptions, start=1):
             lines += ["", f"Exception {number} of the {group.type_name.rpartition('.')[2]} above:"]
@@ -212,7 +211,7 @@ class Tracebacks:
         return lines
 
     def _calling(self, error: BaseException, text: str) -> list[str]:
-        """Return the error, as `text`, with the author's line that led to it, if there is one."""
+        """Return the error, as `text`, with the author's line that led to it, if known."""
         callers = self._callers(error)
         if callers is None:
             return self._only(error)
@@ -250,7 +249,7 @@ class Tracebacks:
 
 
 def install(tracebacks: Tracebacks) -> None:
-    """Make IPython show our errors through `tracebacks`, in place of any that was installed before."""
+    """Make IPython show our errors through `tracebacks`, in place of earlier ones."""
 
     def _render_traceback_(error: BaseException) -> list[str]:
         return tracebacks.render(error)
@@ -289,7 +288,7 @@ def as_exception(remote: RemoteException, callers: TracebackType | None = None) 
 
 def _stand_in(remote: RemoteException) -> BaseException:
     """Make an exception that prints the same. It is not of the real class, which may not exist here, and whose
-    constructor may do anything."""
+    constructor may run any code."""
     module, _, name = remote.type_name.rpartition(".")
     members = {"__str__": lambda self: remote.text, "__module__": module or "builtins", "__qualname__": name}
     exception: BaseException = type(name, (Exception,), members)()
@@ -305,8 +304,8 @@ def _syntax_error(remote: RemoteException) -> BaseException:
 
 
 def _without_repeats(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return the frames without most of those that a recursion repeats: in a kernel IPython would print all of them,
-    which takes many seconds and thousands of lines."""
+    """Return the frames without most repetitions of a recursion: in a kernel IPython would print all of them, which
+    takes many seconds and thousands of lines."""
     counts, seen = Counter(frames), Counter[Frame]()
     distinct = []
     for frame in frames:
@@ -336,7 +335,8 @@ def _traceback_at(frame: Frame) -> TracebackType:
     for node in ast.walk(tree):
         if isinstance(node, (ast.stmt, ast.expr)):
             node.lineno = node.end_lineno = max(frame.line, 1)
-            node.col_offset = node.end_col_offset = -1  # no columns, else they would be marked in the author's line
+            # no columns, otherwise they would be marked in the author's line
+            node.col_offset = node.end_col_offset = -1
     code = compile(tree, frame.file, "exec", dont_inherit=True)
     try:
         exec(code.replace(co_name=frame.function, co_qualname=frame.function), {"signal": _Signal()})
