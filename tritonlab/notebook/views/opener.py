@@ -1,5 +1,5 @@
-"""The playground, the load panel and the views of what is recorded, whose modules are imported when one is opened:
-together they would make `import tritonlab` a third longer.
+"""The openers of the playground, the load panel and the views of records. They import its module when a form is first
+opened: together these modules would make `import tritonlab` a third longer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def open_load_panel(model: Loadable) -> LoadPanel:
 
 
 def show_progress(test: LoadTest) -> Callable[[], None]:
-    """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
+    """Show a test, for which a cell waits, in the cell's output; return a function that ends that."""
     if not in_kernel():
         return lambda: None
     from .card import load_panel

@@ -1,13 +1,12 @@
-"""The looks of everything tritonlab draws in a notebook: a style sheet for what is live, inline styles for what is
-stored.
+"""The looks of tritonlab's outputs in a notebook: a style sheet for live views, inline styles for stored ones.
 
 Colours are JupyterLab's theme variables, then VS Code's, then plain values, so that the same HTML reads well in light
 and dark themes. The tones (good, warn, bad) are mixed with the text colour, because JupyterLab's own are too light on
 white.
 
-A stored output has no style sheet: in a notebook of ten cells it would be nine tenths of what nbconvert makes of it as
-markdown, and GitHub shows it as text. The extension brings the sheet to JupyterLab and Notebook 7; elsewhere, as in a
-page of nbconvert, the inline styles draw what words alone do not say.
+A stored output has no style sheet: in a notebook of ten cells it would be nine tenths of nbconvert's markdown, and
+GitHub shows it as text. The extension brings the sheet to JupyterLab and Notebook 7; elsewhere, as in a page of
+nbconvert, the inline styles draw the parts that words alone do not convey.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ STATIC = Path(__file__).resolve().parents[1] / "static"
 STYLE = f"<style>\n{(STATIC / 'theme.css').read_text(encoding='utf-8')}</style>"
 
 _DIM = "color:var(--tl-dim,color-mix(in srgb,currentColor 70%,transparent))"
-#: By class, what an element needs where there is no style sheet. Variables and classes of the sheet win where it is.
+#: By class, the style of an element without a style sheet. The sheet's variables and classes take precedence.
 _INLINE = {
     "tl-card": "display:inline-block;padding:8px 14px;border:1px solid var(--tl-line,#8884);border-radius:6px",
     "tl-view": "padding:8px 10px;border:1px solid var(--tl-line,#8884);border-radius:6px",
@@ -47,7 +46,7 @@ _CLASSES = re.compile(r"class='([^'<>]*)'(?: style='([^'<>]*)')?")
 
 
 def stored_html(html: str) -> str:
-    """Return HTML that is drawn without a style sheet, of HTML with our classes."""
+    """Return HTML that needs no style sheet, made from HTML with our classes."""
     parts = _CLASSES.split(html)  # a text, the classes and the style of an element, a text, ...
     for index in range(1, len(parts), 3):
         classes, own = parts[index : index + 2]

@@ -14,14 +14,14 @@ INTERVAL = 0.05
 
 class Ticking(Protocol):
     def tick(self) -> None:
-        """Send what is new. If it raises, it is not called again, and `failed` is called."""
+        """Send the new data. If it raises, it is not called again, and `failed` is called."""
         ...
 
     def failed(self, error: Exception) -> None: ...
 
 
 class ViewEnded(Exception):
-    """A view that has nothing more to show, and why. Only its reader sees this: it is not a mistake."""
+    """A view without further content, and the reason. Only its reader sees this: it is not an error of the view."""
 
 
 class Ticker:

@@ -1,13 +1,13 @@
-"""`LiveView`, the base of everything that moves in a notebook: one Python class, one ES module, and a static form for
-where there is no kernel. The modules are TypeScript in `extension/src/views`, bundled into `notebook/static/`.
+"""`LiveView`, the base of all live views in a notebook: one Python class, one ES module, and a static form without a
+kernel. The modules are TypeScript in `extension/src/views`, bundled into `notebook/static/`.
 
-A view is shown as two outputs. The first is its static form, HTML with a text twin: what a saved notebook, nbconvert
-and GitHub show. It is renewed with `freeze`. The second is the widget, which hides the first while it lives. They
-cannot be one: JupyterLab (4.6 with jupyterlab_widgets 3.0.17) writes "Error displaying widget: model not found" for the
-widget of a kernel that is gone, whatever else its output holds. A style hides that line, and so a notebook that is
-opened again shows the static form and nothing else. The rule is in the extension's sheet and, for a JupyterLab without
-our extension that trusts the notebook, in a link within each static form: unlike <style>, which GitHub shows as text, a
-link has no words to be read where it does nothing.
+A view is shown as two outputs. The first is its static form, HTML with the same as text, for a saved notebook,
+nbconvert and GitHub. It is renewed with `freeze`. The second is the widget, which hides the first while it lives. They
+cannot be one output: JupyterLab (4.6 with jupyterlab_widgets 3.0.17) writes "Error displaying widget: model not found"
+for the widget of a kernel that is gone, even if its output has other content. A style hides that line, so that a
+reopened notebook shows only the static form. The rule is in the extension's sheet and, for a JupyterLab without our
+extension that trusts the notebook, in a link within each static form: unlike <style>, which GitHub shows as text, a
+link shows no words if it has no effect.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from .theme import STATIC, stored_html
 _TARGET = "tritonlab.view"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
-#: Hides the output after a static form while no widget is drawn in it.
+#: Hides the output after a static form until a widget is drawn in it.
 _HIDES = ".jp-OutputArea-child:has(.tl-static)+*:has(>.lm-Panel):not(:has(>.lm-Panel>*)){display:none}"
 _LINK = f"<link rel='stylesheet' href='data:text/css,{quote(_HIDES, safe='.:()*,')}'>"
 
-#: Seconds after which what a cell waits for is shown. Most loads take 30 to 100 ms.
+#: Seconds after which the view of a waiting cell is shown. Most loads take 30 to 100 ms.
 _PATIENCE = 0.3
 
 #: The most views of one subject, or else of one class, whose live form stays open. ipywidgets keeps each until it
 #: is closed, and nothing reports that its cell ran again.
 _LIVING = 8
 
-#: The views that the browser may send requests to, by id.
+#: The views to which the browser may send requests, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
-#: The view of each subject that was shown last.
+#: The last shown view of each subject.
 _latest: weakref.WeakValueDictionary[Hashable, LiveView] = weakref.WeakValueDictionary()
 #: The views with an open live form, the oldest first.
 _living: list[LiveView] = []
@@ -55,7 +55,7 @@ _living_lock = threading.Lock()  # guards the list
 
 
 class LiveView(ProcessBound):
-    """The base of what a frontend shows. Subclasses set `MODULE` and define `text`, `html` and `on_message`.
+    """The base of the views of a frontend. Subclasses set `MODULE` and define `text`, `html` and `on_message`.
 
     `state`: JSON; the module reads it as the trait `state`. Guarantees: every method may be called from any thread, and
     `on_message` comes on any: the main thread, or one of a subshell while a cell runs.
@@ -89,8 +89,8 @@ class LiveView(ProcessBound):
 
     @property
     def subject(self) -> Hashable | None:
-        """What the view follows. The static form is fixed once another view of the same subject is shown, so that each
-        cell keeps its own moment. None: no other view fixes it.
+        """The subject that the view follows. The static form is fixed once another view of the same subject is shown,
+        so that each cell keeps its own moment. None: no other view fixes it.
         """
         return None
 
@@ -101,14 +101,14 @@ class LiveView(ProcessBound):
     def on_message(self, content: Mapping[str, Any]) -> None:
         """Handle `content`: the module has called `send(model, content)`."""
 
-    # -- for those who have a view
+    # -- for users of a view
 
     @property
     def state(self) -> dict[str, Any]:
         return dict(self._state)
 
     def update(self, **state: Any) -> None:
-        """Change fields of the state in all views of it; fields that stay the same are not sent."""
+        """Change fields of the state in all views of it; unchanged fields are not sent."""
         with self._lock:
             if any(self._state.get(name, self) != value for name, value in state.items()):
                 self._state = {**self._state, **state}
@@ -116,25 +116,25 @@ class LiveView(ProcessBound):
                     self._widget.state = self._state
 
     def send(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
-        """Send a message to the module: `model.on("msg:custom", (content, buffers) => …)`. A view that opens later does
-        not get it.
+        """Send a message to the module: `model.on("msg:custom", (content, buffers) => …)`. Views that open later do not
+        get it.
         """
         widget = self._widget
         if widget is not None:
             widget.send(dict(content), list(buffers))
 
     def freeze(self) -> None:
-        """Renew the static form where it was shown last, unless it is fixed."""
+        """Renew the static form in its last output, unless it is fixed."""
         self.frozen()
         if self._is_shown and not self._fixed:
             _display(self._bundle(), display_id=self._output, update=True)
 
     def fix(self) -> None:
-        """Keep the static form as it is; the live one goes on."""
+        """Keep the static form unchanged; the live form goes on."""
         self._fixed = True
 
     def close(self) -> None:
-        """End the live form; the static one is seen from then on."""
+        """End the live form; the static form is visible from then on."""
         with self._lock:
             widget, self._widget = self._widget, None
         with _living_lock:
@@ -145,7 +145,7 @@ class LiveView(ProcessBound):
 
     @property
     def widget(self) -> Any:
-        """Return the AnyWidget of this view, made at the first use; None where anywidget is not installed."""
+        """Return the AnyWidget of this view, made at the first use; None if anywidget is not installed."""
         with self._lock:
             if self._widget is None and importlib.util.find_spec("anywidget") is not None:
                 _listen()
@@ -157,7 +157,7 @@ class LiveView(ProcessBound):
     def show(self, around: Any = None) -> None:
         """Display both forms. `around`: a widget that holds this one's, to be shown in its place."""
         if self._is_shown:
-            self._output = uuid.uuid4().hex[:12]  # the output that was shown before keeps its moment
+            self._output = uuid.uuid4().hex[:12]  # the earlier output keeps its moment
         if (subject := self.subject) is not None:
             before, _latest[subject] = _latest.get(subject), self
             if before is not None:
@@ -184,7 +184,7 @@ class LiveView(ProcessBound):
 
 
 def _close_old(latest: LiveView) -> None:
-    """Close the oldest views of the subject of this one, which was just shown, where there are too many."""
+    """Close the oldest views of the subject of this view, which was just shown, if there are too many."""
 
     def kind(view: LiveView) -> Hashable:
         return view.subject or type(view).__qualname__
@@ -197,9 +197,9 @@ def _close_old(latest: LiveView) -> None:
 
 
 class SlowDisplay:
-    """A view below the running cell of what takes longer than a moment: shown meanwhile, by a thread.
+    """A view of a long step, shown below the running cell meanwhile, by a thread.
 
-    `show`: returns what it has shown, None if there is nothing to see.
+    `show`: returns the view that it has shown, or None.
     """
 
     def __init__(self, show: Callable[[], LiveView | None]) -> None:
@@ -217,7 +217,7 @@ class SlowDisplay:
             self._timer.start()
 
     def end(self) -> LiveView | None:
-        """Return what was shown; nothing is shown from now on."""
+        """Return the shown view; nothing is shown from now on."""
         self._timer.cancel()
         with self._lock:
             self._has_ended = True
@@ -230,7 +230,7 @@ class SlowDisplay:
 
 
 def static_form(view: str, text: str, html: str) -> dict[str, Any]:
-    """Return the output that is shown for a view without a live widget."""
+    """Return the shown output of a view without a live widget."""
     whole = f"<div class='tl-static tl-static-{view}'>{_LINK}{html}</div>"
     return {"text/plain": text, "text/html": stored_html(whole)}
 
@@ -263,15 +263,14 @@ def in_kernel() -> bool:
 
 
 def running_cell() -> str:
-    """Return what tells the cell that runs now from all others; "" where nothing does, as outside a kernel."""
+    """Return a value that distinguishes the running cell from all others; "" if there is none, as outside a kernel."""
     shell = importlib.import_module("IPython").get_ipython()
-    parent = shell.get_parent() if hasattr(shell, "get_parent") else None  # ipykernel's has it
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else None  # ipykernel's parent header has it
     return str((parent or {}).get("header", {}).get("msg_id", ""))
 
 
 def close_widget(widget: Any) -> None:
-    """Close a widget and those that it is made of, its layout and style too: ipywidgets keeps each until it is
-    closed."""
+    """Close a widget and its parts, including layout and style: ipywidgets keeps each until it is closed."""
     parts = [widget.layout, *filter(None, [getattr(widget, "style", None)])]
     for child in getattr(widget, "children", ()):
         close_widget(child)
@@ -280,9 +279,9 @@ def close_widget(widget: Any) -> None:
 
 
 def import_when_idle() -> None:
-    """Import what the first card needs once the running cell has ended, so that the next one need not: measured 40 ms.
-    The kernel's own thread does it, because two threads that import the same packages in different orders may meet, and
-    one then fails.
+    """Make the imports of the first card once the running cell has ended, so that the next cell need not: measured 40
+    ms. The kernel's own thread does it, because two threads that import the same packages in different orders may meet,
+    and one then fails.
     """
     if in_kernel():
         with contextlib.suppress(RuntimeError):  # raised by a kernel that runs no event loop
@@ -290,7 +289,7 @@ def import_when_idle() -> None:
 
 
 def _import_widgets() -> None:
-    with contextlib.suppress(Exception):  # the first card will do without them, or raise it again
+    with contextlib.suppress(Exception):  # the first card will work without them, or raise the error again
         for name in ("anywidget", "ipywidgets"):
             importlib.import_module(name)
 
@@ -309,7 +308,7 @@ def _widget_class(module: str) -> Any:
         "_css": (STATIC / "theme.css").read_text(encoding="utf-8"),
         "state": traitlets.Dict().tag(sync=True),
         "view": traitlets.Unicode().tag(sync=True),
-        #: the model's id, by which the browser finds whether a kernel stands behind it
+        #: the model's id, by which the browser finds whether it has a kernel
         "own_id": traitlets.Unicode().tag(sync=True),
     }
     return type(f"LiveView_{Path(module).stem}", (anywidget.AnyWidget,), members)
@@ -321,7 +320,7 @@ def _display(bundle: dict[str, Any], **how: Any) -> None:
 
 @functools.cache
 def _listen() -> None:
-    """Let views send requests while a cell runs. Colab has no `comm`."""
+    """Allow views to send requests while a cell runs. Colab has no `comm`."""
     if importlib.util.find_spec("comm") is not None:
         importlib.import_module("comm").get_comm_manager().register_target(_TARGET, _opened)
 

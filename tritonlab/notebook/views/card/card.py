@@ -9,7 +9,7 @@ from html import escape
 from .log_lines import log_lines_html
 from .model_facts import ModelFacts, StepFacts, TensorFacts
 
-#: The state of a card whose load was replaced by that of another cell.
+#: The state of a card whose load another cell's load has replaced.
 REPLACED = "REPLACED"
 
 _OPEN_LOG_LINES = 3
@@ -35,8 +35,8 @@ def card_text(facts: ModelFacts) -> str:
 
 
 def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
-    """Return the card for an output without a running kernel, as it was at `when`, wall clock seconds. `of_config`: the
-    card's cell is a config, and so is not coloured as Python.
+    """Return the card for an output without a running kernel, as it was at `when`, wall clock seconds. `of_config`:
+    whether the card's cell is a config, which is not coloured as Python.
     """
     state = f"was {facts.state_text} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
     lasting = facts.lasting()
@@ -45,7 +45,7 @@ def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
 
 
 def card_body(facts: ModelFacts, state: str = "") -> str:
-    """Return the card without its buttons. Every class is ours, every colour a theme variable with a fallback. `state`
+    """Return the card without its buttons. All classes are ours, all colours theme variables with fallbacks. `state`
     replaces the word for the state.
     """
     tone = _tone(facts)
@@ -76,7 +76,7 @@ def _executing(facts: ModelFacts) -> str:
 
 
 def _clock(facts: ModelFacts) -> str:
-    """Return the clock, which the card's ES module keeps running."""
+    """Return the clock, which the card's ES module updates."""
     if facts.loading is None:
         return ""
     return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "

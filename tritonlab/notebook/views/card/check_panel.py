@@ -1,4 +1,4 @@
-"""The form of a check below a model's card: how long it may take, what it does now, with Stop, and its result."""
+"""The form of a check below a model's card: its duration, its current step, with Stop, and its result."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CheckPanel:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the check with what was found until then."""
+        """End the check with the findings so far."""
         self._stopping.set()
 
     def wait(self, timeout: float | None = None) -> None:
@@ -100,7 +100,7 @@ class CheckPanel:
             self._offer_stop(False)
 
     def _show(self, doing: object) -> bool:
-        """Show what is done now; return whether to go on."""
+        """Show the current step; return whether to go on."""
         self.progress.value = f"<span class='tl-dim'>{escape(str(doing))}</span>"
         return not self._stopping.is_set()
 

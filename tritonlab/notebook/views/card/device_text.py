@@ -1,4 +1,4 @@
-"""The devices of instances, the GPUs of a server, and what is copied to and from them, in words."""
+"""The devices of instances, the GPUs of a server, and copies to and from them, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..record.record_view import recorded
 
 
 def place_text(instance: Mapping[str, Any]) -> str:
-    """Return the device of an instance: "CPU", "GPU 1", "simulated GPU 1"; "MODEL" where the model decides."""
+    """Return the device of an instance: "CPU", "GPU 1", "simulated GPU 1"; "MODEL" if the model decides."""
     kind = str(instance["kind"])
     return f"{'simulated ' * instance['simulated']}GPU {instance['device_id']}" if kind == "GPU" else kind
 
@@ -40,7 +40,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def gpus_text(gpus: Sequence[Mapping[str, Any]]) -> str:
-    """Return "GPUs: 0 NVIDIA H200 (139 GiB)"; empty where there are none. `gpus`: of `Server.gpus`."""
+    """Return "GPUs: 0 NVIDIA H200 (139 GiB)"; empty without GPUs. `gpus`: from `Server.gpus`."""
     if not gpus:
         return ""
     if any(gpu["simulated"] for gpu in gpus):

@@ -46,7 +46,7 @@ class ExportPanel:
             layout=layout(width="80px", display="none"),
         )
         self.others = widgets.Checkbox(value=True, indent=False, layout=layout(display="none", width="auto"))
-        # an output, not an HTML widget: JupyterLab makes links to files work only there
+        # an output, not an HTML widget: only there JupyterLab makes links to files work
         self.result = widgets.Output()
         self.write_button.on_click(self._locked(lambda: self.export(overwrite=False)))
         self.replace_button.on_click(self._locked(lambda: self.export(overwrite=True)))
@@ -58,14 +58,14 @@ class ExportPanel:
         self.widget = widgets.VBox([row, self.others, self.result])
 
     def ask(self) -> None:
-        """Offer the models that this one currently needs."""
+        """Offer the models that this model currently needs."""
         names = [model.name for model in needed_models(self._model).loaded]
         self.others.description = f"with {', '.join(names)}, which it needs"
         self.others.layout.display = "" if names else "none"
 
     def export(self, overwrite: bool) -> ExportReport | None:
-        """Write the repository. If the folder holds something else, show what would change and ask first."""
-        from ....tools.deploy.export_options import ExportOptions  # with what makes environments and deploy files
+        """Write the repository. If the folder has other content, show the changes and ask first."""
+        from ....tools.deploy.export_options import ExportOptions  # imports environments and deploy files
         from ....tools.deploy.repository import export
 
         self._offer_replace(False)
@@ -85,7 +85,7 @@ class ExportPanel:
         return report
 
     def zip(self) -> None:
-        """Pack what was written last, and show the link."""
+        """Pack the last written repository, and show the link."""
         assert self._report is not None
         try:
             archive = self._report.zip()

@@ -1,5 +1,5 @@
-"""The failure pane below the cell whose request failed: where the author's code failed, with its variables and the
-request, and two buttons that send the request again and write a test of it.
+"""The failure pane below the cell whose request failed: the place in the author's code, with its variables and the
+request, and two buttons that send the request again and write a test for it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _REQUESTS, _FRAMES = 8, 8
 
 class FailurePane(LiveView):
     """A failure. `cite` names the cell in a text that names a line of a model's file; `ports` are the notebook's own,
-    which the test is sent to if they are open."""
+    to which the test is sent if they are open."""
 
     MODULE = "failure.js"
 
     def __init__(self, failure: KeptFailure, cite: Callable[[str], str] = str, ports: Ports = lambda: None) -> None:
         self.failure = failure
         self._ports = ports
-        # now: once the cell is edited and run again its lines change
+        # cited now: once the cell is edited and run again its lines change
         self._places = [_place(frame, cite) for frame in failure.capsule.frames]
         self._replayed = ""
         self._pressing = threading.Lock()  # one press at a time
@@ -53,11 +53,11 @@ class FailurePane(LiveView):
     # -- buttons
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        """Handle a press on a thread of its own, because the model may take its time."""
+        """Handle a press on a thread of its own, because the model may take long."""
         threading.Thread(target=self.press, args=(content.get("do"),), name="failure button", daemon=True).start()
 
     def press(self, do: str) -> None:
-        """Do what the button does: `replay` or `pytest`."""
+        """Run the action of the button: `replay` or `pytest`."""
         action = {"replay": self._replay, "pytest": self._write}.get(do)
         if action is None or not self._pressing.acquire(blocking=False):
             return
@@ -103,7 +103,7 @@ class FailurePane(LiveView):
         where = f"execution {capsule.batch_id} of {capsule.instance}" if capsule.batch_id else capsule.instance
         parts = [
             "<div class='tl-head'><span class='tl-dot tl-bad'></span>"
-            # words stand apart without styles, too
+            # the spaces separate words without styles, too
             f"<span class='tl-name'>{escape(capsule.model)}</span> "
             f"<span class='tl-state tl-bad'>FAILED IN {capsule.phase.upper()}</span> "
             f"<span class='tl-dim'>{escape(where)}, {at}</span></div>"
@@ -121,7 +121,7 @@ class FailurePane(LiveView):
 
 
 def _place(frame: FrameState, cite: Callable[[str], str]) -> str:
-    """Return the place as a traceback writes it: `Cell In[3], line 14, in execute`."""
+    """Return the place in the form of a traceback: `Cell In[3], line 14, in execute`."""
     source = frame.source[frame.line - frame.start] if frame.source else ""
     return cite(f'File "{frame.file}", line {frame.line}, in {frame.function}\n    {source.strip()}').partition("\n")[0]
 

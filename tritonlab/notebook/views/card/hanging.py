@@ -1,4 +1,4 @@
-"""Sentences about what does not end: versions that no longer serve, and requests that are not answered."""
+"""Sentences about slow ends: of versions that no longer serve, and of requests without an answer."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ....core.quoting import magic_line
 if TYPE_CHECKING:
     from ....server.api.server import Server
 
-#: The seconds in which a version may end without a notice: every reload ends one, and mostly at once.
+#: The seconds in which a version may end without a notice: every reload ends one, mostly at once.
 _ENDS_WITHIN = 1.0
 
-#: Seconds without a sign of life after which a request is spoken of.
+#: Seconds without a sign of life after which a request is reported.
 USUAL = 10.0
 
 
 def lasting(found: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return those that take longer to end than usual."""
+    """Return the versions that take longer to end than usual."""
     now = time.time()
     return [each for each in found if now - each["since"] >= _ENDS_WITHIN]
 
 
 def draining_text(found: Mapping[str, Any]) -> str:
-    """Return one sentence about them, with how to end them."""
+    """Return one sentence about these versions, with how to end them."""
     since = time.strftime("%H:%M:%S", time.localtime(found["since"]))
     waits = f" waits for {found['awaits']}" if found["awaits"] else " ends"
     text = f"'{found['model']}' version {found['version']}, out of service since {since},{waits}."
@@ -36,13 +36,13 @@ def draining_text(found: Mapping[str, Any]) -> str:
 
 
 def can_hang(since: float) -> bool:
-    """Return whether a version that has served since then, wall clock seconds, can hold requests for long."""
+    """Return whether a version can hold requests for long; `since`: the wall clock seconds when it began to serve."""
     return time.time() - since >= USUAL
 
 
 def hanging_texts(server: Server, name: str = "") -> dict[str, str]:
-    """Return a sentence for each model, or the one of that `name`, whose processes hold requests for long, and how to
-    end them. Requests of a model that a debugger has paused wait for a person, and are left out.
+    """Return a sentence for each model, or for the model `name`, whose processes hold requests for long, with how to
+    end them. Requests of a model paused by a debugger wait for a person, and are left out.
     """
     held: dict[str, list[Mapping[str, Any]]] = {}
     for request in server.requests(name):
@@ -50,7 +50,7 @@ def hanging_texts(server: Server, name: str = "") -> dict[str, str]:
             held.setdefault(request["model"], []).append(request)
     if not held:
         return {}
-    gone = {each["model"] for each in server.draining(name)}  # has a sentence of its own
+    gone = {each["model"] for each in server.draining(name)}  # another sentence reports these
     return {
         model: _text(model, requests)
         for model, requests in held.items()
@@ -59,7 +59,7 @@ def hanging_texts(server: Server, name: str = "") -> dict[str, str]:
 
 
 def cancelled_text(request: Mapping[str, Any]) -> str:
-    """Return why a request goes on although it was cancelled, and what ends it; "" for any other request."""
+    """Return why a cancelled request goes on, and how to end it; "" for any other request."""
     if not request["cancelled"] or request["state"] != "executing" or not request["instance"]:
         return ""
     model = request["model"]
@@ -71,8 +71,8 @@ def cancelled_text(request: Mapping[str, Any]) -> str:
 
 
 def kill_pressed(server: Server, name: str) -> list[dict[str, Any]]:
-    """End what a button for it was shown for, which may have ended by itself just now: what drains, or what hangs, or
-    what was cancelled in vain.
+    """Kill the draining version or hanging process for which the button was shown, or end the request cancelled in
+    vain; it may be gone already.
     """
     in_vain = any(each["model"] == name and cancelled_text(each) for each in server.requests())
     return server.kill(name, serving=in_vain or name in hanging_texts(server, name))

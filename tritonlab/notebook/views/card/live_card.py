@@ -1,12 +1,12 @@
 """The live card of a model with its buttons: it follows the model, and shows why a button failed.
 
 Buttons have to work while a cell runs: Stop is for a load that occupies the kernel's main thread. `send` (`base.ts`)
-reaches a subshell's thread there, which interrupts the main thread if that waits for this load, or ends the load.
+then reaches a subshell's thread, which interrupts the main thread if that waits for this load, or ends the load.
 Measured in JupyterLab 4.6 with ipykernel 7.4 on 2 busy cores, from the click to the card of the version that serves
-again: 0.31 and 0.41 s; with the interrupt that JupyterLab's server sends instead, 0.17 and 0.23 s. That one would hit
-whatever runs by then, so it is used only where a kernel has no subshells (`card.ts`).
+again: 0.31 and 0.41 s; with an interrupt by JupyterLab's server instead, 0.17 and 0.23 s. That interrupt would hit any
+code that runs by then, so it is used only for a kernel without subshells (`card.ts`).
 
-Each button is a call that a notebook can make as well: `press` with its name, or what stands in `_actions`.
+Each button is a call that a notebook can make, too: `press` with its name, or the function in `_actions`.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ _BUTTONS = {
     "FAILED": (_LOAD,),
 }
 
-#: Seconds between two looks at what an old process executes.
+#: Seconds between two reports of the code that an old process executes.
 _STACKS_EVERY = 2.0
 
 
 class LiveCard(LiveView):
     """One card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
 
-    `of_load`: the card's cell has loaded the model, so the card takes over the form that was open in the card before,
-    and ends once a load of another cell has replaced what this one loaded. `of_config`: the cell is a config.
+    `of_load`: whether the card's cell has loaded the model; then the card takes over the open form of the card before,
+    and ends once another cell's load has replaced this load. `of_config`: whether the cell is a config.
     """
 
     MODULE = "card.js"
@@ -102,12 +102,12 @@ class LiveCard(LiveView):
             "stop": lambda: workspace.stop_loading(name),
             "kill": lambda: kill_pressed(workspace.server, name),
         }
-        #: what is below the buttons, and the box of all
+        #: the content below the buttons, and the box around all
         self._panel: Any = None
         self._whole: Any = None
         super().__init__(**self._drawn(), problem="", busy="")
 
-    # -- what is shown
+    # -- the content
 
     @property
     def subject(self) -> Hashable:
@@ -129,7 +129,7 @@ class LiveCard(LiveView):
         return still_html(self.facts, self._since, self._of_config) + (seen.html() if seen is not None else "")
 
     def _seen(self) -> Playground | LiveView | CheckResult | None:
-        """Return what is seen below the buttons: the form with an answer, the view, or the result of a check."""
+        """Return the visible content below the buttons: the form with an answer, the view, or the result of a check."""
         if self._panel is None or not self._panel.children:
             return None
         form = self._states.playgrounds.get(self.name)
@@ -151,7 +151,7 @@ class LiveCard(LiveView):
         }
 
     def refresh(self) -> bool:
-        """Show the model as it is now; return whether it is changing. Called by the store."""
+        """Show the model's current state; return whether it is changing. Called by the store."""
         with self._drawing:
             if self.facts.state == REPLACED:
                 return False
@@ -171,7 +171,8 @@ class LiveCard(LiveView):
         return facts.state in MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
 
     def _be_replaced(self, cell: str) -> None:
-        """End: what the model is now belongs to the card of that cell. The static form keeps its own moment."""
+        """End: the model's current version belongs to the card of another cell. The static form keeps its own
+        moment."""
         self._states.leave(self.refresh)
         self.facts = replace(self.facts.lasting(), state=REPLACED, by=cell, kept="")
         self._since, self._opened = time.time(), ""
@@ -179,7 +180,7 @@ class LiveCard(LiveView):
         self._fill_panel()
 
     def _problem_now(self) -> dict[str, str]:
-        """Return what else to draw: why a button failed goes once the model serves after a later load or change."""
+        """Return the error of a button to draw as well, until the model serves after a later load or change."""
         if not self.state["problem"] or self.state["busy"]:
             return {}
         now = self._workspace.report(self.name), self.facts.state
@@ -189,7 +190,7 @@ class LiveCard(LiveView):
         return {"problem": ""} if is_past else {}
 
     def _executing(self) -> str:
-        """Return what the old processes execute. They stop for each look, so it is rare."""
+        """Return the code that the old processes execute. They stop for each report, so it is rare."""
         if time.monotonic() - self._looked >= _STACKS_EVERY:
             self._looked = time.monotonic()
             found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]
@@ -198,7 +199,7 @@ class LiveCard(LiveView):
         return self._stacks
 
     def show(self, around: Any = None) -> None:
-        """Display the card, which follows the model from then on."""
+        """Display the card, which then follows the model."""
         if not in_kernel() or self.widget is None:
             super().show()
             return
@@ -215,13 +216,13 @@ class LiveCard(LiveView):
     # -- buttons
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        """Handle a press on a thread of its own, because this one may be the kernel's main thread, and the model may
-        take its time.
+        """Handle a press on a thread of its own, because this may be the kernel's main thread, and the model may take
+        long.
         """
         threading.Thread(target=self.press, args=(content.get("do"),), name="card button", daemon=True).start()
 
     def press(self, do: str) -> None:
-        """Do what the button of that name does. An error is shown in the card, and nowhere else."""
+        """Run the action of the button of that name. An error is shown only in the card."""
         action = self._actions.get(do)
         if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
             return
@@ -276,7 +277,7 @@ class LiveCard(LiveView):
 
     @cached_property
     def _checking(self) -> CheckPanel:
-        model: Any = self._workspace.server.model(self.name)  # a notebook's, which can be checked
+        model: Any = self._workspace.server.model(self.name)  # a notebook's model, which can be checked
         return CheckPanel(model, self.freeze)
 
     @cached_property
@@ -302,10 +303,10 @@ class LiveCard(LiveView):
             self._states.cards[self.name] = [each for each in self._states.cards.get(self.name, []) if each is not self]
         super().close()
         if self._panel is not None:
-            self._panel.children = ()  # the playground in it belongs to other cards, too
+            self._panel.children = ()  # the playground in it also belongs to other cards
             for box in (self._whole, self._panel):
                 close_widget(box)
-        # those that were opened, which is what a cached property has made
+        # the opened parts, which are the cached properties made so far
         made = vars(self)
         if "_viewing" in made:
             self._viewing.close()
@@ -319,7 +320,7 @@ def _words(error: Exception) -> str:
 
 
 def card_of(workspace: Workspace, name: str) -> LiveCard:
-    """Return the card of a model, for a cell to show."""
+    """Return the card of a model for a cell."""
     workspace.changed = ModelStates.for_server(workspace.server).poke
     return LiveCard(workspace, name)
 
@@ -328,9 +329,9 @@ def card_of(workspace: Workspace, name: str) -> LiveCard:
 def loading_card(workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> Iterator[None]:
     """Show the card of a model that loads meanwhile: `with loading_card(workspace, name): workspace.load(name, …)`.
 
-    A quick load shows it at its end, a slow one earlier, with the output, the time and Stop. A failed load shows it if
-    it was slow, or if an earlier version keeps serving: the error has the rest. `quiet`: no card. `of_config`: the
-    cell is a config.
+    A quick load shows it at its end, a slow load earlier, with the output, the time and Stop. A failed load shows it if
+    it was slow, or if an earlier version keeps serving: the error has the rest. `quiet`: whether to show no card.
+    `of_config`: whether the cell is a config.
     """
 
     def show() -> LiveCard:
@@ -350,18 +351,19 @@ def loading_card(workspace: Workspace, name: str, *, quiet: bool = False, of_con
         view, report = display.end(), workspace.report(name)
         still_serves = report is not None and report.error is not None and report.ready_at
         if isinstance(view, LiveCard):
-            # it follows the model, but the copy that a program that runs notebooks saves must be true at the cell's end
+            # it follows the model, but the copy that is saved by a program that runs notebooks must be true at the
+            # cell's end
             view.refresh()
         elif still_serves if has_failed else not quiet:
             show()
 
 
 class OwnLoad:
-    """The last load of a model, or the one that goes on, when it is made: that of the cell that shows a card.
+    """The last or running load of a model at the time when this is made: the load of the cell with the card.
 
-    A load of another cell replaces a failed one at once. A good one goes on with what was loaded, so it is replaced
-    when another source (for the cell of a config, another config) serves, or when nothing does. A button's load is of
-    no cell and replaces nothing.
+    A load of another cell replaces a failed one at once. A good load lasts as long as its source (for the cell of a
+    config, its config) serves; it is replaced when another one serves, or none. A button's load belongs to no cell and
+    replaces nothing.
     """
 
     def __init__(self, workspace: Workspace, name: str, of_config: bool) -> None:
@@ -375,7 +377,7 @@ class OwnLoad:
         self._has_failed = report is not None and report.cell == self._cell and report.error is not None
 
     def replaced_by(self) -> str:
-        """Return the cell whose load has replaced this one, "In[3]"; "" if none has."""
+        """Return the cell whose load has replaced this load, "In[3]"; "" if it has not been replaced."""
         report, progress = self._look(), self._workspace.loading(self._name)
         if not self._cell:
             return ""
@@ -388,7 +390,8 @@ class OwnLoad:
         return "" if goes_on else report.cell
 
     def failed_before(self) -> str:
-        """Return a sentence for the card of a failed load, about what serves all the same; "" if it did not fail."""
+        """Return a sentence for the card of a failed load, about the version that still serves; "" if the load did not
+        fail."""
         report = self._look()
         if not self._has_failed or report is None or report.error is not None:
             return ""

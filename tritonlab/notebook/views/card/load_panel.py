@@ -1,7 +1,7 @@
 """The panel of a load test: a form that starts one, its progress, with Stop, and its result.
 
-A test runs on threads of its own, so that the form's Stop works while a cell is busy, also for a test that a cell waits
-for.
+A test runs on threads of its own, so that the form's Stop works while a cell is busy, also for a test for which a cell
+waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..record.record_view import recorded
 from ..ticker import TICKER, Ticker
 from ..widget import LiveView, in_kernel
 
-#: Seconds between two looks at a running test: often enough to be live, seldom enough to cost it nothing.
+#: Seconds between two readings of a running test: short enough to be live, long enough to cost the test nothing.
 _EVERY = 0.25
 
 
@@ -39,7 +39,7 @@ class Loadable(Protocol):
 
 
 def show_progress(test: LoadTest) -> Callable[[], None]:
-    """Show a test that a cell waits for, in the cell's output; return a function that ends that."""
+    """Show a test, for which a cell waits, in the cell's output; return a function that ends that."""
     if not in_kernel():
         return lambda: None
     panel = LoadPanel(None, test)
@@ -48,8 +48,8 @@ def show_progress(test: LoadTest) -> Callable[[], None]:
 
 
 class LoadPanel(LiveView):
-    """The form of a model's load tests, and the test that runs or ran last. Without a model it has no form, and follows
-    `test`, which a cell waits for.
+    """The form of a model's load tests, and the running or last test. Without a model it has no form, and follows
+    `test`, for which a cell waits.
     """
 
     MODULE = "loadPanel.js"
@@ -70,7 +70,7 @@ class LoadPanel(LiveView):
         return self._test.result() if self._test is not None else None
 
     def start(self, **options: Any) -> LoadTest:
-        """Start a load test, with the options of `Model.load_test`. Raises what that raises, and RuntimeError while one
+        """Start a load test, with the options of `Model.load_test`. Raises its errors, and RuntimeError while a test
         runs.
         """
         if self._model is None or (self._test is not None and not self._test.finished):
@@ -82,8 +82,8 @@ class LoadPanel(LiveView):
         return test
 
     def measure(self, **options: Any) -> LoadResult:
-        """Run a load test and wait for it, with its progress shown; the form has its result from then on. Raises what
-        `Model.load_test` does; an interrupt ends it with what was measured so far.
+        """Run a load test and wait for it, with its progress shown; the form then has its result. Raises the errors of
+        `Model.load_test`; an interrupt ends the test with the measurements so far.
         """
         assert self._model is not None
         test: LoadTest = self._model.load_test(**options, wait=False)
@@ -97,7 +97,7 @@ class LoadPanel(LiveView):
         return result
 
     def stop(self) -> None:
-        """End the test with what was measured so far."""
+        """End the test with the measurements so far."""
         if self._test is not None:
             self._test.stop()
 
@@ -147,7 +147,7 @@ class LoadPanel(LiveView):
         self.update(problem=f"This view has stopped: {type(error).__name__}: {error}")
 
     def end(self) -> None:
-        """End the live form of a test that a cell has waited for; the cell shows the result."""
+        """End the live form of a test for which a cell has waited; the cell shows the result."""
         self._ticker.remove(self)
         self.close()
 
@@ -174,16 +174,16 @@ class LoadPanel(LiveView):
     def html(self) -> str:
         if self._model is not None and self._test is not None and self._test.finished:
             return self._test.result().html()
-        # where this is seen there is no Start
+        # a reader of this text has no Start button
         text = f"Load test of {self.name}: not started" if self._test is None else self.text()
         return f"<div class='tl-panel'><div class='tl-text tl-dim'>{escape(text)}</div></div>"
 
 
 def form_of(model: Loadable) -> dict[str, Any]:
-    """Return what the form needs: sizes for inputs with variable dimensions."""
+    """Return the sizes that the form needs for inputs with variable dimensions."""
     try:
         config = model.config()
-    except TritonError:  # a server elsewhere that has none
+    except TritonError:  # a server elsewhere without a configuration
         config = {}
     shapes = [{"name": name, "dims": ", ".join(map(str, dims))} for name, dims in smallest_shapes(config).items()]
     found = recorded(model)
@@ -197,7 +197,7 @@ def form_of(model: Loadable) -> dict[str, Any]:
 
 
 def progress_texts(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the progress as texts, and `share`, how much is done."""
+    """Return the progress as texts, and `share`, the finished part."""
     rows, row = progress["rows"], progress["row"]
     share = progress.get("share", 0.0)
     text = f"{progress['seconds']:.1f} s"

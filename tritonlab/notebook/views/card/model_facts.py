@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ....ipc.processes.stub_log import LogRecord
     from ....server.api.model import Model
 
-#: The states of a model that do not last, so that it is looked at again.
+#: The states of a model that do not last, so that it is checked again.
 MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """One input or output. `shape` is what a client sends or gets, with the batch dimension spelled out."""
+    """One input or output. `shape`: the client's shape, including the batch dimension."""
 
     name: str
     datatype: str
@@ -54,8 +54,8 @@ class ModelFacts:
     """A model as its card shows it.
 
     `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED or FAILED (its last load); of a
-    card whose load is over, REPLACED, `by` another cell.
-    `seconds`: how long this notebook took to load it, else None.
+    card whose load was replaced, REPLACED, `by` another cell. `seconds`: how long this notebook took to load it, else
+    None.
     """
 
     name: str
@@ -70,24 +70,24 @@ class ModelFacts:
     steps: tuple[StepFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     log: tuple[LogRecord, ...] = ()
-    #: in plain words what answers for a model of another backend than Python's
+    #: in plain words, the program that answers for a model of another backend than Python's
     answers: str = ""
-    #: the modules that it imported itself, and why; empty if they were ready
+    #: the modules that the model imported itself, and why; empty if they were ready
     imports_again: str = ""
-    #: the bytes that its requests have copied between host and GPU
+    #: the bytes that the model's requests have copied between host and GPU
     copies: str = ""
-    #: why the last load failed, if the version shown here is an earlier one
+    #: the error of the last load, if the version shown is an earlier one
     kept: str = ""
     #: why the model is FAILED
     reason: str = ""
     by: str = ""
     #: seconds since the load began
     loading: float | None = None
-    #: a sentence about each version that no longer serves and takes long to end
+    #: a sentence about each version that no longer serves but takes long to end
     draining: tuple[str, ...] = ()
-    #: a sentence about requests that the version which serves holds for long
+    #: a sentence about requests that the serving version holds for long
     hanging: str = ""
-    #: what these versions execute, as Python stacks
+    #: the code that these versions execute, as Python stacks
     executing: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class ModelFacts:
         return " · ".join(filter(None, [f"version {self.version}", ready, self.instances, self.batching]))
 
     def lasting(self) -> ModelFacts:
-        """Return the facts that a card without a kernel shows: nothing there can end what hangs."""
+        """Return the facts for a card without a kernel, which cannot end hanging requests."""
         if not (self.draining or self.hanging or self.executing) and self.loading is None:
             return self
         return replace(self, draining=(), hanging="", executing="", loading=None)
@@ -120,8 +120,8 @@ class ModelFacts:
 
 
 def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = None) -> ModelFacts:
-    """Return the current facts about a model in any state. `last`: the facts from before, for what the server no longer
-    knows.
+    """Return the current facts about a model in any state. `last`: the earlier facts, for those that the server no
+    longer has.
     """
     model = workspace.server.model(name)
     try:
@@ -142,7 +142,7 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
 
 
 def _is_fresh(workspace: Workspace, model: Model) -> bool:
-    """Return whether the one version that serves was loaded so recently that none of its requests can hang."""
+    """Return whether the only serving version was loaded so recently that its requests cannot hang yet."""
     report = workspace.report(model.name)
     return report is not None and not can_hang(report.ready_at) and len(model.versions()) == 1
 
@@ -154,7 +154,8 @@ def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None)
         model.name, workspace.draft(model.name).version, state="", seconds=None, instances="", batching=""
     )
     state, reason = model.state, model.reason.split("\n\nAt:", 1)[0]
-    if workspace.server.draining(model.name):  # `model.state` is of its highest version, which may have ended long ago
+    # `model.state` is the state of its highest version, which may have ended long ago
+    if workspace.server.draining(model.name):
         state, reason = "UNLOADING", ""
     elif report is not None and report.error is not None:
         words = reason if state == "UNAVAILABLE" and reason != "unloaded" else str(report.error)
@@ -204,7 +205,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
 
 
 def served_words(model: Model) -> str:
-    """Return in plain words what answers for a model of another backend than Python's; "" for others."""
+    """Return in plain words the program that answers for a model of another backend than Python's; "" for others."""
     versions = model.versions()
     return answer_words(versions[-1].config) if versions else ""
 

@@ -1,8 +1,8 @@
-"""`ModelStates`, the one store of what happens to a workspace's models; every view of a model follows it.
+"""`ModelStates`, the only store of changes of a workspace's models; every view of a model follows it.
 
-Nothing is computed on the server's threads, which may hold what a view needs: a hook only records that something may
-have changed, and the store's thread calls the followers. It runs while there is something to look at: a model that
-loads, drains or starts again is looked at until it has settled.
+No view is computed on the server's threads, which may hold locks that a view needs: a hook only records a possible
+change, and the store's thread calls the followers. It runs while models change: a model that loads, drains or starts
+again is checked until it has settled.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks at a changing model, and seconds in which changes count as one.
+#: Seconds between two checks of a changing model, and seconds in which changes count as one.
 _PACE = 0.2
 _TOGETHER = 0.03
 
-#: Nanoseconds between two looks at what requests have copied: each request would be too many.
+#: Nanoseconds between two readings of the bytes that requests have copied: each request would be too often.
 _COPIES_EVERY = 2_000_000_000
 
-#: The most playgrounds of one model that live.
+#: The most live playgrounds of one model.
 _FORMS = 8
 
-#: Looks at its model; returns whether it is changing. Called on the store's thread.
+#: Checks its model; returns whether it is changing. Called on the store's thread.
 Look = Callable[[], bool]
 
 
@@ -48,9 +48,10 @@ class ModelStates(Instrument):
         self._due: set[Look] = set()
         self._forms: dict[str, list[Playground]] = {}
         self._thread: threading.Thread | None = None
-        #: when a copy was last shown, by model; one that is missed is shown with the next
+        #: when a copy was last shown, by model; a skipped copy is shown with the next one
         self._copied: dict[str, int] = {}
-        # what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
+        # the parts of a model's card that are kept when its cell runs again: the form with its input, and the open
+        # panel
         self.forming = threading.RLock()  # guards the next two
         self.playgrounds: dict[str, Playground] = {}
         self.cards: dict[str, list[LiveView]] = {}
@@ -62,14 +63,14 @@ class ModelStates(Instrument):
         return server.instruments.only(ModelStates, ModelStates)
 
     def follow(self, look: Look, model: str = "") -> None:
-        """Call `look` whenever something about the model, or about any model, may have changed."""
+        """Call `look` whenever the model, or any model, may have changed."""
         with self._changed:
             self._followers[look] = model
         self.poke(model)
 
     def follow_form(self, form: Playground, model: str) -> None:
-        """Renew a form as `follow` does. Close the oldest form of the model where there are too many: nothing reports
-        that one is no longer seen. The form of the model's cards stays.
+        """Renew a form as `follow` does. Close the oldest form of the model if there are too many, because nothing
+        reports that a form is no longer visible. The form of the model's cards stays.
         """
         self.follow(form.renew, model)
         form.closed = lambda: self._leave_form(form, model)
@@ -92,14 +93,14 @@ class ModelStates(Instrument):
             self._due.discard(look)
 
     def freeze_cards(self, model: str) -> None:
-        """Renew the static forms of the model's cards: what they have opened has changed."""
+        """Renew the static forms of the model's cards after a change of their open panels."""
         with self.forming:
             cards = list(self.cards.get(model, ()))
         for card in cards:
             card.freeze()
 
     def poke(self, model: str) -> None:
-        """Record that something about the model may have changed. Does not block."""
+        """Record that the model may have changed. Does not block."""
         with self._changed:
             for look, name in self._followers.items():
                 if name in ("", model):

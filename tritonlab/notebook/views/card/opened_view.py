@@ -1,4 +1,4 @@
-"""The table of a repository that was opened: each model, its state, why it does not serve, and what to do."""
+"""The table of an opened repository: each model, its state, why it does not serve, and what to do."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _TONES = {
     "NOT LOADED": "off",
     "CLOSED": "off",
 }
-#: The states that end by themselves.
+#: The states that end without further action.
 _MOVING = ("LOADING", "WAITING")
-#: Inline, because a page may keep no style sheet.
+#: Inline, because a page may have no style sheet.
 _LINE = "white-space:normal;overflow-wrap:anywhere;max-width:680px"
 _HEAD = ("model", "kind", "state", "to edit it in this notebook")
 
 
 class Repository(OpenedRepository):
-    """The models of a repository by their names, which the notebook's server serves from where they lie."""
+    """The models of a repository by name, which the notebook's server serves in place."""
 
     #: the cell below which the table was shown while models loaded
     _shown_below = ""
 
     def refresh(self, names: Sequence[str] | None = None) -> None:
-        """Load its models, with the table below the running cell if that takes longer than a moment: it has what loads
-        now and what waits."""
+        """Load its models, with the table below the running cell if that takes longer than a moment: it shows the
+        loading and the waiting models."""
         display = SlowDisplay(self._show)
         display.start()
         try:
@@ -49,7 +49,7 @@ class Repository(OpenedRepository):
             view = display.end()
             self._shown_below = running_cell() if view is not None else ""
             if isinstance(view, OpenedView):
-                view.refresh()  # what a program that runs notebooks saves must be true at the cell's end
+                view.refresh()  # the copy that is saved by a program that runs notebooks must be true at the cell's end
 
     def _show(self) -> OpenedView:
         view = OpenedView(self)
@@ -68,8 +68,8 @@ class Repository(OpenedRepository):
 
 
 class OpenedView(LiveView):
-    """The live table; in JupyterLab each row has a button that brings the model into cells, and one whose backend is
-    missing has those that choose what answers in its place."""
+    """The live table. In JupyterLab each row has a button that brings the model into cells; the row of a model whose
+    backend is missing has buttons to choose a substitute."""
 
     MODULE = "opened.js"
 
@@ -77,9 +77,9 @@ class OpenedView(LiveView):
         self._repository = repository
         self._states = ModelStates.for_server(repository.workspace.server)
         self._rows = repository.facts()
-        #: why what was chosen for a model is not a choice, by its name
+        #: by a model's name, why its choice is not valid
         self._refused: dict[str, str] = {}
-        #: how many choices were made: the buttons wait for the next number, also where the table stays as it is
+        #: how many choices were made: the buttons wait for the next number, even if the table does not change
         self._chosen = 0
         super().__init__(html=self._table(is_live=True), chosen=0)
 
@@ -107,7 +107,7 @@ class OpenedView(LiveView):
         super().close()
 
     def refresh(self) -> bool:
-        """Look at the models; return whether one is changing. Called by the store."""
+        """Check the models; return whether one is changing. Called by the store."""
         before, self._rows = self._rows, self._repository.facts()
         if self._rows != before:
             self.update(html=self._table(is_live=True))
@@ -115,18 +115,18 @@ class OpenedView(LiveView):
         return any(row.state in _MOVING for row in self._rows)
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        if content.get("do") == "choose":  # on a thread of its own, since a load takes its time
+        if content.get("do") == "choose":  # on a thread of its own, because a load takes long
             chosen = str(content["model"]), str(content["choice"])
             threading.Thread(target=self.choose, args=chosen, name="choose button", daemon=True).start()
         self.refresh()
 
     def choose(self, name: str, choice: str) -> None:
-        """Do what the buttons do: serve the model with this choice of what answers for it."""
+        """Run the action of the buttons: serve the model with this choice of a backend."""
         self._refused.pop(name, None)
         try:
             self._repository[name].choose(choice)
         except ModelLoadError:
-            pass  # its row has the reason
+            pass  # the reason is in its row
         except TritonError as error:
             self._refused[name] = str(error)
         self._rows = self._repository.facts()
@@ -163,7 +163,7 @@ def _edit(row: OpenedFacts, is_live: bool) -> str:
     if row.kind not in ("Python", "ensemble") or row.state in ("NOT OPENED", "CLOSED"):
         return ""
     command = f"<code>{escape(magic_line('%triton', 'edit', row.name))}</code>"
-    # where JupyterLab has our extension, the live table makes a button of it
+    # with our JupyterLab extension, the live table makes a button of it
     return f"<span data-cells='{escape(row.name, quote=True)}'>{command}</span>" if is_live else command
 
 

@@ -25,13 +25,13 @@ _TONES = {"READY": "good", "LOADING": "warn", "UNLOADING": "warn", "UNLOADED": "
 
 @dataclass(frozen=True)
 class StatusRow:
-    """One model version. `requests`: succeeded and failed ones since its load; `mean_ns`: per succeeded request."""
+    """One model version. `requests`: succeeded and failed requests since its load; `mean_ns`: per succeeded request."""
 
     name: str
     version: str
     state: str
     instances: int = 0
-    #: the devices of its instances, if GPUs are among them
+    #: the devices of its instances, if they include GPUs
     places: str = ""
     answered: int = 0
     failed: int = 0
@@ -44,7 +44,7 @@ class StatusTable:
     """The table of `%triton status` at one moment."""
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
-    #: the columns that have numbers
+    #: the columns with numbers
     NUMBERS = (4, 5, 6)
 
     def __init__(
@@ -122,9 +122,9 @@ class StatusTable:
 
 
 class StatusView(LiveView):
-    """The live table of `%triton status`: it follows the models, and the counts for as long as it is seen.
+    """The live table of `%triton status`: it follows the models, and also the counts while it is visible.
 
-    Its static form has the moment of its cell, or the one at which the models that were changing then have settled.
+    Its static form shows the moment of its cell, or the moment when the changing models have settled.
     """
 
     MODULE = "panel.js"
@@ -164,7 +164,7 @@ class StatusView(LiveView):
         return any(row.state in MOVING for row in self.table.rows)
 
     def refresh(self) -> bool:
-        """Look at the models; return whether one is changing. Called by the store."""
+        """Check the models; return whether one is changing. Called by the store."""
         before, self.table, self._at = self.table, status_table(self._workspace), time.time()
         self.update(html=self.table.html())
         if self.table.rows != before.rows:
@@ -180,7 +180,7 @@ class StatusView(LiveView):
 
 
 def status_table(workspace: Workspace) -> StatusTable:
-    """Return every model that the workspace wrote or its server knows, with its statistics."""
+    """Return all models of the workspace and the server, with their statistics."""
     rows = []
     versions = workspace.server.models()
     for name in workspace.names():
@@ -223,7 +223,7 @@ def status_table(workspace: Workspace) -> StatusTable:
 
 
 def memory_lines(memory: MemoryUse) -> list[str]:
-    """Return what the memory is used for, in sentences."""
+    """Return the uses of the memory, in sentences."""
     models = "1 model process uses" if memory.processes == 1 else f"{memory.processes} model processes use"
     lines = [f"This kernel uses {memory.kernel >> 20:,} MB of memory, its {models} {memory.models >> 20:,} MB."]
     if memory.warm:

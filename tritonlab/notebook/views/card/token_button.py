@@ -1,7 +1,7 @@
 """The button that shows the token of a notebook's ports.
 
-What a cell prints, and the state of its widgets, is saved with the notebook, in a file that others may read. So the
-token is sent to the page as a message when somebody presses the button, and the page keeps it to itself.
+The output of a cell and the state of its widgets are saved with the notebook, in a file that others may read. So the
+token is sent to the page as a message when the button is pressed, and is not saved with the page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TokenButton(LiveView):
-    """The button, and where the token is. `authorization` returns the value of the header that clients send."""
+    """The button, and access to the token. `authorization` returns the value of the header that clients send."""
 
     MODULE = "token.js"
 
@@ -33,7 +33,7 @@ class TokenButton(LiveView):
         return f"<div class='tl-dim'>{escape(self.text())}</div>"
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        """Send the token to the page that asks."""
+        """Send the token to the requesting page."""
         if content.get("do") == "show":
             self.send({"authorization": self._authorization()})
 

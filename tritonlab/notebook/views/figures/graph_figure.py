@@ -1,5 +1,5 @@
-"""Call graphs and the slots of sequences as SVG text, for saved notebooks and for the live view, which has so few marks
-that the browser needs no canvas.
+"""Call graphs and the slots of sequences as SVG text, for saved notebooks and for the live view, whose few marks need
+no canvas in the browser.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def graph_figure(root: Call, graph: EnsembleGraph | None) -> str:
 
 
 def _draw_arrow(picture: SvgPicture, placed: GraphLayout, arrow: Arrow) -> None:
-    """Lead along the left edge of the boxes below the source, to the left edge of the target."""
+    """Draw a path along the left edge of the boxes below the source, to the left edge of the target."""
     one, other = placed.boxes[arrow.source], placed.boxes[arrow.target]
     above = other.y - len(other.tensors) * graph_layout.LINE - 8
     x, end = (one.x - 8 if arrow.past else one.x + 12), other.x + 6
@@ -82,7 +82,7 @@ def _draw_bars(picture: SvgPicture, box: Box, root: Call) -> None:
 
 
 def times_text(box: Box) -> str:
-    """Return how long the calls of a box took, in words."""
+    """Return the duration of the calls of a box, in words."""
     if not box.calls:
         return "" if box.title == ANSWER else "not run"
     waited = sum(call.start - call.arrived for call in box.calls)
@@ -92,7 +92,7 @@ def times_text(box: Box) -> str:
 
 
 def call_text(call: Call, root: Call) -> str:
-    """Return one sentence about a call: when it came, waited and ran, with which others, and how it failed."""
+    """Return one sentence about a call: when it came, waited and ran, with which other calls, and how it failed."""
     callee = f"{call.name} on {call.instance or call.model}, version {call.version}"
     came = f"came at {ns_text(call.arrived - root.arrived)}, waited {ns_text(call.start - call.arrived)}"
     others = f" in a batch of {call.count} requests, size {call.size}" if call.count > 1 else ""
@@ -102,7 +102,7 @@ def call_text(call: Call, root: Call) -> str:
 
 
 def sequence_figure(occupied: Occupancy) -> str:
-    """Draw the occupied slots of each instance, with the time until its sequence ends as idle, and the backlog."""
+    """Draw the occupied slots of each instance, with the time until an idle sequence ends, and the backlog."""
     picture = SvgPicture("the slots of sequences", margin=1)
     for name, uses in occupied.instances:
         _draw_slots(picture, name, uses, occupied)
@@ -121,7 +121,7 @@ def sequence_figure(occupied: Occupancy) -> str:
 
 
 def _draw_slots(picture: SvgPicture, name: str, uses: list[SlotUse], occupied: Occupancy) -> None:
-    """Draw the slots of one instance, below what is there already."""
+    """Draw the slots of one instance, below the picture so far."""
     y, wide = picture.height, picture.width / _ACROSS
     free = occupied.slots - len(uses)
     ends = f"a sequence ends after {ns_text(occupied.max_idle)} without a request"

@@ -1,7 +1,7 @@
-"""The layout of a call graph: where the box of each call is, and which tensors lead from one to another.
+"""The layout of a call graph: the place of each call's box, and the tensors that lead from one box to another.
 
-Calls are below their callers, indented. Steps of an ensemble are in rows: a step is below all that it reads from. Each
-box names above it the tensors that come in.
+Calls are below their callers, indented. Steps of an ensemble are in rows: a step is below all steps from which it
+reads. Each box has the names of its incoming tensors above it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from ....core.config.ensemble_graph import EnsembleGraph, Step
 from ....record.call_tree import Call
 
 WIDTH, HEIGHT, LINE = 232, 50, 13
-#: The box for what the client gets of an ensemble.
+#: The box for the client's result of an ensemble.
 ANSWER = "answer"
 _GAP, _INDENT = 26, 28
 #: Boxes side by side; more go into the next row.
 _COLUMNS = 3
-#: From this many calls of one model on they share one box.
+#: From this number on, the calls of one model share one box.
 _MANY = 4
 
 
 @dataclass
 class Box:
-    """A model's box at (x, y). `calls` is empty for a step that was not run; `tensors`: what comes in, in words."""
+    """A model's box at (x, y). `calls` is empty for a step that was not run; `tensors`: its incoming tensors, in
+    words."""
 
     title: str
     calls: list[Call]
@@ -39,8 +40,8 @@ class Box:
 
 @dataclass
 class Arrow:
-    """An arrow from one box to another, by number. `made`: it stands for a call, not for a tensor alone. `past`: there
-    are boxes between the two.
+    """An arrow from one box to another, by number. `made`: whether it stands for a call, not only for a tensor. `past`:
+    whether there are boxes between the two.
     """
 
     source: int
@@ -51,7 +52,7 @@ class Arrow:
 
 @dataclass
 class GraphLayout:
-    """The boxes, each after those above it, the arrows, and the size of the whole."""
+    """The boxes, each after the boxes above it, the arrows, and the size of the whole."""
 
     boxes: list[Box] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
@@ -61,7 +62,7 @@ class GraphLayout:
 
 @dataclass
 class _Member:
-    """A box to be placed in a row, with the calls whose boxes are below it, and the members that it reads from."""
+    """A box to be placed in a row, with the calls whose boxes are below it, and the members from which it reads."""
 
     box: Box
     reads: list[int]
@@ -69,7 +70,7 @@ class _Member:
 
 
 def layout(root: Call, graph: EnsembleGraph | None) -> GraphLayout:
-    """Place a request and its calls. `graph` is that of the request's ensemble, None if it is not one."""
+    """Place a request and its calls. `graph`: the graph of the request's ensemble, None for another model."""
     made = GraphLayout()
     box = Box(root.model, [root], tensors(root.inputs))
     made.height = _lay_out(made, box, graph, x=0.0, y=len(box.tensors) * LINE + 4) + 2
@@ -83,7 +84,7 @@ def tensors(inputs: Iterable[tuple[str, str, Sequence[int]]]) -> list[str]:
 
 
 def _lay_out(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y: float) -> float:
-    """Place a box and all below it; return where the room below begins."""
+    """Place a box and all boxes below it; return where the room below begins."""
     box.x, box.y = x, y
     number = len(made.boxes)
     made.boxes.append(box)
@@ -112,7 +113,7 @@ def _lay_out(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float,
 
 
 def _groups(calls: Sequence[Call]) -> list[_Member]:
-    """Return a member for each call, or for all of one model if they are many."""
+    """Return a member for each call, or one for all calls of a model if they are many."""
     by_model: dict[tuple[str, int], list[Call]] = {}
     for call in calls:
         by_model.setdefault((call.model, call.step), []).append(call)
@@ -133,7 +134,7 @@ def _steps(graph: EnsembleGraph, root: Call, calls: Sequence[Call]) -> list[_Mem
         read = {reading.tensor for reading in step.inputs}
         title = _counted(f"step {step.number} · {step.model_name}", own)
         found.append(_Member(Box(title, own, _lines(step, own)), _writers(graph, places, read)))
-    for _ in found:  # a step is below those it reads from
+    for _ in found:  # a step is below the steps from which it reads
         for member in found:
             member.depth = max((found[n].depth + 1 for n in member.reads if n >= 0), default=0)
     read = {reading.tensor for reading in graph.outputs.values()}
@@ -146,18 +147,18 @@ def _steps(graph: EnsembleGraph, root: Call, calls: Sequence[Call]) -> list[_Mem
 
 
 def _writers(graph: EnsembleGraph, places: dict[int, int], read: Iterable[str]) -> list[int]:
-    """Return the places of the steps that write the tensors; -1 for those that the client sends."""
+    """Return the places of the steps that write the tensors; -1 for tensors that the client sends."""
     written = [graph.writers.get(tensor) for tensor in read]
     return sorted({-1 if one is None else places[one[0].number] for one in written})
 
 
 def _lines(step: Step, calls: Sequence[Call]) -> list[str]:
-    """Return the tensors that come in, with their shapes, after the names that the ensemble gives them."""
+    """Return the incoming tensors with their shapes, after their names in the ensemble."""
     shapes = {name: (kind, shape) for name, kind, shape in calls[0].inputs} if calls else {}
     found = []
     for reading in step.inputs:
         if calls and reading.name not in shapes:
-            continue  # an optional one that no step wrote
+            continue  # an optional tensor that no step wrote
         kind, shape = shapes.get(reading.name, ("", reading.dims))
         (line,) = tensors([(reading.name, kind, shape)])
         found.append(line if reading.tensor == reading.name else f"{reading.tensor} as {line}")

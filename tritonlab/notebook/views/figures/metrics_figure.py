@@ -1,4 +1,4 @@
-"""The figures of metrics, the static one and the one that matplotlib draws; the current value of a series in words."""
+"""The static figures of metrics, and their plots with matplotlib; the current value of a series in words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def value_text(name: str, kind: str, value: float) -> str:
 
 
 def present(record: MetricRecord, key: SeriesKey, ring: Ring) -> tuple[str, str, str]:
-    """Return what a series is now in words, more about it, and of which time that is: `12`, `1.5 a second`, `8 s`."""
+    """Return the current value of a series in words, more about it, and its time: `12`, `1.5 a second`, `8 s`."""
     rows, name, kind = ring.rows(), key[0], kind_of(record, key)
     if not len(rows):
         return "nothing yet", "", ""
@@ -67,7 +67,7 @@ def present(record: MetricRecord, key: SeriesKey, ring: Ring) -> tuple[str, str,
 
 
 def series_text(record: MetricRecord, key: SeriesKey, ring: Ring) -> str:
-    """Return the present value of a series: `12 (1.5 a second over 8 s)`, `3.2`, `400 observed, median 1.2, 95% below
+    """Return the current value of a series: `12 (1.5 a second over 8 s)`, `3.2`, `400 observed, median 1.2, 95% below
     3`.
     """
     value, more, span = present(record, key, ring)
@@ -118,7 +118,7 @@ def metrics_figure(record: MetricRecord, wall: int, title: str) -> str:
 
 
 def _draw_series(picture: SvgPicture, rows: Numbers, kind: str, name: str, time: Scale, top: float) -> None:
-    """Draw the curve of one series, with the least and the greatest value of its scale."""
+    """Draw the curve of one series, with the lowest and the highest value of its scale."""
     low, high = min(float(rows[:, 1].min()), 0.0), max(float(rows[:, 1].max()), 0.0)
     value = Scale(low, high if high > low else low + 1, top + _HIGH, top)
     for end in sorted({low, high}):
@@ -132,7 +132,7 @@ def _draw_series(picture: SvgPicture, rows: Numbers, kind: str, name: str, time:
         return
     steps = [points[0]]
     for x, y in points[1:]:
-        steps += [(x, steps[-1][1]), (x, y)]  # it has had a value until the next one came
+        steps += [(x, steps[-1][1]), (x, y)]  # a value lasts until the next one
     picture.polyline([*steps, (time.stop, steps[-1][1])], BLUE)
 
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LANE, _WAIT = 44, 18
-#: How many of the last executions are shown, and how many rows for the requests that waited for one.
+#: How many of the last executions are shown, and the most rows for the requests that waited for an execution.
 _BATCHES, ROWS = 120, 8
 #: The room before the first execution, as a share of the time shown.
 _BEFORE = 0.02
-#: Marks so long after the last execution, as a share of the time shown, are shown, too; and the height of their row.
+#: How long after the last execution marks are still shown, as a share of the time shown; and the height of their row.
 _AFTER, _MARK_ROW = 0.5, 16
-#: How marks are drawn, by kind, as in the live view.
+#: The forms of marks, by kind, as in the live view.
 _MARKS: dict[str, tuple[str, str, str, Shape]] = {
     "error": (RED, "an error", "", "triangle"),
     "restart": (RED, "a restart", "", "triangle"),
@@ -32,8 +32,8 @@ _MARKS: dict[str, tuple[str, str, str, Shape]] = {
 
 
 def timeline_figure(record: ModelRecord, wall: int, rows: int = ROWS) -> Figure:
-    """Return the last executions, a lane for each instance, above each at most `rows` of its requests while they
-    waited, and below all what happened besides: errors, restarts, states. `wall`: add it to a time of the record to get
+    """Return the last executions, a lane for each instance, above each lane at most `rows` of its requests while they
+    waited, and below all lanes other events: errors, restarts, states. `wall`: add it to a time of the record to get
     nanoseconds since the epoch.
     """
     with record.lock:

@@ -1,4 +1,4 @@
-"""The history of a form: requests to look at, to send again, and to compare."""
+"""The history of a form: requests to view, to send again, and to compare."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ....exchanges.exchange import Exchange
 #: How many requests are kept, and the most bytes that the tensors of one may have.
 MOST = 20
 MOST_BYTES = 16_000_000
-#: The value of the choice of no request; None itself would leave the field blank.
+#: The value for no chosen request; None itself would leave the field blank.
 _NONE = -1
 
 
 class History(ProcessBound):
-    """The last requests with their responses, the newest first. `show` is called with the one that a person chose,
-    `replay` with the one to send again.
+    """The last requests with their responses, the newest first. `show` is called with the chosen request, `replay` with
+    the request to send again.
     """
 
     elsewhere = "pickle its `to_dict()`"

@@ -1,4 +1,4 @@
-"""Requests on their way from a form: its buttons, what is in flight, and its progress."""
+"""The requests in flight from a form, with its buttons and their progress."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _AGAIN_SECONDS = 2
 
 
 class SendButtons:
-    """A button for one request, one for as many as `count`, and one that cancels them. Either the first two can be
-    pressed or the last one.
+    """A button for one request, a button for `count` requests, and a button that cancels them. Either the first two are
+    enabled, or the last.
     """
 
     def __init__(self, widgets: Any, press: Callable[[int], None], cancel: Callable[[], None]) -> None:
@@ -46,28 +46,28 @@ class SendButtons:
         self.box = widgets.HBox(row, layout=layout(align_items="center", flex_flow="row wrap"))
 
     def enable(self, ready: bool) -> None:
-        """Enable the first two if `ready`, or only Cancel while a request is in flight."""
+        """Enable the first two buttons if `ready`, or only Cancel while a request is in flight."""
         self.send.disabled = self.many.disabled = not ready
         self.cancel.disabled = ready
 
 
 class CurrentSending:
-    """The last request of a form. Until it has ended or is abandoned, nothing else is sent."""
+    """The last request of a form. Until it has ended or is abandoned, no other is sent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the next
         self._sending: Sending | None = None
 
     def begin(self, sending: Sending) -> None:
-        """Record what is sent now. Raises ValueProblem while something is in flight."""
+        """Record the requests that are sent now. Raises ValueProblem while a request is in flight."""
         with self._lock:
             if self._sending is not None and not self._sending.finished:
                 raise ValueProblem("a request is still in flight: wait, or cancel it")
             self._sending = sending
 
     def cancel(self) -> bool:
-        """Request the cancellation of what is in flight. A second call forgets it and returns True: a model may never
-        respond (rule 3.7.2).
+        """Cancel the requests in flight. A second call forgets them and returns True: a model may never respond (rule
+        3.7.2).
         """
         with self._lock:
             sending = self._sending
@@ -79,7 +79,7 @@ class CurrentSending:
         return forgotten
 
     def now(self) -> Sending | None:
-        """Return what was sent last, whether it has ended or not."""
+        """Return the last sent requests, ended or not."""
         with self._lock:
             return self._sending
 

@@ -1,4 +1,4 @@
-"""The value of one playground input from files: pictures, `.npy`, or text as one would type it."""
+"""The value of one playground input from files: pictures, `.npy`, or text as typed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InputFile:
 
 
 def files_value(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Read the files as one value: for a batching model each file is a row, or as many rows as it has. Raises
+    """Read the files as one value: for a batching model each file is a row, or several rows if it has them. Raises
     ValueProblem.
     """
     if not files:
@@ -51,7 +51,8 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
     is_sound = suffix == "wav" or is_wav(file.content)
     if not is_sound and suffix in ("txt", "json", "csv"):
         return typed_value(spec, file.content.decode(errors="replace"), row)
-    if not is_sound and spec.datatype is DataType.UINT8 and spec.dims == (-1,):  # itself, which the model decodes
+    # the file itself, which the model decodes
+    if not is_sound and spec.datatype is DataType.UINT8 and spec.dims == (-1,):
         content = np.frombuffer(file.content, np.uint8)
         return content[None] if spec.batching else content
     try:
@@ -80,7 +81,7 @@ def value_file(spec: InputSpec, value: Any) -> InputFile | None:
 
 
 def _npy(spec: InputSpec, file: InputFile) -> NDArray[Any]:
-    """Read an array as it is: it keeps its type and shape, so that a mismatch is seen."""
+    """Read an array unchanged: it keeps its type and shape, so that a mismatch is seen."""
     try:
         array: NDArray[Any] = np.load(io.BytesIO(file.content), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:

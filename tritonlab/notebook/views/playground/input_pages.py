@@ -1,5 +1,5 @@
-"""The inputs of a form, in pages. A model may have hundreds of inputs, and each row is some thirty widgets, so a row is
-made when a person turns to it or a program needs it.
+"""The inputs of a form, in pages. A model may have hundreds of inputs, and each row has some thirty widgets, so a row
+is made when it is first shown or a program needs it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .input_files import InputFile
 from .input_row import InputRow
 from .input_values import InputSpec, Mode, as_sent, cast, random_value
 
-#: How many rows are seen at once, and the most inputs of a form without pages.
+#: The most rows of a page, and the most inputs of a form without pages.
 PAGE = 10
 _MOST_WHOLE = 12
 #: The most bytes of a dropped file; `formKeys.ts` has the same number.
@@ -22,8 +22,8 @@ MOST_DROPPED = 50_000_000
 
 
 class UnseenInput:
-    """The stand-in for a row that was not opened yet: it sends what the row would send, random values, and leaves out
-    an optional input.
+    """The stand-in for a row that was not opened yet: it sends random values, as the row would, and leaves out an
+    optional input.
     """
 
     def __init__(self, spec: InputSpec, number: int, seed: int) -> None:
@@ -96,8 +96,8 @@ class InputPages(Mapping[str, InputRow]):
             row.arrange(batch, seed)
 
     def drop(self, number: int, files: Sequence[Mapping[str, Any]], contents: Sequence[bytes]) -> None:
-        """Give the files that were dropped on an input to its row. Only the name and the size of a file that is too
-        large come.
+        """Give the files that were dropped on an input to its row. Of a file that is too large only the name and the
+        size come.
         """
         row = self[list(self._specs)[number]]
         large = [file for file in files if file["size"] > MOST_DROPPED]
@@ -109,19 +109,19 @@ class InputPages(Mapping[str, InputRow]):
         row.drop([InputFile(str(file["name"]), data) for file, data in zip(files, contents, strict=True)])
 
     def clear_problems(self) -> None:
-        """Take away why actions on inputs failed."""
+        """Remove the errors of actions on inputs."""
         for row in list(self.made.values()):
             row.clear_problem()
 
     def senders(self) -> dict[str, InputRow | UnseenInput]:
-        """Return what makes the value of each input."""
+        """Return the source of each input's value."""
         return {
             name: self.made.get(name) or UnseenInput(spec, number, self._seed)
             for name, (number, spec) in self._specs.items()
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what each input is, and how it is filled, as JSON values."""
+        """Return each input and the source of its value, as JSON values."""
         return {
             name: self.made[name].to_dict() if name in self.made else spec.to_dict(Mode.RANDOM)
             for name, (_, spec) in self._specs.items()

@@ -1,4 +1,4 @@
-"""One playground input: its widgets, and the HTML beside them."""
+"""One playground input: its widgets, and the HTML next to them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TEXT_PLACEHOLDER = "text for all, an element on each line, or a list: ['a', 'b'
 
 
 class InputRow(ProcessBound):
-    """One input: its shape, how its value is made, and the fields for that. `box` is what a frontend shows.
+    """One input: its shape, the source of its value, and the fields for that. `box`: the widget for a frontend.
 
     A few random values are shown in the text field; editing them makes them typed. `number` distinguishes the inputs of
     a form, so that two of them do not get the same random values. `changed` is called after every change of the value.
@@ -45,8 +45,8 @@ class InputRow(ProcessBound):
         self.changed: Callable[[], object] = lambda: None
         self._number = number
         self._batch, self._seed = 1, 0
-        self._problem = False  # the note is why an action failed
-        self._filling = False  # the text changes because the row writes it
+        self._problem = False  # the note is the error of an action
+        self._filling = False  # set while the row itself writes the text
         self._texts: dict[Mode, str] = {}
         self._dropped: list[InputFile] = []
         self._build(widgets)
@@ -104,12 +104,12 @@ class InputRow(ProcessBound):
         self.box.add_class(f"tl-input-{self._number}")  # marks where a file was dropped (`formKeys.ts`)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the input is, and how it is filled, as JSON values."""
+        """Return the input and the source of its value, as JSON values."""
         return self.spec.to_dict(self._mode, self.text.value, [file.name for file in self._files()], self.sent)
 
     @property
     def fields(self) -> list[Any]:
-        """Return every field but the choice of files."""
+        """Return every field except the choice of files."""
         return [*([self.sent_box] if self.spec.optional else []), self.mode, *self.sizes, self.text]
 
     @property
@@ -137,7 +137,7 @@ class InputRow(ProcessBound):
             self._refresh()
 
     def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
-        """Return what request number `request` carries for this input. Raises ValueProblem."""
+        """Return the value of this input for request number `request`. Raises ValueProblem."""
         shape = self._shape(batch)
         if self.random:
             return as_sent(self.spec, cast(self.spec, self._random(shape, request)))
@@ -150,7 +150,7 @@ class InputRow(ProcessBound):
         return value if file is None else as_sent(self.spec, files_value(self.spec, [file], shape))
 
     def rows(self, value: Any) -> int | None:
-        """Return the batch size that `value`, of this input, brings; None if it has none."""
+        """Return the batch size set by `value`, a value of this input; None if it sets none."""
         shape = tuple(getattr(value, "shape", ()))
         return shape[0] if self.spec.batching and self.spec.is_element(shape[1:]) and shape else None
 
@@ -164,18 +164,18 @@ class InputRow(ProcessBound):
         return self._dropped or [InputFile(file["name"], bytes(file["content"])) for file in self.upload.value]
 
     def drop(self, files: list[InputFile]) -> None:
-        """Take files as if they had been chosen. They stay in the kernel: the field for files would send them back."""
+        """Use files as if they had been chosen. They stay in the kernel: the field for files would send them back."""
         self._dropped = files
         self.mode.value = Mode.FILE.value
         self._refresh()
 
     def say(self, text: str) -> None:
-        """Show why an action on the input failed."""
+        """Show the error of an action on the input."""
         self._problem = True
         self.note.value = f"<div class='tl-panel'><span class='tl-bad' role='alert'>{escape(text)}</span></div>"
 
     def clear_problem(self) -> None:
-        """Take away what `say` shows."""
+        """Remove the text shown by `say`."""
         if self._problem:
             self._refresh()
 
@@ -187,7 +187,7 @@ class InputRow(ProcessBound):
         before, mode = Mode(change["old"]), Mode(change["new"])
         self._texts[before] = self.text.value
         if mode is not Mode.RANDOM:
-            # random values are a start to type from
+            # random values are a start for typing
             start = self._texts[Mode.RANDOM] if before is Mode.RANDOM and mode is Mode.TYPED else ""
             self._write(self._texts.get(mode) or start)
         self._refresh()
@@ -209,7 +209,7 @@ class InputRow(ProcessBound):
             self._filling = False
 
     def _refresh(self) -> None:
-        """Show what belongs to the mode, and a preview of the value."""
+        """Show the fields of the mode, and a preview of the value."""
         self._problem = False
         mode = self._mode
         text = mode is Mode.TYPED and self.spec.datatype is DataType.BYTES
@@ -249,7 +249,7 @@ def label_html(spec: InputSpec) -> str:
 
 
 def typed_note(spec: InputSpec, text: str) -> str:
-    """Describe a typed document, or where it ceases to be one, and lines that are elements."""
+    """Describe a typed document, or the place where it stops being valid, and lines that are elements."""
     note = json_note(text) if spec.datatype is DataType.BYTES else ""
     if spec.datatype is DataType.BYTES and not note and "\n" in text.strip():
         count = typed_value(spec, text, spec.shape(1, ())).size
@@ -259,7 +259,7 @@ def typed_note(spec: InputSpec, text: str) -> str:
 
 
 def files_note(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> str:
-    """Show the value of the files, or why they have none."""
+    """Show the value of the files, or why they cannot be read."""
     if not files:
         return f"<span class='tl-dim'>choose files or drop them here: {_KINDS}; each a row of the batch</span>"
     try:

@@ -20,16 +20,16 @@ from ....core.status import Code
 from ....server.api.model_signature import shape_text
 
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
-#: What people write, in lower case, for values that Python spells otherwise.
+#: Lower-case spellings of values that Python spells otherwise.
 _NAMES = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "infinity": math.inf}
 
 
-#: How many values are made at random; more than that repeat.
+#: The most values made at random; larger inputs repeat them.
 _MOST_RANDOM = 1 << 20
 
 
 class Mode(enum.Enum):
-    """How an input gets its value."""
+    """The sources of an input's value."""
 
     RANDOM = "Random"
     TYPED = "Typed"
@@ -38,7 +38,7 @@ class Mode(enum.Enum):
 
 
 class ValueProblem(Explained, ValueError):
-    """A value that cannot be read. The text names the input."""
+    """An error for a value that cannot be read. The text names the input."""
 
     code = Code.INVALID_ARG
 
@@ -47,7 +47,7 @@ class ValueProblem(Explained, ValueError):
 
 
 class UnfitFile(ValueError):
-    """A file that cannot be read, or not as a value of this input."""
+    """An error for a file that cannot be read, or not as a value of this input."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class InputSpec:
     def to_dict(
         self, mode: Mode, text: str = "", files: Sequence[str] = (), sent: bool | None = None
     ) -> dict[str, Any]:
-        """Return what the input is, and how it is filled, as JSON values."""
+        """Return the input and the source of its value, as JSON values."""
         return {
             "datatype": self.datatype.name,
             "shape": shape_text(self.dims, self.max_batch_size),
@@ -84,7 +84,7 @@ class InputSpec:
         return (batch, *dims) if self.batching else tuple(dims)
 
     def is_element(self, shape: Sequence[int]) -> bool:
-        """Return whether `shape` is that of one row, without a batch dimension."""
+        """Return whether `shape` is the shape of one row, without a batch dimension."""
         if len(shape) != len(self.dims):
             return False
         return all(want in (-1, size) for want, size in zip(self.dims, shape, strict=True))
@@ -106,9 +106,9 @@ def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
 
 def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
     """Return plausible random values: [0, 1) in thousandths for floats, 0 to 9 for integers, words for BYTES. Floats
-    are FP64, so that they can be shown in few digits: `typed_value` of what is shown is what is sent.
+    are FP64, so that they can be shown in few digits: `typed_value` of the shown text is the value that is sent.
     """
-    if math.prod(shape) > _MOST_RANDOM:  # so many are not looked at one by one
+    if math.prod(shape) > _MOST_RANDOM:  # so many elements are not checked one by one
         block = random_value(spec, (_MOST_RANDOM,), random)
         return np.resize(block if spec.datatype is DataType.BF16 else block.astype(spec.datatype.numpy), shape)
     if spec.datatype is DataType.BYTES:
@@ -121,20 +121,20 @@ def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Gene
 
 
 def as_text(value: NDArray[Any]) -> str:
-    """Return the elements as a person would type them, a row of the first dimension on each line."""
+    """Return the elements as one would type them, a row of the first dimension on each line."""
     if value.ndim < 2:
         return str(value.tolist())
     return "[" + ",\n ".join(str(row) for row in value.tolist()) + "]"
 
 
 def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return what a person typed, in the input's own datatype: one element for all of `shape`, or elements.
+    """Return the typed value, in the input's own datatype: one element for all of `shape`, or elements.
 
     Elements may be nested lists, a list without brackets, or a row on each line. They get a shape that the config
-    allows: `shape` if their number fits it, else one row for each of the batch, or as many rows as they make. If none
-    fits they keep their own shape, so that the server's error about it can be seen. For BYTES, of text that is not a
-    Python literal each line is an element, with its spaces; a JSON document, one line, and lines whose number does not
-    fit are one element, with the line ends. Raises ValueProblem.
+    allows: `shape` if their number fits it, else a row for each item of the batch, or as many rows as they fill. If no
+    shape fits they keep their own, so that the server's error about it can be seen. In text for BYTES that is not a
+    Python literal, each line is an element, with its spaces; a JSON document, a single line, or lines whose number does
+    not fit are one element, with the line ends. Raises ValueProblem.
     """
     value = _read(spec, text)
     if value is text and (lines := _lines(spec, text, shape)) is not None:
@@ -149,7 +149,7 @@ def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[A
 
 
 def fitted(spec: InputSpec, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return `array` in a shape that the config allows, or unchanged if there is none."""
+    """Return `array` in a shape that the config allows, or unchanged if none fits."""
     if spec.batching and array.ndim == len(shape) and spec.is_element(array.shape[1:]):
         return array
     if array.size == math.prod(shape):
@@ -178,7 +178,7 @@ def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any])
 
 
 def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
-    """Return `array` in the input's datatype. Raises ValueProblem where that would change an element into another."""
+    """Return `array` in the input's datatype. Raises ValueProblem if that would change the value of an element."""
     datatype = spec.datatype
     if datatype is DataType.BYTES or (array.dtype == datatype.numpy and datatype is not DataType.BF16):
         return array
@@ -198,7 +198,7 @@ def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_sent(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any] | Tensor:
-    """Return what a request carries for an array of the form. numpy has no BF16: its bits alone would be taken for
+    """Return a request's value for an array of the form. numpy has no BF16: its bits alone would be taken for
     UINT16.
     """
     if spec.datatype is DataType.BF16 and array.dtype == np.uint16:

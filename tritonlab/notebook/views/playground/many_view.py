@@ -14,7 +14,7 @@ from ....exchanges.exchange import Exchange, PhaseTimes
 from ....figures.tables import table
 
 _BINS = 24
-#: How many requests a percentile needs to be more than just the slowest one.
+#: The least number of requests for a percentile to be more than the slowest one.
 _NEEDED = {50: 2, 95: 20, 99: 100}
 PARTS = (
     ("queue", "queue", "#8a93a6"),
@@ -22,7 +22,7 @@ PARTS = (
     ("compute_infer", "execute", "#2ca56e"),
     ("compute_output", "output", "#b06fc9"),
 )
-#: What is in none of the phases, and its colour.
+#: The time outside of all phases, and its colour.
 TRANSPORT = ("transport", "#c9a13b")
 
 
@@ -79,7 +79,7 @@ def many_html(outcomes: Sequence[Exchange], finished: bool) -> str:
 
 
 def histogram_html(times: Sequence[int]) -> str:
-    """Return a histogram of how long the requests took; its label has the same facts."""
+    """Return a histogram of the requests' durations; its label has the same facts."""
     least, most = min(times), max(times)
     width = (most - least) / _BINS or 1
     counts = [0] * _BINS
@@ -101,8 +101,8 @@ def histogram_html(times: Sequence[int]) -> str:
 
 
 def transport_ns(outcome: Exchange, split: PhaseTimes) -> int:
-    """Return the nanoseconds of a request that are in none of its phases. A decoupled model's `execute` may go on after
-    the last response: 0 then.
+    """Return the nanoseconds of a request outside of all its phases: 0 if a decoupled model's `execute` goes on after
+    the last response.
     """
     return max(0, outcome.total_ns - split.queue - split.compute_input - split.compute_infer - split.compute_output)
 

@@ -1,5 +1,5 @@
-"""`Compare` and `Replay`: the form's request to this model and to the model of its name on another server, or an
-earlier request to the model as it is now.
+"""`Compare` and `Replay`: the form's request to this model and to the model of the same name on another server, or an
+earlier request to the current model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_TEXT = 300
 def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = None) -> RemoteServer:
     """Return the server at an address, or the notebook's own, over `HTTP` or `gRPC`.
 
-    Raises ValueError if nothing was named or no port is open, TritonError if no server answers there.
+    Raises ValueError if no address was given or no port is open, TritonError if no server answers there.
     """
     # gRPC is imported only where it is used
     from ....exchanges.remote.remote_server import connect
@@ -50,15 +50,15 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
 
 
 def send_to_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:
-    """Send the request to one after the other, so that neither slows the other."""
+    """Send the request to one server after the other, so that neither slows the other."""
     outcome = ask(model, request)
     decoupled = bool(model.config().get("model_transaction_policy", {}).get("decoupled"))
     return compare(outcome, server.model(model.name).send(request, decoupled))
 
 
 class SideBySide:
-    """Two responses to one request: of this model and of another server's, or of then and of now. `request` returns the
-    form's request, `say` shows HTML, `note` a sentence in a tone.
+    """Two responses to one request: from this model and another server's, or an earlier and a current one. `request`
+    returns the form's request, `say` shows HTML, `note` a sentence in a tone.
 
     Guarantees: a button returns at once; a thread of its own does the waiting, one at a time.
     """
@@ -91,7 +91,7 @@ class SideBySide:
         self.box = widgets.HBox([self.target, self.button], layout=widgets.Layout(flex_flow="row wrap"))
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
-        """Send to this model, and to the one of its name on another server."""
+        """Send to this model, and to the model of the same name on another server."""
         server = find_server(target, self._ports, headers) if isinstance(target, str) else target
         comparison = send_to_both(self._model, self._request(), server)
         self._say(comparison_html(comparison, ("this model", f"{server.protocol} {server.address}")))

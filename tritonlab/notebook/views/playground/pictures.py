@@ -1,4 +1,5 @@
-"""Conversion of pictures and tensors: a file becomes an input, a tensor that looks like a picture is shown as one."""
+"""Conversion of pictures and tensors: a file becomes an input, a tensor that looks like a picture is shown as a
+picture."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from .input_values import UnfitFile
 #: How many pictures of one tensor are shown, and the pixels of their longer side.
 MOST_SHOWN = 4
 _SIDE = 256
-#: The least side of a picture in pixels; smaller tensors are rather feature maps and convolution kernels.
+#: The least side of a picture in pixels; smaller tensors are mostly feature maps and convolution kernels.
 _LEAST_SIDE = 16
-#: The most bytes of an encoded picture that goes to the browser as it is.
+#: The most bytes of an encoded picture that goes to the browser unchanged.
 _MOST_BYTES = 2_000_000
 #: The most bytes of a BYTES tensor that is searched for pictures.
 _MOST_DECODED = 8 * _MOST_BYTES
@@ -32,7 +33,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 @dataclass(frozen=True)
 class Layout:
-    """Where height, width and channels are in a tensor of one picture. A size of -1 is any."""
+    """The places of height, width and channels in a tensor of one picture. A size of -1 is any size."""
 
     height: int
     width: int
@@ -80,7 +81,7 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
 
 
 def pictures_html(tensor: Tensor, alt: str) -> str:
-    """Show the pictures in a tensor, at most MOST_SHOWN; empty if it has none, or without Pillow."""
+    """Show the pictures in a tensor, at most MOST_SHOWN; empty without pictures or Pillow."""
     try:
         found = list(_pictures(tensor))
     except ModuleNotFoundError:
@@ -117,7 +118,7 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
 
 
 def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:
-    """Return the pixels, fewer of a large picture, as 0 to 255; None for values that no picture has."""
+    """Return the pixels, fewer of a large picture, as 0 to 255; None for values that a picture cannot have."""
     # only some pixels of a large picture: a preview must not stop the notebook
     step = max(1, max(pixels.shape) // (2 * _SIDE))
     pixels = pixels[::step, ::step]
@@ -141,7 +142,7 @@ def _open(data: bytes) -> Any:
         image = pillow.open(io.BytesIO(data))
         image.load()
     except (OSError, ValueError, SyntaxError) as error:
-        reason = str(error).partition(" <")[0]  # Pillow names the object that it read from
+        reason = str(error).partition(" <")[0]  # Pillow names the source object
         raise UnfitFile(f"not a picture ({reason})") from None
     return image
 

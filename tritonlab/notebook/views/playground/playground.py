@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Playground(ProcessBound):
-    """A form that sends requests to `model` and shows what a client gets and where the time went.
+    """A form that sends requests to `model` and shows the client's answers and times.
 
     Needs ipywidgets and anywidget. Guarantees: widget callbacks may come on any thread; a button returns at once, the
     request waits in a thread of its own. One press is in flight at a time.
@@ -56,7 +56,7 @@ class Playground(ProcessBound):
         ports: Ports = lambda: None,
         cite: Callable[[str], str] = str,
     ) -> None:
-        """cite: what names the cell in a text that names a line of a model's file."""
+        """cite: function that names the cell in a text that names a line of a model's file."""
         self.model = model
         self._cite = cite
         self._ports = ports
@@ -87,8 +87,8 @@ class Playground(ProcessBound):
         return self.other.history
 
     def renew(self) -> bool:
-        """Show the fields that the model's config has now, with the values of those that it had before. Called by the
-        store, when the model may have changed.
+        """Show the fields of the model's current config, and keep the values of unchanged fields. Called by the store
+        when the model may have changed.
         """
         with suppress(TritonError):  # it does not serve; its form stays until it does
             config = self.model.config()
@@ -147,7 +147,7 @@ class Playground(ProcessBound):
         return self.send_many(1, inputs)[0]
 
     def send_many(self, count: int | None = None, inputs: Mapping[str, Any] | None = None) -> list[Exchange]:
-        """Send `count` requests (default: of the form) so that all are in flight at once, and wait for them."""
+        """Send `count` requests (default: the form's number) so that all are in flight at once, and wait for them."""
         sending = self._start(self.buttons.count.value if count is None else count, inputs)
         sending.wait()
         self._show(sending)
@@ -155,8 +155,8 @@ class Playground(ProcessBound):
 
     def copy_as(self, kind: str, address: Address | None = None) -> Snippet:
         """Return the request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`, `perf_analyzer
-        input`, or the last one that got a response as a `pytest`. `address`: the server's; without one, this notebook's
-        own ports with the file that has their token, and if none is open, Triton's.
+        input`, or the last request with a response as a `pytest`. `address`: the server's; by default this notebook's
+        own ports with the file of their token, or if none is open, Triton's.
 
         Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
         """
@@ -167,24 +167,24 @@ class Playground(ProcessBound):
         return copy_as(kind, sent, self.model.config(), address)
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
-        """Send the form's request to this model and to the one of its name on another server; show and return how their
-        responses differ. `target`: an address, `HTTP` or `gRPC` for this notebook's own ports, or a server that
-        `tritonlab.connect` found.
+        """Send the form's request to this model and to the model of the same name on another server; show and return
+        how their responses differ. `target`: an address, `HTTP` or `gRPC` for this notebook's own ports, or a server
+        that `tritonlab.connect` found.
 
-        Raises ValueError for a field that cannot be read, TritonError where no server answers.
+        Raises ValueError for a field that cannot be read, TritonError if no server answers.
         """
         return self.other.compare(target, headers)
 
     def replay(self, sent: Exchange) -> Comparison:
-        """Send a request again; show and return how its responses differ from those of then."""
+        """Send a request again; show and return how its responses differ from the earlier ones."""
         return self.other.replay(sent)
 
     def keep(self, name: str = "", *, error: bool = False) -> Path:
-        """Save the last request that got a response in the notebook's golden set; return the file. `error`: whether an
-        error may be what is expected.
+        """Save the last request with a response in the notebook's golden set; return the file. `error`: whether an
+        error may be the expected answer.
 
-        Raises ValueError if there is none, or for an error that is not expected, FileExistsError for a name that is
-        taken.
+        Raises ValueError without such a request, or for an error that is not expected, FileExistsError for a name that
+        is taken.
         """
         sent = self._sent.finished()
         if sent is None:
@@ -201,9 +201,7 @@ class Playground(ProcessBound):
         self.result.value = f"<div class='tl-panel'>{html}</div>"
 
     def cancel(self) -> None:
-        """Request the cancellation of what is in flight. A second call stops waiting: a model may never respond (rule
-        3.7.2).
-        """
+        """Cancel the requests in flight. A second call stops waiting: a model may never respond (rule 3.7.2)."""
         if self._sent.cancel():
             self._note("the response is no longer awaited; the model may still be executing", "warn")
             self.buttons.enable(True)
@@ -230,7 +228,7 @@ class Playground(ProcessBound):
         try:
             wanted = self.form.requests(count, inputs, user_namespace())
             return [self.model.create_request(**fields) for fields in wanted]
-        except TritonError as error:  # the request has what no client could send
+        except TritonError as error:  # the request has values that a client could not send
             raise ValueProblem(error.message) from error
 
     def _follow(self, sending: Sending) -> None:
@@ -249,7 +247,7 @@ class Playground(ProcessBound):
             self.buttons.enable(True)
             if len(outcomes) == 1:
                 self.other.history.add(outcomes[0])
-            if not errors:  # what was wrong before a good answer goes away
+            if not errors:  # an error from before a good answer is removed
                 self.form.inputs.clear_problems()
                 self.programs.clear_problem()
             self._keep_answer()
@@ -276,7 +274,7 @@ class Playground(ProcessBound):
         }
 
     def _ipython_display_(self) -> None:
-        self._output = uuid.uuid4().hex[:12]  # the output before keeps its moment
+        self._output = uuid.uuid4().hex[:12]  # the earlier output keeps its moment
         show_form(self.widget, view=self._id, text=repr(self), html=self.html(), output=self._output)
 
     def text(self) -> str:

@@ -30,7 +30,7 @@ class ProgramPanel:
         self.text = widgets.Textarea(description="The request as a program", layout=layout(width="100%", height="auto"))
         self.text.add_class("tl-quiet")
         self.text.add_class("tl-snippet")
-        # the browser handles its click: only there is a clipboard (`formKeys.ts`)
+        # the browser handles its click: only the browser has a clipboard (`formKeys.ts`)
         self.copy_button = widgets.Button(description="Copy", layout=layout(width="88px"))
         self.copy_button.add_class("tl-copy")
         self.note = widgets.HTML()

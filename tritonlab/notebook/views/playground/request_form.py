@@ -1,4 +1,4 @@
-"""The fields of a request, as widgets: its inputs, and all other options of a client; their text, and their keys."""
+"""The fields of a request, as widgets: its inputs, and all other options of a client; their text and keys."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .input_values import ValueProblem, input_specs
 
 #: Fields that every form has.
 _COMMON = ("seed", "request_id", "correlation_id", "start", "end", "priority", "timeout", "parameters", "batch")
-#: The most outputs with a box each.
+#: The most outputs with a box of their own.
 _MOST_BOXES = 12
-#: The most characters of a value in the text, and inputs that it lists one by one.
+#: The most characters of a value in the text, and the most inputs listed one by one.
 _MOST_TEXT, _LISTED = 60, 20
 
-#: Takes the number of an input, what the browser reports of files dropped on it, and their contents.
+#: Takes the number of an input, the browser's report of files dropped on it, and their contents.
 Drop = Callable[[int, Sequence[Mapping[str, Any]], Sequence[bytes]], object]
 
 
 class RequestForm:
-    """The fields for requests to a model of `config`. `box` is what a frontend shows."""
+    """The fields for requests to a model of `config`. `box`: the widget for a frontend."""
 
     def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
         self._facts = _config_facts(config)
@@ -40,9 +40,9 @@ class RequestForm:
         self.inputs = InputPages(specs, widgets)
         self._batching = config["max_batch_size"] > 0
         self._sequence = "sequence_batching" in config
-        #: the batch size but for typed rows, which bring their own
+        #: the batch size except for typed rows, which set their own
         self._chosen_batch = 1
-        self._follows = False  # the batch size changes because the form sets it
+        self._follows = False  # set while the form sets the batch size
         self._build_batch(widgets, config["max_batch_size"])
         self._build_options(widgets, [output["name"] for output in config["output"]])
         self._arrange(widgets)
@@ -70,7 +70,7 @@ class RequestForm:
         )
 
     def _build_options(self, widgets: Any, outputs: list[str]) -> None:
-        most = 1 << 53  # what a browser can count to
+        most = 1 << 53  # the largest number that a browser counts exactly
         self.request_id = _text(widgets, "request id", "")
         self.correlation_id = _text(widgets, "correlation id", "a number or text; 0 is none")
         self.correlation_id.value = "1" if self._sequence else ""
@@ -85,7 +85,7 @@ class RequestForm:
         self.parameters = _text(widgets, "parameters", '{"key": "value"}')
         self._names = outputs
         self.outputs = {name: _check(widgets, name, True) for name in outputs[:_MOST_BOXES]}
-        #: of many outputs those that are wanted; none chosen: all
+        #: of many outputs the requested ones; none chosen: all
         self.chosen = widgets.SelectMultiple(
             options=outputs, rows=6, description="requested outputs", style={"description_width": "initial"}
         )
@@ -126,10 +126,10 @@ class RequestForm:
                 for field, known in zip(row.fields, before.fields, strict=True):
                     field.value = known.value
         for name in _COMMON:
-            getattr(self, name).value = getattr(other, name).value  # a batch size is cut to the limit of now
+            getattr(self, name).value = getattr(other, name).value  # a batch size is cut to the current limit
 
     def close(self) -> None:
-        """Close all fields, those that are not shown too, once another form is shown in place of this one."""
+        """Close all fields, also hidden ones, once another form has replaced this one."""
         parts = [part for row in self.inputs.made.values() for part in (row.box, row.sent_box)]
         for widget in (self.box, self.inputs.bar, *parts, *self.fields, self.chosen):
             if widget.comm is not None:
@@ -137,7 +137,7 @@ class RequestForm:
 
     @property
     def fields(self) -> list[Any]:
-        """Return every field but buttons and files."""
+        """Return every field except buttons and files."""
         fields = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
         fields += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
         return [field for row in self.inputs.made.values() for field in row.fields] + fields
@@ -150,7 +150,7 @@ class RequestForm:
         return [name for name, box in self.outputs.items() if box.value]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values of the fields that a program looks at, as JSON values."""
+        """Return the values of the fields for a program, as JSON values."""
         return {
             "inputs": self.inputs.to_dict(),
             "batch_size": self.batch.value,
@@ -163,8 +163,8 @@ class RequestForm:
         self.seed.value += 1
 
     def requests(self, count: int, inputs: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
-        """Return the fields of each of `count` requests. They differ in their random values only; the first one has
-        those that the form shows. `inputs`: those that replace the form's. Raises ValueProblem.
+        """Return the fields of each of `count` requests. They differ only in their random values; the first one has the
+        values in the form. `inputs`: replacements of the form's inputs. Raises ValueProblem.
         """
         common = self._fields()
         rows = {name: row for name, row in self.inputs.senders().items() if name not in inputs and row.sent}
@@ -178,8 +178,8 @@ class RequestForm:
     def _fixed(
         self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any], batch: int
     ) -> tuple[int, dict[str, Any]]:
-        """Return the batch size, and the values that are the same in all requests. A value that brings rows decides the
-        batch size, else it is `batch`.
+        """Return the batch size, and the values that are the same in all requests. A value with rows sets the batch
+        size, otherwise it is `batch`.
         """
         rows = {name: row for name, row in senders.items() if isinstance(row, InputRow) and not row.random}
         values = {name: row.value(batch, namespace) for name, row in rows.items()}
@@ -209,12 +209,12 @@ class RequestForm:
             self._chosen_batch = int(self.batch.value)
 
     def _take_rows(self) -> None:
-        """Set the batch size from the typed values if they have rows, else to the one that was chosen."""
+        """Set the batch size from the typed values if they have rows, else to the chosen one."""
         typed = {name: row for name, row in self.inputs.made.items() if row.sent and row.typed}
         try:
             batch, _ = self._fixed(typed, {}, self._chosen_batch)
         except ValueProblem:
-            return  # reported when it is sent
+            return  # reported when the request is sent
         if batch <= self.batch.max:
             self._follows = True
             try:
@@ -239,7 +239,7 @@ def _parameters(text: str) -> dict[str, ParameterValue]:
 
 
 def _config_facts(config: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the facts of a config that decide which fields there are."""
+    """Return the facts of a config that determine the fields."""
     outputs = [output["name"] for output in config["output"]]
     return input_specs(config), config["max_batch_size"], outputs, "sequence_batching" in config
 
@@ -259,8 +259,8 @@ def _check(widgets: Any, name: str, value: bool) -> Any:
 
 
 def _label_looks(widgets: Any) -> dict[str, Any]:
-    """Return what makes a field's label as wide as its text; the style sheet sets the width of the field. These are for
-    its constructor: a style or layout that is replaced later is a widget that nobody closes."""
+    """Return the arguments that make a field's label as wide as its text; the style sheet sets the width of the field.
+    They are for its constructor: a style or layout replaced later is a widget that is never closed."""
     return {
         "style": {"description_width": "initial"},
         "layout": widgets.Layout(width="auto", margin="2px 12px 2px 0"),
@@ -287,8 +287,8 @@ def _input_line(name: str, width: int, facts: Mapping[str, Any]) -> str:
 
 def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], drop: Drop, view: str) -> Any:
     """Return an invisible widget to put into a form, a box of class `tl-form`. `fields`: its widgets for text and
-    numbers, each with a description of its own. `send` is called at Ctrl+Enter, once the field with the focus holds the
-    value that a person sees. `view` names its static form, as `LiveView.id` does.
+    numbers, each with a description of its own. `send` is called at Ctrl+Enter, once the focused field has the visible
+    value. `view` names its static form, as `LiveView.id` does.
     """
     keys = _keys_class()(view=view)
     keys.own_id = keys.model_id  # as in `LiveView.widget`
@@ -317,9 +317,10 @@ def _keys_class() -> Any:
 
 
 def _write(field: Any, text: str) -> None:
-    """Set the value as if it came from the page: it is not sent back, where a newer one may already be."""
+    """Set the value as if it came from the page: it is not sent back to the page, which may have a newer one."""
     if isinstance(field.value, str):
         field.set_state({"value": text})
         return
-    with suppress(ValueError):  # a text that is not a number leaves the field its number, as leaving the field does
+    # for a text that is not a number the field keeps its number, as when the focus leaves it
+    with suppress(ValueError):
         field.set_state({"value": int(text)})

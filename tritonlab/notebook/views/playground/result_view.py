@@ -25,9 +25,9 @@ _VALUE_WIDTH = 96
 def outcomes_html(
     outcomes: Sequence[Exchange], *, finished: bool, hint: str = "", waited: float = 0.0, why: str = ""
 ) -> str:
-    """Return the HTML for the playground: one request in full, or the summary of several and the first that failed.
+    """Return the HTML for the playground: one request in full, or the summary of several and the first failed one.
 
-    `waited`: seconds since they were sent, while they are under way; `why`: what they wait for, if that is long.
+    `waited`: seconds since they were sent, while they are under way; `why`: the reason of a long wait.
     """
     if not outcomes:
         return ""
@@ -105,7 +105,7 @@ def _bar(outcome: Exchange, split: PhaseTimes) -> str:
 
 
 def _error(error: TritonError, hint: str) -> str:
-    """Show the error as a client sees it: its code and its text."""
+    """Show the client's error: its code and its text."""
     if error.code is Code.CANCELLED:
         text = escape(error.message.strip())
         return f"<div class='tl-note tl-warn-note'><b class='tl-warn'>CANCELLED</b> {text}</div>"

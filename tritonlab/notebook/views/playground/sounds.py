@@ -1,4 +1,4 @@
-"""Conversion of sounds and tensors: a .wav file becomes an input, and an output that is a sound gets a player."""
+"""Conversion of sounds and tensors: a .wav file becomes an input, and a sound in an output gets a player."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ....core.inference.tensor import Tensor
 from ....exchanges.exchange import Exchange
 from .input_values import UnfitFile
 
-#: How many sounds of one tensor get a player, and the most bytes of one that go to the browser.
+#: The most sounds of one tensor with a player, and the most bytes of a sound that go to the browser.
 MOST_PLAYED = 4
 MOST_BYTES = 2_000_000
-#: Samples a second where none are given: what most models of speech take.
+#: Samples a second if not given: the rate of most models of speech.
 _RATE = 16_000
-#: The fewest samples that are worth a player.
+#: The fewest samples of a sound with a player.
 _LEAST = 400
 _MOST_CHANNELS = 2
 _NAME = re.compile(r"audio|sound|speech|voice|wav|pcm", re.IGNORECASE)
@@ -35,7 +35,8 @@ def is_wav(data: bytes) -> bool:
 
 def sound_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArray[Any]:
     """Return a .wav file as an array for `dims`, in its own length: -1 to 1 in floats (FP32 for BF16, to be cast), all
-    of an integer's range in integers. Channels are where `dims` has 1 or 2; without such an axis they are mixed.
+    of an integer's range in integers. The axis of channels is where `dims` has 1 or 2; without such an axis channels
+    are mixed.
 
     Raises UnfitFile.
     """
@@ -75,12 +76,12 @@ def _samples(data: bytes) -> NDArray[np.float64]:
     frames = frames[: len(frames) // (width * channels) * width * channels]
     parts = np.frombuffer(frames, np.uint8).reshape(-1, width)
     wide = np.zeros((len(parts), 4), np.uint8)
-    wide[:, 4 - width :] = parts ^ 0x80 if width == 1 else parts  # of one byte they are unsigned
+    wide[:, 4 - width :] = parts ^ 0x80 if width == 1 else parts  # samples of one byte are unsigned
     return wide.view("<i4").reshape(-1, channels) / 2.0**31
 
 
 def sounds_html(name: str, tensor: Tensor, rate: int) -> str:
-    """Return a player for each sound in an output, at most MOST_PLAYED: .wav files in BYTES, and samples where the name
+    """Return a player for each sound in an output, at most MOST_PLAYED: .wav files in BYTES, and samples if the name
     marks them as sound.
     """
     return "".join(
@@ -120,7 +121,7 @@ def _wav(samples: NDArray[Any], rate: int) -> tuple[bytes, str]:
 
 
 def rate_of(outcome: Exchange) -> int:
-    """Return the samples a second that the request or its response names: a parameter, or a tensor of one element, with
+    """Return the samples a second set by the request or its response: a parameter, or a tensor of one element, with
     `rate` in its name.
     """
     values: Mapping[str, Any] = {**(outcome.request.parameters or {}), **outcome.request.inputs, **outcome.outputs}

@@ -1,6 +1,6 @@
-"""A tensor as a person reads it: its elements, of a long one the beginning; the JSON documents in it; and of a large
-array a line of facts, and a curve for a row of numbers. A bounded number of elements is read, and a few hundred bytes
-go to the browser, whatever the size of the array.
+"""A tensor in readable form: its elements, or the beginning of a long tensor; the JSON documents in it; for a large
+array a line of facts, and a curve for a row of numbers. For any size of the array, a limited number of elements is
+read, and a few hundred bytes go to the browser.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ....exchanges.literal import floats
 from ....figures.svg_picture import Scale, SvgPicture
 
 _WIDTH = 96
-#: The most elements that are all shown, and the most characters of one text.
+#: The most elements of a tensor that is shown whole, and the most characters of one text.
 _MOST_ELEMENTS = 60
 _MOST_LETTERS = 8_000
-#: The most bytes of a tensor that is decoded only to be shown.
+#: The most bytes of a tensor that is decoded only for display.
 _MOST_DECODED = 16_000_000
-#: How many documents of one tensor are shown, and the size up to which a tensor is read.
+#: How many documents of one tensor are shown, and the largest tensor that is searched for them.
 _MOST_SHOWN = 4
 _MOST_BYTES = 2_000_000
 #: The most elements that are read.
@@ -38,9 +38,9 @@ _COLOURS = ("#3f8fd6", "#2ca56e", "#c9a13b", "#b06fc9")
 
 
 def value_text(tensor: Tensor) -> str:
-    """Return a preview of the elements, as numpy prints them; those of BYTES that are UTF-8 are text."""
+    """Return a preview of the elements, as numpy prints them; BYTES that are UTF-8 are shown as text."""
     if tensor.byte_size > _MOST_DECODED and tensor.datatype in (DataType.BF16, DataType.BYTES):
-        return str(tensor.to_dict()["values"])  # the first ones; the others stay as they are
+        return str(tensor.to_dict()["values"])  # only the first elements are converted
     array: Any
     if tensor.datatype is DataType.BF16:
         array = (tensor.data.reshape(tensor.shape).astype(np.uint32) << 16).view(np.float32)
@@ -53,7 +53,7 @@ def value_text(tensor: Tensor) -> str:
 def line_text(tensor: Tensor, most: int) -> str:
     """Return the preview in one line of at most `most` characters."""
     text = value_text(tensor)
-    # the spaces inside a text are its own
+    # the spaces inside a text belong to it
     text = re.sub(r"\n\s*", " ", text) if tensor.datatype is DataType.BYTES else " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 2]} …"
 
@@ -67,7 +67,7 @@ def _element_text(element: bytes) -> str:
 
 
 def json_note(text: str) -> str:
-    """Describe a typed text that looks like JSON: which document it is, or where it ceases to be one."""
+    """Describe a typed text that looks like JSON: the kind of the document, or the place where it stops being valid."""
     bare = text.strip()
     if not bare.startswith(("{", "[")):
         return ""
@@ -84,7 +84,7 @@ def json_note(text: str) -> str:
 
 
 def json_texts(tensor: Tensor) -> list[str]:
-    """Return the documents in a tensor as a person reads them, if all of its first elements are documents."""
+    """Return the documents in a tensor in readable form, if all of its first elements are documents."""
     if tensor.datatype is not DataType.BYTES or tensor.byte_size > _MOST_BYTES:
         return []
     elements = tensor.numpy().reshape(-1)
@@ -96,7 +96,7 @@ def json_texts(tensor: Tensor) -> list[str]:
 
 
 def _indented(element: bytes) -> str:
-    """Return an object or a list in JSON with a line for each of its parts; empty for any other text."""
+    """Return a JSON object or list with a line for each of its parts; empty for any other text."""
     if element.strip()[:1] not in (b"{", b"["):
         return ""
     try:
@@ -107,7 +107,7 @@ def _indented(element: bytes) -> str:
 
 
 def facts_text(tensor: Tensor) -> str:
-    """Return `268,435,456 elements, 1.07 GB, 0 to 1, mean 0.5`; empty for a few elements, which are all shown."""
+    """Return `268,435,456 elements, 1.07 GB, 0 to 1, mean 0.5`; empty for few elements, which are all shown."""
     count = int(np.prod(tensor.shape))
     if count < _FEWEST:
         return ""
@@ -167,7 +167,7 @@ def _read(tensor: Tensor) -> NDArray[np.float64]:
 
 
 def _ends(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the least and the greatest value of each of at most _POINTS equal parts."""
+    """Return the lowest and the highest value of each of at most _POINTS equal parts."""
     if len(values) <= 2 * _POINTS:
         return values
     parts = np.array_split(values, _POINTS)

@@ -1,5 +1,5 @@
 """The graph of a request: the steps of an ensemble, the calls of a model (BLS), and their tensors and times; for a
-sequence batcher the slots, the backlog, and when idle sequences end.
+sequence batcher the slots, the backlog, and the ends of idle sequences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..figures.graph_figure import call_text, graph_figure, sequence_figure
 from ..figures.graph_layout import tensors
 from .record_view import RecordView
 
-#: Seconds between two drawings of what is followed.
+#: Seconds between two drawings of the last request.
 _PACE = 0.25
 #: The most calls of the text, and slots of an instance.
 _LINES, _SLOTS = 24, 8
@@ -28,8 +28,8 @@ _COLUMNS = ("depth", "model", "name", "instance", "arrived", "queue", "compute",
 
 class Graph(RecordView):
     """The graph of one request, the last one unless one is chosen. `graph` returns the current graph of an ensemble, or
-    None; `sequences` the slots of sequence batchers; `answers` in plain words what answers for the model of a name. A
-    recording from a file has none of them.
+    None; `sequences` the slots of sequence batchers; `answers` returns in plain words the program that answers for a
+    model, by name. A recording from a file has none of them.
     """
 
     MODULE = "graph.js"
@@ -51,18 +51,18 @@ class Graph(RecordView):
         self._drawn_at = 0.0
         self._seen: Any = None
 
-    # -- which request
+    # -- the choice of a request
 
     @property
     def row(self) -> int:
-        """The row of the request that is shown, in the model's record; -1 if there is none."""
+        """The row of the shown request in the model's record; -1 without a request."""
         requests = self.record.requests
         if self._chosen is not None and requests.dropped <= self._chosen < requests.total:
             return self._chosen
         return requests.total - 1
 
     def choose(self, row: int | None) -> None:
-        """Show the request of a row or, with None, always the last one."""
+        """Show the request of a row, or always the last one with None."""
         self._chosen = row
         self._drawn_at, self._seen = 0.0, None
 
@@ -80,7 +80,7 @@ class Graph(RecordView):
         return int(took.argmax()) + oldest
 
     def tree(self) -> Call | None:
-        """Return the request that is shown, with its calls."""
+        """Return the shown request with its calls."""
         return call_tree(self.recording, self.name, self.row, recent=self._chosen is None)
 
     # -- the browser's side
@@ -166,7 +166,7 @@ class Graph(RecordView):
         }
 
     def figure(self) -> str:
-        """Return the request that is shown, and the slots of sequences, as SVG text."""
+        """Return the shown request, and the slots of sequences, as SVG text."""
         return "".join(self._figures())
 
     def _figures(self) -> list[str]:

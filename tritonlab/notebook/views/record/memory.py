@@ -1,5 +1,5 @@
-"""The memory of a model's instances: shared memory by direction, resident bytes, memory of GPUs, and what Triton would
-need.
+"""The memory of a model's instances: shared memory by direction, resident bytes, memory of GPUs, and the need of
+Triton.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _FAMILIES = {
 
 
 class Memory(Metrics):
-    """A view of memory, measured while it is open and when its text is read. `measured` returns what the instances take
-    now, `simulated` whether GPUs are simulated.
+    """A view of memory, measured while it is open and when its text is read. `measured` returns the current memory of
+    the instances, `simulated` whether GPUs are simulated.
     """
 
     LABEL = "Memory"
@@ -62,7 +62,7 @@ class Memory(Metrics):
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
         message, buffers = super().news()
         if message is not None and "warnings" in message:
-            message["warnings"] = []  # those of custom metrics
+            message["warnings"] = []  # the marks of custom metrics
         return message, buffers
 
     def text(self) -> str:
@@ -88,7 +88,7 @@ class Memory(Metrics):
         self.measure(time.monotonic_ns())
 
     def figure(self) -> str:
-        """Return what was measured as SVG text."""
+        """Return the measurements as SVG text."""
         return metrics_figure(self.recording.metrics, self.recording.wall, f"{self.LABEL} of {self.name}")
 
     def html(self) -> str:

@@ -1,4 +1,4 @@
-"""The metrics of a server's models as they change: custom ones from the record, and Triton's own of one model."""
+"""The metrics of a server's models as they change: custom metrics from the record, and Triton's own for one model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .record_view import RecordView
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Those of Triton's own metrics that show how a model does.
+#: Triton's own metrics that show the work of a model.
 _OWN = (
     "nv_inference_request_success",
     "nv_inference_request_failure",
@@ -37,13 +37,13 @@ _SHOWN = 30
 
 
 class Metrics(RecordView):
-    """A view of metrics: all changes of custom ones, and Triton's own, which are read while a view is open. `own`
+    """A view of metrics: all changes of custom metrics, and Triton's own, which are read while a view is open. `own`
     returns the server's metrics text; it is None for a recording from a file.
     """
 
     MODULE = "metrics.js"
     LABEL = "Metrics"
-    #: why there is nothing to see
+    #: why the view is empty
     NOTHING: ClassVar[str] = "no custom metric has changed yet"
 
     def __init__(self, recording: Recording, name: str, own: Callable[[], str] | None = None) -> None:
@@ -94,7 +94,7 @@ class Metrics(RecordView):
             labels = dict(_LABEL.findall(found[2]))
             if labels.pop("model", None) == self.name:
                 kind = kinds.get(found[1], "gauge")
-                # read now and then: a slope between two readings is drawn, not a jump at each
+                # read now and then: two readings are joined by a slope, not a jump
                 self._own.describe(found[1], "sampled" if kind == "counter" else kind, "Triton's own")
                 known = {"version": labels.get("version", "")}
                 if "reason" in labels:  # of failed requests
@@ -130,8 +130,8 @@ class Metrics(RecordView):
     def plot(self, ax: Axes | None = None, names: str | Sequence[str] | None = None) -> Axes:
         """Draw the changes over the time of day with matplotlib and return the Axes: a line for each set of labels, in
         the metric's own unit, bytes in MiB. `ax`: where to draw, instead of in a new figure; `names`: only these
-        metrics. Raises ImportError without matplotlib, UnavailableError if nothing has changed yet, and
-        InvalidArgumentError for a name that no metric has.
+        metrics. Raises ImportError without matplotlib, UnavailableError if there was no change yet, and
+        InvalidArgumentError for an unknown name.
         """
         self._renew_record()
         record = self.recording.metrics
@@ -151,7 +151,7 @@ class Metrics(RecordView):
         return max((float(ring.rows(ring.total - 1)[0, 0]) for ring in rings), default=0)
 
     def _renew_record(self) -> None:
-        """Measure what is only measured when somebody looks."""
+        """Measure the metrics that are only measured on request."""
 
     def html(self) -> str:
         text = self.text()

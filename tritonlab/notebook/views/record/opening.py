@@ -42,9 +42,9 @@ def open_view(
 ) -> RecordView:
     """Return a view of `subject`: a model, a recording, or the path of a recording or of a trace file of Triton's.
 
-    kind: one of KINDS. model: which one, of a recording with several. written: how a notebook has written the model.
-    profile: looks at the lines of the model for so many seconds.
-    Raises InvalidArgumentError, OSError, and RecordingError for a file that is neither.
+    kind: one of KINDS. model: the model in a recording with several. written: the model's settings in a notebook.
+    profile: profiles the lines of the model for so many seconds. Raises InvalidArgumentError, OSError, and
+    RecordingError for any other file.
     """
     if kind not in KINDS:
         raise InvalidArgumentError(f"view '{kind}' does not exist: {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
@@ -62,7 +62,7 @@ def open_view(
 
 
 def _read(path: Path) -> Recording:
-    """Read a file by its first bytes: numpy's begin with PK, Triton's with a bracket."""
+    """Read a file by its first bytes: numpy's begins with PK, Triton's with a bracket."""
     try:
         with open_file(path) as file:
             first = file.read(1)
@@ -137,7 +137,7 @@ def _subject(model: Model, written: Callable[[], Written | None]) -> TunedModel 
         Settings.from_config(subject.config)
     except UnsupportedError:
         return None
-    except TritonError:  # not loaded now; a question before it is loaded gets that as its reply
+    except TritonError:  # not loaded now; a question before its next load gets this error as its reply
         pass
     return subject
 
@@ -148,7 +148,7 @@ def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:
     return scheduler.graph if isinstance(scheduler, EnsembleScheduler) else None
 
 
-#: Those of KINDS that a recording has; `memory` needs a running model.
+#: The KINDS of a recording; `memory` needs a running model.
 _VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
     "timeline": Timeline,
     "streams": Streams,

@@ -1,9 +1,8 @@
-"""`RecordView`, the base of views of a record: it sends a model's record to the browser, while a view of it is open
-there (`recordLink.ts` is the other half).
+"""`RecordView`, the base of views of a record: it sends a model's record to the browser while the view is open there
+(`recordLink.ts` is the other half).
 
-Its static form, which saved notebooks and nbconvert show, is renewed when things have come to rest, and at the end of
-each cell after which there is more to show: so it is true also where there was no browser. The next view of the same
-kind and model fixes it.
+Its static form, for saved notebooks and nbconvert, is renewed after a burst of events, and at the end of each cell with
+new events: so it is also correct without a browser. The next view of the same kind and model fixes it.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from ..widget import LiveView, in_kernel
 
 #: The kinds of views, made by `opening`; the first is the default.
 KINDS = ("timeline", "streams", "metrics", "graph", "memory")
-#: The version of the messages between the ES module and this; a saved view of another version reports it.
+#: The version of the messages between the ES module and this class; a saved view of another version reports it.
 PROTOCOL = 1
-#: The most rows of one message: a long record comes in pieces.
+#: The most rows of one message: a long record is sent in pieces.
 _ROWS = 20_000
 #: Seconds without a message from the browser after which its view counts as closed.
 _PATIENCE = 300.0
@@ -41,7 +40,7 @@ Live = Callable[[], dict[str, Any]]
 
 
 class RecordView(LiveView):
-    """A view of one model. `live` returns what happens now (`profile.live_state`); it is None for a recording from a
+    """A view of one model. `live` returns the current state (`profile.live_state`); it is None for a recording from a
     file.
     """
 
@@ -87,7 +86,7 @@ class RecordView(LiveView):
 
     @property
     def record(self) -> ModelRecord:
-        """The current record of the model: another one after `recording.clear()`."""
+        """The current record of the model: a new one after `recording.clear()`."""
         return self.recording.model(self.name)
 
     # -- the browser's side
@@ -107,10 +106,10 @@ class RecordView(LiveView):
             self.on_view_message(content)
 
     def on_view_message(self, content: Mapping[str, Any]) -> None:
-        """Handle what else the module requests."""
+        """Handle other requests of the module."""
 
     def _resume(self, known: Mapping[str, Any]) -> None:
-        """Continue from what the browser already has."""
+        """Continue after the rows that the browser already has."""
         self._epoch = int(known.get("epoch") or 0)
         self._sent = {table: int(row) for table, row in known.get("rows", {}).items()}
         self._words = {kind: int(count) for kind, count in known.get("words", {}).items()}
@@ -122,7 +121,7 @@ class RecordView(LiveView):
     def tick(self) -> None:
         now = time.monotonic()
         if now - self._message_at > _PATIENCE:
-            self._ticker.remove(self)  # the page was closed; one that opens sends a message
+            self._ticker.remove(self)  # the page was closed; a page that opens sends a message
             self._watch(False)
             return
         message, buffers = self.news()
@@ -147,7 +146,7 @@ class RecordView(LiveView):
         self.send({"kind": "problem", "text": f"This view has stopped: {why}"})
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
-        """Return what the browser does not have yet; None if there is nothing."""
+        """Return the rows that the browser does not have yet; None if it has all."""
         live = self._live() if self._live is not None else {}
         record = self.record
         with record.lock:
@@ -170,12 +169,12 @@ class RecordView(LiveView):
     # -- the static form
 
     def stamp(self) -> object:
-        """Return a value that changes once there is more to show."""
+        """Return a value that changes with each new event."""
         record = self.record
         return record.epoch, record.mark_count, *(ring.total for ring in record.tables.values())
 
     def renew(self) -> None:
-        """Renew the static form if there is more to show than at the last renewal."""
+        """Renew the static form if there are new events since the last renewal."""
         stamp = self.stamp()
         if stamp != self._frozen:
             self.freeze()
@@ -186,7 +185,7 @@ class RecordView(LiveView):
         super().show(around)
         shell = importlib.import_module("IPython").get_ipython()
         if shell is not None and in_kernel():  # a terminal would print it below every cell
-            shell.events.register("post_run_cell", _renew_all)  # registers once, however often it is called
+            shell.events.register("post_run_cell", _renew_all)  # registers once for any number of calls
             _shown.append(weakref.ref(self))
 
     def close(self) -> None:
@@ -196,7 +195,7 @@ class RecordView(LiveView):
 
     def page(self, words: str, text: str, *figures: str, has_captions: bool = True) -> str:
         """Return the static form: words, pictures (SVG text) with their captions and alternatives, and the time of the
-        last event, unless the recording has none of the wall clock.
+        last event, unless the recording lacks the wall clock.
         """
         last = self.last_time()
         when = (last + self.recording.wall) / 1e9 if last else time.time()
@@ -205,7 +204,7 @@ class RecordView(LiveView):
             stored_picture(svg, when if is_known else None, text if n == 0 else "", has_caption=has_captions)
             for n, svg in enumerate(figures)
         )
-        lines = escape(words).replace("\n", "<br>")  # a sanitizer drops the style that would keep them
+        lines = escape(words).replace("\n", "<br>")  # a sanitizer drops the style that would keep the line breaks
         date = date_line(when) if is_known else ""
         return f"<div class='tl-panel'><div class='tl-text'>{lines}</div>{pictures}{date}</div>"
 
@@ -215,7 +214,7 @@ class RecordView(LiveView):
             return self.record.last_time()
 
     def live_of(self, record: ModelRecord) -> dict[str, Any]:
-        """Return more of what happens now, from the record, whose lock is held."""
+        """Return more of the current state, from the record, whose lock is held."""
         return {}
 
     def _rows(self, record: ModelRecord) -> tuple[dict[str, Any], list[bytes]]:
@@ -236,7 +235,7 @@ class RecordView(LiveView):
         return {"rows": rows, "ids": ids, "done": done}, buffers
 
 
-#: The views that cells have shown last. Those of cells that ran again are seen nowhere, but nothing reports it.
+#: The views that cells have shown last. Views of cells that ran again are no longer visible, but nothing reports that.
 _shown: deque[weakref.ref[RecordView]] = deque(maxlen=12)
 
 
@@ -253,8 +252,8 @@ def _renew_all(result: object) -> None:
 
 
 def _local_wall(wall: int) -> int | None:
-    """Return what to add to a time of the record for the time of day here: nanoseconds since the epoch, as a clock on
-    the wall counts them. None for a recording that does not know the time of day.
+    """Return the nanoseconds to add to a time of the record for the local time of day, in nanoseconds since the epoch
+    of a local wall clock. None for a recording without the time of day.
     """
     return wall + time.localtime().tm_gmtoff * 1_000_000_000 if wall else None
 

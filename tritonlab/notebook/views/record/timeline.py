@@ -1,4 +1,4 @@
-"""The timeline of a model: which requests were executed together, when, where, and why each batch closed."""
+"""The timeline of a model: the requests of each execution, its time and instance, and why each batch closed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _MARKS = 6
 #: How many of the last executions a program gets one by one.
 _LISTED = 20
 
-#: Seconds for which the lines are looked at where no profile was made yet.
+#: Seconds for which the lines are profiled if there is no profile yet.
 _LOOK = 3.0
-#: The lines of a reply.
+#: The most lines of a reply.
 _LINES = 12
 
 Profile = Callable[[float], LineProfile]
@@ -40,8 +40,8 @@ Profile = Callable[[float], LineProfile]
 
 class Timeline(RecordView):
     """A view of executions. `config` returns the current batching rules of a model; without it fewer reasons can be
-    given. `subject`: the running model; without it there are no what-if questions. `profile`: looks at its lines for
-    so many seconds.
+    given. `subject`: the running model; without it there are no what-if questions. `profile`: profiles its lines for so
+    many seconds.
     """
 
     MODULE = "timeline.js"
@@ -72,7 +72,7 @@ class Timeline(RecordView):
 
     def values(self, row: int) -> list[str]:
         """Return the rarer facts of the request of a row, and a line for each of its tensors, with the first values.
-        These are kept while a timeline is open, for at most `PER_SECOND` requests a second.
+        Values are kept while a timeline is open, for at most `PER_SECOND` requests a second.
         """
         record = self.record
         with record.lock:
@@ -183,8 +183,8 @@ def summary(facts: BatchFacts) -> str:
 
 
 class BatchLines:
-    """The lines of batches of a size: of the model's last profile, else of one that is made now, of what others send.
-    `profile(seconds)` makes it.
+    """The lines for batches of one size: from the model's last profile, or else from a new profile of other clients'
+    requests, made by `profile(seconds)`.
     """
 
     def __init__(
@@ -194,11 +194,11 @@ class BatchLines:
         self._recording = recording
         self._profile = profile
         self._send = send
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the next attributes
         self._wanted: int | None = None
 
     def reply(self, size: int) -> None:
-        """Send the lines of batches of that size, at once or when they were looked at."""
+        """Send the lines for batches of that size, at once or after the profile."""
         known = self._recording.line_profiles.get(self._name)
         if known is not None and size in known.sizes:
             self._tell(size, known)
@@ -223,7 +223,7 @@ class BatchLines:
 
     def _tell(self, size: int, profile: LineProfile) -> None:
         found = profile.of(size)
-        # a model whose threads do the work has its time beside its batches
+        # a model whose threads do the work has its time outside of its batches
         if not found.lines and 0 in profile.sizes:
             found = profile.of(0)
         title, *rest = found.text().splitlines()

@@ -1,4 +1,4 @@
-"""The view panel, which a card's View button opens: one of the model's views, and a choice of the others."""
+"""The view panel, opened by a card's View button: one of the model's views, and a choice of the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ViewPanel:
-    """One view of a model: at first the most telling one, streams of a decoupled model, the graph of an ensemble."""
+    """One view of a model: at first the most useful one, streams for a decoupled model, the graph for an ensemble."""
 
     def __init__(
         self, model: Model, written: Callable[[], Written | None], renewed: Callable[[], object] = lambda: None
@@ -40,7 +40,7 @@ class ViewPanel:
 
     @property
     def view(self) -> RecordView:
-        """The view that is shown."""
+        """The current view."""
         kind = self.choice.value
         if kind not in self._views:
             view = self._views[kind] = open_view(self._model, kind, written=self._written)
@@ -48,7 +48,7 @@ class ViewPanel:
         return self._views[kind]
 
     def close(self) -> None:
-        """End the live forms of all views that were chosen."""
+        """End the live forms of all chosen views."""
         close_widget(self.widget)
         for view in self._views.values():
             view.close()

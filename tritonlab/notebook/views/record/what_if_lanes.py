@@ -1,4 +1,4 @@
-"""`WhatIfLanes`, the replies to the timeline's sliders: what other settings would have done (`whatIf.ts`)."""
+"""`WhatIfLanes`, the replies to the timeline's sliders: the effect of other settings (`whatIf.ts`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Send = Callable[[Mapping[str, Any], Sequence[bytes]], None]
 
 
 class WhatIfLanes:
-    """The replay of a model's record: first the part in view, then all of it on a thread of its own. A new question
+    """The replay of a model's record: first the visible part, then all of it on a thread of its own. A new question
     replaces an older one.
     """
 
@@ -59,7 +59,7 @@ class WhatIfLanes:
         self._send({"kind": "what if", "what": what, **facts}, buffers)
 
     def _choices(self) -> dict[str, Any]:
-        """Return the present settings, and what each slider offers."""
+        """Return the present settings, and the values of each slider."""
         config = self._model.config
         now = Settings.from_config(config)
         largest = max(now.max_batch_size * 4, 64)
@@ -131,7 +131,7 @@ class WhatIfLanes:
 
 
 def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
-    """Return the settings of the sliders. Raises what `Settings.on` does."""
+    """Return the settings of the sliders. Raises the errors of `Settings.on`."""
     chosen = content["settings"]
     return replace(
         now.on(chosen["instances"]),
@@ -143,7 +143,7 @@ def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
 
 
 def _window(content: Mapping[str, Any], recorded: RecordedExecutions) -> tuple[int, int]:
-    """Return the time in view, with as much before it, because a queue has a history; at most _AT_ONCE arrivals."""
+    """Return the visible time and the same time before it, because a queue has a history; at most _AT_ONCE arrivals."""
     begin, end = content["window"]
     queued = recorded.request_column("queued")
     first, last = np.searchsorted(queued, (begin - (end - begin), end))
