@@ -227,8 +227,9 @@ class Model(LoadTested, served.Model):
         far. An ensemble around the model keeps serving, because a `max_batch_size` that is too small for it is not
         tried.
 
-        Only one of `concurrency`, `request_rate` and `arrivals` sets the load; with the last two the shortest p99
-        wins.¶Args:
+        Only one of `concurrency`, `request_rate` and `arrivals` sets the load; with the last two the shortest p99 wins.
+
+        Args:
             p99_ms: the limit of the p99, in milliseconds.
             concurrency: clients that each wait for their answer; by default the best number.
             request_rate: requests per second.

@@ -5,7 +5,7 @@ Triton has no bound over HTTP: a body of any announced size is collected until m
 end the notebook. So one request may take a quarter of the memory, all requests half of it, and only while memory is
 left for them (`MemoryRoom`). A request is in memory up to three times at once:
 
-as it comes     its body; over gRPC grpcio's pieces, the same in a row, and the message made of that
+    as it comes     its body; over gRPC grpcio's pieces, the same in a row, and the message made of that
     as it is sent   the message and the model's input in the shared region; the message goes then
     in `execute`    that input, the model's output, and the same in its own region
     as it leaves    the output in the region; over gRPC the message made of it, and grpcio's copy

@@ -11,7 +11,7 @@ and p50 1.45 x, without it 1.16 x and 1.13 x.
 While other processes use the cores, polling takes one from the very process that has to answer, so it pauses (`Cores`).
 Measured on 2 cores, medians in us, polling / not polling:
 
-nobody else      one busy process beside
+                      nobody else      one busy process beside
     HTTP                266 / 329             565 / 299
     gRPC                394 / 469             501 / 428
     one BLS exec        123 / 205             375 / 166

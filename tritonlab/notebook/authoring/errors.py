@@ -1,6 +1,6 @@
 """Errors for requests of an author that cannot be fulfilled, each shown as one text, without a traceback of ours.
 
-ValueError
+    ValueError
     └── NotebookError
         ├── OptionError     an option no config can hold, or that contradicts the model's config text
         │   └── ExpressionError  an expression of a line that failed in the notebook

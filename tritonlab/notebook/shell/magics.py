@@ -115,15 +115,15 @@ class TritonMagics(Magics):
 
         Examples:
 
-        %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
+            %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
 
-        %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output P:FP32[-1]
+            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output P:FP32[-1]
 
-        %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
+            %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
-        %%triton_model twice --sample "IN=np.ones(4, np.float32)"
+            %%triton_model twice --sample "IN=np.ones(4, np.float32)"
 
-        %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
+            %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
 
         Below such a line comes the text of model.py: `import triton_python_backend_utils as pb_utils` and a class
         `TritonPythonModel`. The dims of --input and --output are those of config.pbtxt, without the batch dimension.
@@ -162,7 +162,7 @@ class TritonMagics(Magics):
 
         Example:
 
-        %%triton_config add_sub
+            %%triton_config add_sub
             max_batch_size: 8
             dynamic_batching { max_queue_delay_microseconds: 500 }
             instance_group [ { count: 2 } ]
@@ -184,9 +184,9 @@ class TritonMagics(Magics):
 
         Examples:
 
-        %%triton_file add_sub arithmetic.py
+            %%triton_file add_sub arithmetic.py
 
-        %%triton_file classifier ../labels.txt
+            %%triton_file classifier ../labels.txt
         """
         args = parse(line_parser(TritonMagics.triton_file), line)
         body = running_body(self.shell, "triton_file", line, cell)
