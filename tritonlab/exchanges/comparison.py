@@ -46,10 +46,10 @@ def tolerated(name: str, datatype: DataType, one: NDArray[Any], other: NDArray[A
 class TensorDiff:
     """The comparison of one output of one response.
 
-    kind: of what differs: `outputs` (only one answer has it), `datatype`, `shape` or `value`; empty if it is the same
-    problem: what differs besides values, or says more than numbers
-    first: the index of the first element that is not the same
-    exact: whether not one bit differs
+    kind: of the difference: `outputs` (only one answer has the output), `datatype`, `shape` or `value`; empty if equal
+    problem: a difference besides values, or one that numbers do not describe
+    first: the index of the first differing element
+    exact: whether all bits are equal
     """
 
     response: int

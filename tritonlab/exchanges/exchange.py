@@ -37,14 +37,14 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and what came back so far: from a server here or elsewhere, or from a file. When the request came is
-    its `request_start`, 0 if that is not known.
+    """One request and its responses so far: from a server here or elsewhere, or from a file. The time of the request is
+    its `request_start`, 0 if unknown.
 
     error: the error that its client gets
-    batch_size: of the batch that it was in
-    printed: the last lines that its model printed and logged meanwhile, and what is wrong with its outputs
-    name: of a kept one; `source`: where that is from, empty if a person has kept it
-    unanswered: why the model's own answer is not known
+    batch_size: the size of its batch
+    printed: the last lines that its model printed and logged meanwhile, and the faults of its outputs
+    name: of a kept exchange; `source`: its origin, empty if a person has kept it
+    unanswered: why the model's own answer is unknown
     """
 
     request: InferenceRequest

@@ -197,7 +197,7 @@ class Sending:
 
 
 def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -> Exchange:
-    """Send one request and wait for its end. After `timeout` seconds it is cancelled, and its error says so."""
+    """Send one request and wait for its end. After `timeout` seconds cancel it, with an error about that."""
     sending = Sending(model, [request])
     sending.start()
     try:

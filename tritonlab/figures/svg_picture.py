@@ -169,7 +169,7 @@ def clock_text(at: int, step: int, zone: Callable[[float], time.struct_time] = t
 
 
 class SvgPicture:
-    """A picture that is drawn from the top down; `height` grows with what is drawn."""
+    """A picture that is drawn from the top down; `height` grows with each part."""
 
     def __init__(self, title: str, width: float = WIDTH, margin: float = 0) -> None:
         self.title = title

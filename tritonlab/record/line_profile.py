@@ -23,7 +23,7 @@ from ..figures.tables import cell, text_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Seconds between two looks of the sampler, at the least.
+#: The least seconds between two samples.
 _PAUSE = 0.005
 #: The lines that the text and the picture show.
 _LINES = 15
@@ -130,7 +130,7 @@ class LineProfile:
 
     @property
     def sizes(self) -> list[int]:
-        """The batch sizes that lines have times of, 0 for threads beside `execute`."""
+        """The batch sizes for which lines have times, 0 for threads besides `execute`."""
         return sorted({size for line in self.lines for size in line.times})
 
     @property

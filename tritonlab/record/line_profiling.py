@@ -53,10 +53,10 @@ class ExecutionCount(Instrument):
 def profile_lines(
     model: Model, instruments: Instruments, meanwhile: Callable[[], Any], memory: bool = False, cite: Cite = str
 ) -> LineProfile:
-    """Look at the lines of a model while `meanwhile()` runs, and return what was found; an interrupt ends only
-    `meanwhile`. `cite`: what names the cell in a text that names a line of a model's file.
+    """Profile the lines of a model while `meanwhile()` runs, and return the profile; an interrupt ends only
+    `meanwhile`. `cite`: function that names the cell in a text that names a line of a model's file.
 
-    Raises UnavailableError if no instance of the model looks at its lines, and what `meanwhile` raises.
+    Raises UnavailableError if no instance of the model can be profiled, and the errors of `meanwhile`.
     """
     counted = ExecutionCount(model.name)
     begun = model.look_at_lines(True, memory)

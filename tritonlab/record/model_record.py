@@ -1,4 +1,4 @@
-"""The record of one model: tables of numbers, the words for which they stand, and marks.
+"""The record of one model: tables of numbers, the words that they stand for, and marks.
 
 Times are nanoseconds of the server's monotonic clock. A word is a number in a table: its place in one of the lists in
 `Words`.

@@ -60,10 +60,16 @@ def connect(
     show_progress: ShowProgress = no_progress,
     advise: Advise = no_advice,
 ) -> RemoteServer:
-    """Connect to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
-    token for example; `timeout`: seconds for each request; `advise` gives the server's errors their `fix`.
+    """Connect to a server.
 
-    Raises UnavailableError if no such server is there.
+    Args:
+        address: `host:port`, `http://host:port` or `grpc://host:port`.
+        headers: sent with every request, a token for example.
+        timeout: seconds for each request.
+        show_progress: shows a load test for which a caller waits.
+        advise: returns the `fix` of the server's errors.
+
+    Raises UnavailableError if no such server answers.
     """
     scheme, _, rest = address.rpartition("://")
     kinds = {"HTTP": _http_link, "gRPC": _grpc_link}

@@ -1,8 +1,8 @@
 """The process of `tritonlab serve`, from its command line to its exit status, as tritonserver's is.
 
-status 0    it was ended (SIGINT, SIGTERM), and every request in flight was answered
+status 0    a signal (SIGINT, SIGTERM) ended it, and every request in flight was answered
 status 1    the command line, a port, the repository or a start-up model was refused, or the time to end ran out
-by signal   it was ended while it still loaded
+by signal   a signal ended it while it was still loading
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _limits(resources: Sequence[tuple[str, int, int]]) -> Limits:
 
 
 def _trace(values: dict[str, Any]) -> TraceSetting:
-    """Return the settings of `--trace-config`, on top of those of the deprecated flags."""
+    """Return the settings of `--trace-config`, which override the deprecated flags."""
     shared: dict[str, str] = {}
     own: dict[str, list[tuple[str, str]]] = {"triton": [], "opentelemetry": []}
     levels = list(values["levels"])

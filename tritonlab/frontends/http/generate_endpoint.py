@@ -78,7 +78,7 @@ class ResponseQueue:
                 self.cancel()
         if response.final or self.overrun:
             self._encoded.append(None)
-        with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
+        with contextlib.suppress(RuntimeError):  # the endpoint was stopped; the result is not awaited
             self._loop.call_soon_threadsafe(self._arrived.set)
 
     async def get(self) -> tuple[int, bytes] | None:
@@ -178,7 +178,7 @@ class GenerateEndpoint:
 
 
 async def _events(queue: ResponseQueue) -> HttpReply:
-    """Send responses as events. The status is that of the first response."""
+    """Send responses as events, with the status of the first response."""
     first = await queue.get()
 
     async def events() -> AsyncIterator[bytes]:

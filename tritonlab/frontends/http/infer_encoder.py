@@ -91,7 +91,7 @@ class InferEncoder:
                 tensor = tensor if placed is None else placed
             head = _described(name, tensor.datatype, tensor.shape)
             if placed is None:
-                entries.append(head + b"}")  # Triton does not say where it is (measured)
+                entries.append(head + b"}")  # Triton does not name the place (measured)
             elif info.binary:
                 data = wire_data(tensor)
                 entries.append(head + _BEHIND % len(data))

@@ -179,7 +179,7 @@ class HttpInferCall(LaterReply):
         if self._home.ident == get_ident():
             self._answered()
             return
-        with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
+        with contextlib.suppress(RuntimeError):  # the endpoint was stopped; the result is not awaited
             self._home.loop.call_soon_threadsafe(self._answered)
 
     def _answered(self) -> None:
@@ -191,7 +191,7 @@ class HttpInferCall(LaterReply):
 def _settle(future: asyncio.Future[Reply], reply: Reply) -> None:
     if not future.done():
         future.set_result(reply)
-    elif not isinstance(reply, HttpReply):  # nobody waits for it any more
+    elif not isinstance(reply, HttpReply):  # the result is no longer awaited
         reply.close()
 
 

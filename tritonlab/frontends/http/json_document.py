@@ -36,7 +36,7 @@ def parse(body: bytes | bytearray | memoryview) -> Any:
     fault = find_fault(memoryview(body)[:end])
     if fault.offset < end or end == len(body):
         raise _refusal(fault)
-    # Since 2025-05 (rule 6.3.5); the depth is that of the document.
+    # Since 2025-05 (rule 6.3.5); the depth is the document's.
     raise InvalidArgumentError(f"JSON nesting depth exceeds maximum allowed limit ({MAX_DEPTH})")
 
 

@@ -1,16 +1,16 @@
 """Requests made of the bytes of one connection, by httptools.
 
-- A request that asks for another protocol is read as one of this protocol, as by Triton: Java's HttpClient requests
-HTTP/2 with its first request. httptools takes what follows such a head for the other protocol, and the body with it.
+- A request to upgrade to another protocol is read as HTTP/1.1, as by Triton: Java's HttpClient requests HTTP/2 with
+  its first request. httptools takes all bytes after such a head, including the body, for the other protocol.
 - A body is collected where it arrives, in one buffer: handed over in pieces, a tensor of 64 MB would be copied once
   more.
-- A path may have bytes beyond ASCII, as on Triton: names of models in UTF-8. httptools refuses them, so it reads others
-  in their place, if a request's first line comes in one piece.
+- A path may have bytes beyond ASCII, as on Triton: names of models in UTF-8. httptools refuses them, so other
+  bytes are parsed in their place, if a request's first line comes in one piece.
 - Header names are kept as the client wrote them: a forwarded header is a parameter of that name (rule 6.14).
-- A body is what `Content-Length` or `chunked` says. One with another transfer coding is refused: read as if it had
-  none, or not read, its bytes would be a request to one and a body to another (request smuggling).
-- Nothing fills the memory: a head has an end, headers behind a chunked body are not collected (nobody reads them), and
-  a body that takes too much is dropped.
+- The length of a body is set by `Content-Length` or `chunked`. Other transfer codings are refused: one server would
+  take the bytes of such a body for a request, another for a body (request smuggling).
+- Requests cannot fill the memory: a head has a limit, headers behind a chunked body are not collected, and a body that
+  takes too much is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..shared.request_memory import Body, HeldMemory, RequestMemory, TooLargeErr
 
 #: Bytes of a request's first line and headers; Triton takes any number of headers of 8191 bytes (measured).
 MAX_HEAD = 1 << 18
-#: Pieces of a chunked body, without the empty one that ends it (rule 6.3.5).
+#: Pieces of a chunked body, without the empty last one (rule 6.3.5).
 MAX_CHUNKS = 65536
 #: Digits of a Content-Length that are read; a longer number is refused like one of this length.
 _DIGITS = 20
@@ -154,7 +154,7 @@ class RequestParser:
         """Take the next bytes. Raises BadRequestError; then it must not be called again."""
         head, size = self._head, len(data)
         rest: bytes | memoryview = self._in_ascii(data) if self.between else data
-        while True:  # each request that asks for another protocol gets its own parser
+        while True:  # each request to upgrade to another protocol gets its own parser
             try:
                 self._parser.feed_data(rest)
                 break
@@ -186,7 +186,7 @@ class RequestParser:
         self._parser = self._request = None
 
     def _go_on(self) -> None:
-        """Start another parser for the bytes behind a head that asks for another protocol; they begin with the body."""
+        """Start another parser for the bytes behind a head that upgrades the protocol; they begin with the body."""
         assert self._request is not None
         self._parser = _parser(_BehindHead(self))
         framing = [b"%b: %b\r\n" % header for header in self._request.headers if header[0] in _FRAMING]

@@ -1,12 +1,12 @@
-"""An exchange is a client's request and what answers it: all of it that is the same in every protocol.
+"""The exchange of a client's request for its responses: the parts that are the same in every protocol.
 
-A frontend turns bytes into a request and responses into bytes. Between the two it asks its `InferExchange`:
+A frontend turns bytes into a request and responses into bytes. Between the two it calls its `InferExchange`:
 
-    find      which version the request is for, once; whether that answers more often than the client can hear
-    submit    hands the request over; `submit_single` also waits for the answer, where it comes at once, and
-              `end_single` ends what that began
-    OneResponse collects what a client can hear that gets one response, however its model sent it
-    place     how the client wants an output: as it is, as its highest classes, or in its own shared memory
+    find      returns the version of the request, and refuses one with more responses than the client can get
+    submit    hands the request over; `submit_single` also waits for the answer, if it comes at once, and
+              `end_single` ends that wait
+    OneResponse collects the single response of a client, in whichever way its model sends it
+    place     gives an output its form: as it is, as its highest classes, or in the client's shared memory
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ messages, and decides which thread reads the socket.
 
 Who reads it when:
 
-    a thread that waits for the answer   leads: it holds `_receiving` and reads until it has what it waits for. In the
+    a thread that waits for the answer   leads: it holds `_receiving` and reads until the answer has come. In the
                                          kernel that is the caller; over the network an event loop whose only client
                                          has just sent a request.
     an event loop (`LoopReader`)         otherwise, if the last batch was sent for clients of that loop: it waits for

@@ -310,7 +310,7 @@ class MonitorLink(StubConnection):
         return self.ask(DumpStacks())
 
     def list_modules(self) -> Answer:
-        """Ask which modules are imported; the value is the file of each, by name."""
+        """Ask for the imported modules; the value is the file of each, by name."""
         return self.ask(ListModules())
 
     def waits(self) -> Answer:

@@ -43,7 +43,7 @@ STUB_SPIN_US = 1000
 #: Seconds that a frontend's thread, which has others to serve, sleeps for an answer that should come at once.
 PATIENCE = 2e-3
 #: An answer is late if it comes more than this many nanoseconds after the stub is done. Of 100 answers polled for, 3 to
-#: 7 are late on a free machine (HTTP and gRPC, one caller), and 40 to 60 beside a busy process.
+#: 7 are late on a free machine (HTTP and gRPC, one caller), and 40 to 60 next to a busy process.
 _LATE = 150_000
 #: Polling does harm if, of the second number of answers, at least the first number are late.
 _TOO_MANY, _WINDOW = 5, 16

@@ -166,7 +166,7 @@ class ChildProcess:
                 os.close(self.exit_fd)
 
 
-#: Signals that end a stub from outside; those of a crash (SIGSEGV, SIGABRT) come from within.
+#: Signals that end a stub from outside; signals of a crash (SIGSEGV, SIGABRT) come from within.
 _KILLS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"})
 
 

@@ -1,5 +1,5 @@
-"""The check for enough memory before this process allocates. If cgroups limit memory an allocation does not fail: the
-operating system kills a process instead, and the server is often the largest."""
+"""The memory that this process may still allocate. If cgroups limit memory an allocation does not fail: the operating
+system kills a process instead, and the server is often the largest."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class StubProcess:
     ) -> None:
         """Start the process by `begin`, by default as a new process of the interpreter. `like`: a stub that was started
         just now for the same model. `await_hello` waits until it is up. Raises StubStartError if no process could be
-        started, and whatever `begin` raises."""
+        started, and the errors of `begin`."""
         self.interpreter = interpreter
         #: which modules the model has to import itself, and why; empty if the process has all of them
         self.imports_again = ""

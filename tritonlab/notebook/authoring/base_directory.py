@@ -82,7 +82,7 @@ class BaseDirectory:
         return f"backend {self.config.backend}" if self.config is not None and self.config.backend else ""
 
     def needs(self) -> list[str]:
-        """Return the models that its files name: the steps of an ensemble, else those of BLS calls."""
+        """Return the models that its files name: the steps of an ensemble, else the targets of BLS calls."""
         if self.config is not None and self.is_ensemble:
             return list(dict.fromkeys(step.model_name for step in self.config.ensemble_scheduling.step))
         python = [file for file in self.tree.files if file.startswith(f"{self.newest()}/") and file.endswith(".py")]

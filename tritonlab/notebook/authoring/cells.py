@@ -70,7 +70,7 @@ def cell_place(shell: Any, origin: str, line: int) -> str:
 
 
 def user_namespace() -> dict[str, Any]:
-    """Return the variables of the notebook; outside IPython those of the main module."""
+    """Return the variables of the notebook, or outside IPython of the main module."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell.user_ns if shell is not None else vars(sys.modules["__main__"])

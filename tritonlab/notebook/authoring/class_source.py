@@ -150,7 +150,7 @@ def _global_names(text: str) -> Iterator[str]:
 
 
 def _import_line(name: str, value: Any) -> str | None:
-    """Return `from m import x [as name]`, if that line gives `value` in a process that has only the libraries."""
+    """Return `from m import x [as name]`, if that line gives `value` in a process with only the libraries."""
     module, original = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(original, str) or module in ("__main__", "builtins"):
         return None

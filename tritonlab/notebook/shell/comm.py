@@ -153,7 +153,7 @@ class Window:
 
 
 def listen(workspace: Callable[[], Workspace]) -> Windows:
-    """Let windows open comms to this kernel. Colab has no `comm`; there this does nothing."""
+    """Allow windows to open comms to this kernel. Does nothing in Colab, which has no `comm`."""
     windows = Windows(workspace)
     if importlib.util.find_spec("comm") is not None:
         importlib.import_module("comm").get_comm_manager().register_target(TARGET, windows.opened)

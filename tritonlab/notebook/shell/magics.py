@@ -232,7 +232,7 @@ class TritonMagics(Magics):
     def _load(
         self, name: str, *, quiet: bool, of_config: bool = False, source: Source | None = None, **settings: Any
     ) -> None:
-        """Load a model and show its card. If a failed load leaves the last good version serving, the card says so."""
+        """Load a model and show its card. If a failed load leaves the last good version serving, the card shows it."""
         workspace = self._workspace()
         before = workspace.report(name)
         with refused_files(), loading_card(workspace, name, quiet=quiet, of_config=of_config):

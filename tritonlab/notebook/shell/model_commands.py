@@ -53,7 +53,7 @@ def open_repository(
 
 
 def unload(context: Context, name: str, dependents: bool = False, timeout: float = UNLOAD_SECONDS) -> Text:
-    """Unload a model and wait only for a moment, because the author needs the notebook, whatever the model does."""
+    """Unload a model and wait only for a moment, because the author needs the notebook, even if the model hangs."""
     server = context.workspace.server
     context.check_known(name)  # the server would report nothing, as Triton does
     before = _serving(server)

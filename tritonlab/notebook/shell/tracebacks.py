@@ -131,7 +131,7 @@ class Tracebacks:
         return cell_place(self._shell, origin, line)
 
     def explain(self, error: Explained) -> Explanation:
-        """Return where the cause of the error is, in a cell, what to do about it, and the page about it."""
+        """Return the place of the error's cause in a cell, what to do about it, and the page about it."""
         step = self._step(error)
         place = step.place() if step is not None else self.place(error.place())
         symptom = error.symptom()
@@ -180,7 +180,7 @@ class Tracebacks:
             return {}
 
     def _hint(self, error: BaseException, text: str) -> list[str]:
-        """Return the lines below an error that say what to do, and where there is more about it."""
+        """Return the lines below an error with what to do, and the page with more about it."""
         advice = self._advice(error, text)
         if not advice:
             return []

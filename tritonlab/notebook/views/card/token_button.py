@@ -1,7 +1,7 @@
 """The button that shows the token of a notebook's ports.
 
 The output of a cell and the state of its widgets are saved with the notebook, in a file that others may read. So the
-token is sent to the page as a message when the button is pressed, and is not saved with the page.
+token is sent to the page as a message when the button is pressed, and is never saved with the page.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class CurrentSending:
             self._sending = sending
 
     def cancel(self) -> bool:
-        """Cancel the requests in flight. A second call forgets them and returns True: a model may never respond (rule
-        3.7.2).
+        """Request cancellation of the requests in flight. A second call forgets them and returns True: a model
+        may never respond (rule 3.7.2).
         """
         with self._lock:
             sending = self._sending

@@ -201,7 +201,8 @@ class Playground(ProcessBound):
         self.result.value = f"<div class='tl-panel'>{html}</div>"
 
     def cancel(self) -> None:
-        """Cancel the requests in flight. A second call stops waiting: a model may never respond (rule 3.7.2)."""
+        """Request the cancellation of requests in flight. A second call stops waiting: a model may never
+        respond (rule 3.7.2)."""
         if self._sent.cancel():
             self._note("the response is no longer awaited; the model may still be executing", "warn")
             self.buttons.enable(True)
