@@ -152,7 +152,7 @@ def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
 
 
 def _trace_level(flag: str, text: str) -> str:
-    if text.upper() in ("MIN", "MAX"):  # the names of before
+    if text.upper() in ("MIN", "MAX"):  # the former names
         return "TIMESTAMPS"
     if text.upper() not in ("OFF", "TIMESTAMPS", "TENSORS"):
         raise CommandLineError(f'Bad option: "{flag}".\ninvalid value for trace level option: {text.lower()}')

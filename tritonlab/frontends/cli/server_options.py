@@ -47,7 +47,7 @@ class ServerOptions:
 
     def make_server(self) -> InferenceServer:
         """Make the server, with nothing loaded yet. Raises TritonError."""
-        settings = {"kept_failures": 0, **self.server}  # the ports would be unreachable
+        settings = {"kept_failures": 0, **self.server}  # they could not be read
         return InferenceServer(settings.pop("repositories"), Options(**settings), load_models=False)
 
 

@@ -228,7 +228,7 @@ class Draft:
         elif not isinstance(source, (str, PathLike)):
             raise SourceError(f"a source is a text, a class or a path, not of type {type(source).__name__}")
         else:
-            with refused_files():  # this also holds for a text without a line break, which is taken for a path
+            with refused_files():  # also for a text without a line break, which is taken for a path
                 if Path(source).is_dir():
                     return read_model(self.name, Path(source))
                 text = _read_text(Path(source))

@@ -56,7 +56,7 @@ def playground(context: Context, name: str) -> Playground:
 
 
 def golden(context: Context, line: str) -> GoldenReport | Text:
-    """raises for a model that is not loaded"""
+    """Keep, check or update golden cases. Raises OptionError."""
     verb, _, rest = line.strip().partition(" ")
     is_error = rest.split()[:1] == ["--error"]
     name, _, inputs = (rest.strip().removeprefix("--error") if is_error else rest).strip().partition(" ")

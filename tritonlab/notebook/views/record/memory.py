@@ -62,7 +62,7 @@ class Memory(Metrics):
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
         message, buffers = super().news()
         if message is not None and "warnings" in message:
-            message["warnings"] = []  # the marks of custom metrics
+            message["warnings"] = []  # the warnings about custom metrics
         return message, buffers
 
     def text(self) -> str:
