@@ -98,9 +98,6 @@ LAZY = {
     ("tritonlab.runtime", "tritonlab.notebook.authoring.hints"): "only for errors of servers elsewhere: 22 ms",
 }
 
-#: Circles of imports that are still to be opened: (module, import). Imports for type checkers and late ones count.
-STILL_CIRCLES = {("tritonlab.exchanges.remote.remote_target", "tritonlab.exchanges.remote.grpc_calls")}
-
 #: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.
 STUB_MAY_IMPORT = {"numpy"}
 #: The author-facing modules find one another by name, because model.py imports them that way.
@@ -199,7 +196,7 @@ def find_cycle(items: list[Import]) -> list[str]:
     functions count."""
     graph: dict[str, set[str]] = {}
     for i in items:
-        if i.module != i.target and (i.module, i.target) not in STILL_CIRCLES:
+        if i.module != i.target:
             graph.setdefault(i.module, set()).add(i.target)
     done: set[str] = set()
 
@@ -229,10 +226,6 @@ def test_no_import_goes_upward() -> None:
 
 def test_no_import_cycle() -> None:
     assert find_cycle(package_imports()) == []
-
-
-def test_no_circle_is_excused_that_is_none() -> None:
-    assert {(i.module, i.target) for i in package_imports()} >= STILL_CIRCLES
 
 
 def test_no_own_module_is_imported_inside_a_function() -> None:

@@ -9,7 +9,7 @@ import grpc
 from ...core.inference.infer_request import InferenceRequest
 from ...core.status import TritonError
 from .grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
-from .remote_target import CallTimes, EncodedBodies
+from .http_calls import CallTimes, EncodedBodies
 
 _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
