@@ -1,4 +1,4 @@
-"""The clock, which is an argument: nothing below the server reads the time on its own."""
+"""The clock, handed in as an argument: nothing below the server reads the time on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages about errors, `tritonlab/errors.md`: their texts, and the advice in one line that each has."""
+"""The pages about errors in `tritonlab/errors.md`: their texts, and a line of advice for each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class ErrorPage(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """One line of advice. `topic`: its page, "" without one; `kind`: `hint`, `load` or `config`; `patterns`: one of
-    them is found in the error's text."""
+    """One line of advice. `topic`: its page, or ""; `kind`: `hint`, `load` or `config`; `patterns`: one of them matches
+    the error's text.
+    """
 
     topic: str
     kind: str
@@ -38,7 +39,7 @@ class Advice(NamedTuple):
     text: str
 
     def fill(self, found: re.Match[str], compute: Callable[[str], str]) -> str:
-        """Return the text, with groups of the match, or else computed words, in place of its braces."""
+        """Return the text with its braces replaced by groups of the match, or by computed words."""
 
         def word(brace: re.Match[str]) -> str:
             name = brace[1]
@@ -50,7 +51,7 @@ class Advice(NamedTuple):
 
 @functools.cache
 def _sections() -> dict[str, str]:
-    """Return the book by topic; what is before the first one is ""."""
+    """Return the sections of the book by topic; the text before the first topic is under ""."""
     parts = re.split(r"^## (.*)\n", f"## \n{_BOOK.read_text(encoding='utf-8')}", flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -86,7 +87,7 @@ def _read_advice(topic: str, section: str) -> Iterator[Advice]:
 
 
 def find_advice(text: str, *kinds: str) -> tuple[Advice, re.Match[str]] | None:
-    """Return the first advice about an error's text, by the order of the kinds and then of the book, and its match."""
+    """Return the first advice about an error's text, and its match. Kinds go first, then the order of the book."""
     for kind in kinds:
         for advice in all_advice():
             if advice.kind == kind:

@@ -1,5 +1,4 @@
-"""`Explained`, the base of errors that give programs what they give people: a code, the place of the cause, and what to
-do.
+"""`Explained`, the base of errors with a code, the place of the cause and a remedy, for programs and people alike.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from .plain_facts import plain
 
 
 class Explanation(NamedTuple):
-    """What a notebook knows about an error; "" for what it does not. `place`: where it is as its author knows it, such
-    as the line of a cell; `topic`: the page about it (`error_pages`)."""
+    """A notebook's knowledge of an error; "" for unknown parts. `place`: the place as its author knows it, such as the
+    line of a cell; `topic`: the page about it (`error_pages`).
+    """
 
     place: str = ""
     advice: str = ""
@@ -23,24 +23,25 @@ Explain: TypeAlias = "Callable[[Explained], Explanation]"
 
 
 def blank(kind: type[Any], code: Any = None) -> Any:
-    """Return an error without arguments and attributes, which `copy` and `pickle` set next. `code`: for a class that is
-    made for each code."""
+    """Return an error without arguments and attributes, for `copy` and `pickle` to fill. `code`: for a class made for
+    that code.
+    """
     options = {} if code is None else {"code": code}
     return cast(Any, kind).__new__(kind, **options)
 
 
 class Explained:
-    """The base of errors that have `code`, `where` and `fix`, besides their text, which these do not change."""
+    """The base of errors that have `code`, `where` and `fix` besides their text."""
 
     #: one of `status.Code`
     code: Any
-    #: set by what hands the error to an author in a notebook, called when `where` or `fix` is read; in another process
-    #: than the notebook's, what it returned
+    #: a function of the notebook that shows the error, called when `where` or `fix` is read; in another process, its
+    #: result
     explained_by: Explain | Explanation | None = None
 
     @property
     def where(self) -> str | None:
-        """The line of a cell or file, or the field, that the error is about; None if unknown."""
+        """The line of a cell or file, or the field, that caused the error; None if unknown."""
         return self._explanation().place or self.place() or None
 
     @property
@@ -63,8 +64,8 @@ class Explained:
         return found(self) if callable(found) else found or Explanation()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what `pickle` makes the same error of: without `__init__`, which may not take `args`."""
-        args = cast(BaseException, self).args[:1]  # a second one is a response, with a handle, for NVIDIA's programs
+        """Return the arguments with which `pickle` rebuilds the error without `__init__`, which may not take `args`."""
+        args = cast(BaseException, self).args[:1]  # with a second one it is a response, for NVIDIA
         state = {"args": args, **vars(self)}
         if self.explained_by is not None:
             state["explained_by"] = self._explanation()
@@ -73,13 +74,13 @@ class Explained:
     # -- for subclasses
 
     def place(self) -> str:
-        """Return the place of the cause, a line of a file as Python writes it: `File "model.py", line 3`."""
+        """Return the place of the cause in Python's form: `File "model.py", line 3`."""
         return ""
 
     def remedy(self) -> str:
-        """Return what to do, if the error itself knows."""
+        """Return the remedy that the error itself has."""
         return ""
 
     def symptom(self) -> str:
-        """Return the text that advice is looked up for."""
+        """Return the text by which advice is found."""
         return str(self)

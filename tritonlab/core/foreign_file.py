@@ -1,4 +1,4 @@
-"""Files that something else has written: opened without waiting, and read with each fault as one error."""
+"""Files written by other programs: opened without waiting, with any fault raised as one kind of error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 
 def open_file(path: str | Path) -> BinaryIO:
-    """Open a file to read its bytes. Raises OSError; also for a pipe or a device, which may have no end."""
+    """Open a file to read its bytes. Raises OSError; Refuses a pipe or a device, which may have no end."""
     name = os.fspath(path)
     try:
-        number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe that nothing writes does not wait
+        number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # do not wait for the writer of a pipe
     except ValueError as error:  # a NUL
         raise OSError(errno.EINVAL, str(error), name) from None
     file = os.fdopen(os.dup(number), "rb") if stat.S_ISREG(kind := os.fstat(number).st_mode) else None
@@ -37,7 +37,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """Return the value of a JSON file. Raises OSError, and ValueError for what is not one, however it is wrong."""
+    """Return the value of a JSON file. Raises OSError, and ValueError for a file that is not JSON in any way."""
     text = read_text(path)
     try:
         return json.loads(text)
@@ -46,8 +46,9 @@ def read_json(path: str | Path) -> Any:
 
 
 def read_arrays(path: str | Path, most: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an npz file of numpy, without running a pickle. Raises OSError, and ValueError for what is
-    not one, or is larger than `most` bytes when it is unpacked."""
+    """Return the arrays of an npz file of numpy, without running a pickle. Raises OSError, and ValueError for another
+    file or one of more than `most` bytes unpacked.
+    """
     with open_file(path) as file:
         try:
             with zipfile.ZipFile(file) as members:

@@ -1,5 +1,5 @@
-"""JSON as Triton writes it, for authors and clients to read: no blanks, and floating-point numbers in Triton's form
-(rules 1.7.5, 6.3.2).
+"""JSON as Triton writes it for authors and clients: no blanks, and floating-point numbers in Triton's form (rules
+1.7.5, 6.3.2).
 """
 
 from __future__ import annotations

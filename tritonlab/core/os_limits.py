@@ -1,4 +1,4 @@
-"""The limits of the operating system, in words: which one an OSError met, and what to do."""
+"""The limits of the operating system, in words: the limit behind an OSError, and the remedy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import tempfile
 
 
 def explained(error: BaseException, target: str | os.PathLike[str] = "") -> str | None:
-    """Return which limit the error, or what it was raised from, met, and what to do; None if it met none. `target`: the
-    directory that was written to besides the temporary one."""
+    """Return the limit behind the error or its cause, and the remedy; None if it is not about a limit. `target`: the
+    directory written to besides the temporary one.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in _WORDS:
@@ -43,7 +44,7 @@ def _is_temporary(error: OSError) -> bool:
 
 
 def _no_space(error: OSError) -> str:
-    name = error.filename2 or error.filename  # of a copy, the second is the one that is written
+    name = error.filename2 or error.filename  # a copy has two paths; the second one is written
     where = os.path.dirname(os.fsdecode(name)) if isinstance(name, (str, bytes)) else tempfile.gettempdir()
     return f"no space left in {where}; make room there, or set TMPDIR to a directory with more space"
 

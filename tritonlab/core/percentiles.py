@@ -1,8 +1,8 @@
 """The percentiles of all times that are shown: views, playground, load tests, tuning.
 
-A percentile is one of the values, the same one that perf_analyzer takes: rank `percent / 100 * (n - 1)`, rounded half
-up, of the sorted values. An interpolated median of two batches, of which one waited 1 ms and the other 73 ms, is a time
-that no request took. `extension/src/views/text.ts` has the same rule.
+A percentile is one of the values, chosen like in perf_analyzer: rank `percent / 100 * (n - 1)`, rounded half
+up, of the sorted values. An interpolated median of two batches, one after 1 ms and one after 73 ms, is a time that no
+request took. `extension/src/views/text.ts` has the same rule.
 """
 
 from __future__ import annotations

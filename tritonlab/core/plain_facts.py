@@ -1,4 +1,4 @@
-"""Facts for programs that read outputs: values that JSON can hold, and texts short enough to be read whole."""
+"""Facts for programs that read outputs: JSON values, and texts short enough to be read whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 #: A value that JSON can hold.
 JsonAnswer = Any
-#: Sends what a call has done so far.
+#: Sends the progress of a call.
 Tell = Callable[[JsonAnswer], None]
 
 #: The most lines of a text that stands for an object; readers of outputs cut longer ones.
@@ -22,7 +22,7 @@ MOST_LINES = 40
 
 
 def few_lines(text: str, most: int = MOST_LINES) -> str:
-    """Return the text, or its first lines and the number of those left out."""
+    """Return the text, or its first lines and the number of lines left out."""
     lines = text.split("\n")
     if len(lines) <= most:
         return text
@@ -31,14 +31,14 @@ def few_lines(text: str, most: int = MOST_LINES) -> str:
 
 def by_number(name: str) -> tuple[list[str | int], str]:
     """Return a sort key that orders names as people do: model_2 before model_10."""
-    # texts and digits in turns, so that like is compared with like
+    # texts and digits in turn, so that each is compared with its kind
     pieces = re.split("([0-9]+)", name)
     parts: list[str | int] = [int(piece) if index % 2 else piece for index, piece in enumerate(pieces)]
     return parts, name
 
 
 def plain(value: Any) -> Any:
-    """Return the value as JSON can hold it: NaN and infinities are text, as protobuf writes them; bytes are text, or
+    """Return the value in JSON's types: NaN and infinities are text, as protobuf writes them; bytes are text, or
     `{"base64": …}` where they are not UTF-8; an object with `to_dict` is its result.
     """
     if isinstance(value, enum.Enum):
@@ -64,7 +64,7 @@ def plain(value: Any) -> Any:
 
 
 def _shortest(value: Any) -> Any:
-    """Return the floats with as few digits as distinguish them from their neighbours of the same type."""
+    """Return the floats with the fewest digits that distinguish them from their neighbours of the same type."""
     array = np.asarray(value)
     return np.array([float(str(element)) for element in array.reshape(-1)]).reshape(array.shape).tolist()
 

@@ -6,7 +6,7 @@ from typing import ClassVar, NoReturn
 
 
 class ProcessBound:
-    """An object of this process only. `pickle` refuses it with a sentence that ends with `elsewhere`, what to do."""
+    """An object of this process only. `pickle` refuses it with a sentence that ends with `elsewhere`, the remedy."""
 
     elsewhere: ClassVar[str] = (
         "open ports with tritonlab.serve(), and call tritonlab.connect(ADDRESS, headers=…).model(NAME) in the other "

@@ -1,7 +1,7 @@
-"""Names and other texts as literals of the languages in which files are written: programs, commands, pages, manifests.
+"""Names and other texts as literals of the languages of generated files: programs, commands, pages, manifests.
 
-They come from configs, clients and other servers. Each passes through the function of its language here, or through
-`shlex.quote`, `html.escape` or a writer of JSON, so that it stays the text that it is and none of it runs.
+The texts come from configs, clients and other servers. Each passes through the function of its language here, or
+through `shlex.quote`, `html.escape` or a writer of JSON, so that it stays the same text and no part of it runs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 
 _PLAIN_YAML = re.compile(r"[A-Za-z/][\w./-]*( [\w./-]+)*")
-#: Words that some readers of YAML take for a boolean or null.
+#: Words that some readers of YAML read as a boolean or null.
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
-#: A word that the line of a magic may have without quotes.
+#: A word that needs no quotes in the line of a magic.
 _BARE = re.compile(r"[^\s'\"\\]+")
 _NOT_IN_XML = re.compile("[^\n\t -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def python_literal(value: object) -> str:
-    """Return the Python expression of a value, texts in double quotes where they need no escape for it."""
+    """Return a value as a Python expression, with texts in double quotes unless that needs an escape."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{python_literal(key)}: {python_literal(item)}' for key, item in value.items())}}}"
     if isinstance(value, float) and not math.isfinite(value):
@@ -32,28 +32,28 @@ def python_literal(value: object) -> str:
 
 
 def python_identifier(text: str) -> str:
-    """Return the text as the end of a name in Python."""
+    """Return the text as the end of a Python name."""
     return re.sub(r"\W", "_", text, flags=re.ASCII)
 
 
 def file_stem(name: str) -> str:
-    """Return the name as the beginning of a file's name, which is neither hidden nor an option of a command."""
+    """Return the name as the start of a file name that is neither hidden nor an option of a command."""
     return re.sub(r"^[.-]|[^\w.-]", "_", name)
 
 
 def one_line(text: str) -> str:
-    """Return the text for a comment: all in one line, with escapes for what cannot be seen."""
+    """Return the text for a comment: in one line, with escapes for invisible characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def magic_line(*words: str) -> str:
-    """Return the line of a magic with these words, with quotes where they need some, and with doubled braces and
-    dollars where IPython would put the value of an expression. What cannot be seen is an escape: it names nothing then,
-    but no line has it otherwise."""
+    """Return the line of a magic with these words, quoted where necessary, with braces and dollars doubled where
+    IPython would expand them. Invisible characters are escaped; such a word names nothing, but the line stays valid.
+    """
     shown = map(one_line, words)
     line = " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in shown)
     line = line.replace("{", "{{").replace("}", "}}")
-    # IPython leaves dollars within single quotes, which it finds by counting those that follow
+    # IPython keeps dollars within single quotes, which it finds by counting the quotes that follow
     ends = [found.end() for found in re.finditer(r"\$(?=[\w.])", line) if line.count("'", found.end()) % 2 == 0]
     for end in reversed(ends):
         line = f"{line[:end]}${line[end:]}"
@@ -61,7 +61,7 @@ def magic_line(*words: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """Return a value as JSON, with escapes for what cannot be seen in its texts."""
+    """Return a value as JSON, with escapes for invisible characters."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
@@ -87,19 +87,17 @@ def markdown_code(text: str) -> str:
 
 
 def go_template_text(text: str) -> str:
-    """Return the text for a template of Go, as Prometheus has them in labels and annotations of alerts."""
+    """Return the text for a Go template, as in labels and annotations of Prometheus alerts."""
     return text.replace("{{", '{{"{{"}}')
 
 
 def matplotlib_text(text: str) -> str:
-    """Return the text for matplotlib, which takes what is between two dollars for a formula."""
+    """Return the text for matplotlib, which reads text between two dollars as a formula."""
     return text.replace("$", r"\$")
 
 
 def xml_document(root: ElementTree.Element) -> bytes:
-    """Return the XML of an element, with a replacement character for each that XML cannot hold, as control
-    characters.
-    """
+    """Return the XML of an element, with a replacement character for each character that XML cannot hold."""
     for element in root.iter():
         element.text = element.text and _NOT_IN_XML.sub("\ufffd", element.text)
         element.attrib.update({key: _NOT_IN_XML.sub("\ufffd", value) for key, value in element.items()})

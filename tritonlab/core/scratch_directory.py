@@ -1,8 +1,8 @@
-"""`ScratchDirectory`, for files that are unpacked, sent with a load or written in a notebook, for as long as needed.
+"""`ScratchDirectory`, for temporary files: unpacked archives, files sent with a load or written in a notebook.
 
-All those of one process are in one directory, `tritonlab-…` in the temporary directory. A file in it is locked for as
-long as the process lives: Linux ends the lock with the process, however that ends, and no process id can be mistaken
-for another's. The remains of a killed process are removed when the next one starts a server.
+All directories of one process are in `tritonlab-…` in the temporary directory. A file in it is locked while the process
+lives: Linux always ends the lock with the process, and a reused process id causes no mistake. The remains of a killed
+process are removed when the next one starts a server.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PREFIX = "tritonlab-"
-#: The file in each such directory that is locked while its owner lives. A directory without it is not ours.
+#: The file in each such directory that is locked while its owner lives. Directories without it are not tritonlab's.
 _LOCK_FILE = ".owner"
 
 
 class ScratchDirectory:
-    """An empty directory. `remove` deletes it, else it goes with the last reference or with its process. `parent` is
-    where it has to be, so that files can be moved in and out; a killed process leaves such a directory behind.
+    """An empty directory. `remove` deletes it; otherwise it is deleted with the last reference or with its process.
+    `parent` is an optional place, so that files can be moved in and out; a killed process leaves such a directory
+    behind.
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
@@ -36,8 +37,9 @@ class ScratchDirectory:
 
 
 def remove_abandoned() -> None:
-    """Remove the directories that processes of this user left when they were killed. It works in the background, since
-    an environment is large. Later calls in a process do nothing."""
+    """Remove the directories of killed processes of this user, in the background, since an environment is large. Later
+    calls in a process do nothing.
+    """
     global _looked
     with _lock:
         looked, _looked = _looked, True
@@ -48,7 +50,7 @@ def remove_abandoned() -> None:
         threading.Thread(target=_remove_all, args=(abandoned,), name="scratch", daemon=True).start()
 
 
-_lock = threading.Lock()  # guards what follows
+_lock = threading.Lock()  # guards the fields below
 _own: Path | None = None
 #: the locked file; a forked child closes it, because the lock would outlive this process there
 _own_lock = -1
@@ -72,8 +74,8 @@ def _own_directory() -> Path:
 
 
 def _own_it(lock: int) -> bool:
-    """Lock the file. Returns False if another process took the directory for abandoned first, and removes it."""
-    with contextlib.suppress(OSError):  # On a file system without locks no other process gets one either.
+    """Lock the file. Returns False if another process took the directory for abandoned and removes it."""
+    with contextlib.suppress(OSError):  # On a file system without locks other processes get none either.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -87,7 +89,7 @@ def _remove(path: Path, process: int) -> None:
 
 
 def _forget() -> None:
-    """Drop the directory in a forked child, because it is the parent's."""
+    """Drop the directory in a forked child; the parent owns it."""
     global _lock, _own, _own_lock
     _lock = threading.Lock()  # another thread may have held it
     if _own_lock >= 0:
@@ -113,8 +115,8 @@ def _candidates() -> list[str]:
 
 
 def _seize(path: str) -> _Abandoned | None:
-    """Lock an abandoned directory. Returns None if it has an owner, is another user's, or was not made by this module.
-    Links are not followed."""
+    """Lock an abandoned directory. Returns None if it has an owner, belongs to another user, or was not made by this
+    module. Links are not followed."""
     with contextlib.ExitStack() as opened:
         try:
             directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -147,7 +149,7 @@ def _remove_all(abandoned: list[_Abandoned]) -> None:
 
 
 def _remove_one(abandoned: _Abandoned) -> None:
-    """Remove a directory, its lock's file last: if this is interrupted, the next start goes on with it."""
+    """Remove a directory, the file of its lock last: after an interruption the next start continues."""
     for name in os.listdir(abandoned.directory):
         if name != _LOCK_FILE:
             _remove_entry(name, abandoned.directory)

@@ -6,19 +6,19 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def short_number(value: float) -> str:
-    """Return a number with three digits, or all those before the point: `:.3g` makes 1.23e+03 of 1234."""
+    """Return a number with three digits, or with all digits before the point, where `:.3g` turns 1234 into 1.23e+03."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def duration_text(seconds: float) -> str:
-    """Return seconds as a person reads them: `41 ms`, `1.3 s`, `180 µs`; three digits are enough for that."""
+    """Return seconds in a unit for people, with three digits: `41 ms`, `1.3 s`, `180 µs`."""
     if seconds >= 1:
         return f"{short_number(seconds)} s"
     return f"{short_number(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{short_number(seconds * 1e6)} µs"
 
 
 def ns_text(nanoseconds: float) -> str:
-    """Return nanoseconds as `duration_text` does seconds."""
+    """Return nanoseconds in the form of `duration_text`."""
     return duration_text(nanoseconds / 1e9)
 
 

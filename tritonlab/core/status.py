@@ -36,8 +36,8 @@ _FIELD = re.compile(r"\b(?P<role>input|output)s? '(?P<name>[^']*)'")
 class Code(enum.Enum):
     """Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2).
 
-    A member is not an int, but can be converted to one: NVIDIA Dynamo takes an exception with an integer `code` and a
-    `message` for its own error of HTTP, and sends both as JSON inside of another text.
+    A member is not an int, but can be converted to one: NVIDIA Dynamo mistakes an exception with an integer `code` and
+    a `message` for its own HTTP error, and sends both as JSON inside another text.
     """
 
     UNKNOWN = 0
@@ -73,7 +73,7 @@ _CODE_TEXT = {
 class TritonError(Explained, Exception):
     """An error with one of Triton's codes and the text that a client sees."""
 
-    code: Code = Code.UNKNOWN  # one per class
+    code: Code = Code.UNKNOWN  # set by each class
     _by_code: ClassVar[dict[Code, type[TritonError]]] = {}
 
     def __init__(self, message: str) -> None:
@@ -81,7 +81,7 @@ class TritonError(Explained, Exception):
         self.message = message
 
     def __str__(self) -> str:
-        return self.message  # whatever else is in `args`
+        return self.message  # the other items of `args`
 
     def place(self) -> str:
         found = _FIELD.search(self.message)
@@ -94,7 +94,7 @@ class TritonError(Explained, Exception):
 
     @staticmethod
     def from_code(code: Code, message: str) -> TritonError:
-        """Return an error of the class that belongs to `code`."""
+        """Return an error of the class for `code`."""
         return TritonError._by_code[code](message)
 
 
@@ -144,9 +144,9 @@ class RemoteException:
     """An exception that left the author's code in the stub process.
 
     `frames` are outermost first, as Python prints them, without the stub's own. `cause` is the exception named by
-    `raise ... from`, or the one that was being handled; `is_context` is True for the second. `detail` is what the type
-    itself prints besides `text` (a SyntaxError's file, line, offset and source line). `exceptions` are the first ones
-    of an exception group.
+    `raise ... from`, or the one that was being handled; `is_context` is True for the second. `detail` is the further
+    text that its type prints (a SyntaxError's file, line, offset and source line). `exceptions` are the first ones of
+    an exception group.
     """
 
     type_name: str
@@ -163,7 +163,7 @@ class RemoteException:
 
     @property
     def place(self) -> str:
-        """Return the line that raised it, or that is not valid Python, as Python writes it; "" if it has none."""
+        """Return the line that raised it or is not valid Python, in Python's form; "" if it has none."""
         file, line = self.detail.get("filename"), self.detail.get("lineno")
         if not file and self.frames:
             file, line = self.frames[-1].file, self.frames[-1].line
@@ -197,8 +197,8 @@ class RemoteException:
 
 
 class LoadInterrupted(Explained, KeyboardInterrupt):
-    """An interrupt that ended the wait for a model to load. `exception` shows where the model's code was; it is None if
-    the stub did not report it.
+    """An interrupt that ended the wait for a model to load. `exception` has the frames of the model's code; None if the
+    stub did not report them.
     """
 
     code = Code.CANCELLED
@@ -212,15 +212,15 @@ class LoadInterrupted(Explained, KeyboardInterrupt):
 
 
 class ModelError(TritonError):
-    """A failure of the author's model. The text is Triton's; everything else helps the author.
+    """A failure of the author's model. The text is Triton's; the fields are for the author.
 
     `code` is Triton's, INTERNAL by default; the error is also an instance of that code's class. `exception` is the
-    Python exception, if there was one. `reason` is what happened if Triton's text does not have it (the signal that
-    killed the stub). `log` has the model's last output lines. `capsule` is the `FailureCapsule` of the failure, if one
-    was kept. `was_killed`: a signal from outside ended the stub, and not for lack of memory.
+    Python exception, if there was one. `reason` is the cause if Triton's text lacks it (the signal that killed the
+    stub). `log` has the model's last output lines. `capsule` is the `FailureCapsule` of the failure, if one was kept.
+    `was_killed`: an outside signal ended the stub, not a lack of memory.
     """
 
-    capsule: Any = None  # its type builds on this module
+    capsule: Any = None  # the module of its type imports this one
     was_killed: bool = False
     _added: Sequence[str] = ()
 
@@ -234,7 +234,7 @@ class ModelError(TritonError):
         self,
         message: str,
         *,
-        code: Code | None = None,  # used by __new__, which chose the class by it
+        code: Code | None = None,  # used by __new__ to choose the class
         reason: str = "",
         exception: RemoteException | None = None,
         log: tuple[str, ...] = (),
@@ -246,7 +246,7 @@ class ModelError(TritonError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         _, (kind,), state = super().__reduce__()
-        return blank, (vars(kind).get("_declared", kind), self.code), state  # as only those of `_coded` have no import
+        return blank, (vars(kind).get("_declared", kind), self.code), state  # the class itself cannot be imported
 
     def place(self) -> str:
         return (self.exception.place if self.exception is not None else "") or super().place()
@@ -255,16 +255,17 @@ class ModelError(TritonError):
         return str(self.exception if self.exception is not None else self)
 
     def add_note(self, note: str) -> None:
-        """Add a line that Python prints below the message. Raises TypeError for anything but a text."""
+        """Add a line that Python prints below the message. Raises TypeError if it is not a text."""
         if not isinstance(note, str):
             raise TypeError(f"note must be a str, not '{type(note).__name__}'")
         self._added = [*self._added, note]
 
     @property
     def __notes__(self) -> list[str]:
-        """What Python prints below the message: the reason, unless the message has it, and the notes that were added.
+        """The lines that Python prints below the message: the reason, unless the message has it, and the added notes.
 
-        The list is a new one each time, so that `reason` may change; Python's own `add_note` would append to it."""
+        Each read makes a new list, so that `reason` may change; Python's own `add_note` would append to the list.
+        """
         return [*([] if self.reason in self.message else [self.reason]), *self._added]
 
     @__notes__.setter
@@ -293,8 +294,8 @@ def _coded(kind: type[Any], code: Code) -> type[Any]:
 
 
 class ModelLoadError(ModelError):
-    """A model that could not be loaded; the code is INVALID_ARG by default. `reason` is what Triton hides in its server
-    log (rule 2.5.3), or the text itself.
+    """A model that could not be loaded; the code is INVALID_ARG by default. `reason` is the cause that Triton writes
+    only to its server log (rule 2.5.3), or the text itself.
     """
 
     _default_code = Code.INVALID_ARG
@@ -315,17 +316,20 @@ class ModelLoadError(ModelError):
 
     @staticmethod
     def joined(failed: Sequence[ModelLoadError]) -> ModelLoadError:
-        """Return one error for several models of one name. It has the texts of all that are not INTERNAL (such
-        a model could not be read at all), and `reason`, `exception` and `log` of the first of these; if all are
-        INTERNAL it is like the first."""
+        """Return one error for several models of one name.
+
+        It has the texts of all errors that are not INTERNAL (such a model could not be read at all), and `reason`,
+        `exception` and `log` of the first of these. If all are INTERNAL it equals the first.
+        """
         reported = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
         first, text = reported[0], "".join(error.message for error in reported)
         return ModelLoadError(text, code=first.code, reason=first.reason, exception=first.exception, log=first.log)
 
     @staticmethod
     def at_start(failed: Mapping[str, TritonError]) -> ModelLoadError:
-        """Return the error of a server some of whose models failed at its start: Triton's text, followed by theirs.
-        `reason`, `exception` and `log` are those of the first."""
+        """Return the error of a server whose models partly failed at the start: Triton's text, followed by the models'
+        texts. `reason`, `exception` and `log` are the first error's.
+        """
         first = next(iter(failed.values()))
         texts = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
         error = ModelLoadError(f"failed to load all models{texts}", code=Code.INTERNAL, reason=first.message)
@@ -340,5 +344,5 @@ class EnsembleError(ModelError):
     """
 
     def symptom(self) -> str:
-        # a step's inputs do not come from a client, so advice to send something else would not help
+        # clients do not send the inputs of a step, so advice for clients would not help
         return str(self.exception) if self.exception is not None else ""

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 from .explained import Explained
 from .status import Code
 
-#: How long something may take, as one call or another has it.
+#: The names under which calls take a duration.
 _LASTS = frozenset({"duration", "seconds", "budget_s"})
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class UnknownOption(Explained, TypeError):
-    """A keyword argument that a call does not take. `advice` is the part of the text with what to write instead. A
-    notebook shows the cell's line for it, and no frames of ours.
+    """A keyword argument that a call does not take. `advice` is the part of its text with the remedy. A notebook shows
+    the line of the cell, and no frames of tritonlab.
     """
 
     code = Code.INVALID_ARG
@@ -44,8 +44,8 @@ class UnknownOption(Explained, TypeError):
 
 
 def explains_unknown(called: Called) -> Called:
-    """Make a function, a method or a dataclass raise UnknownOption for a keyword argument that it does not take, where
-    Python raises a plain TypeError.
+    """Make a function, method or dataclass raise UnknownOption, not a plain TypeError, for a keyword argument that it
+    does not take.
     """
     function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
     parameters = list(inspect.signature(function).parameters.values())
@@ -64,14 +64,14 @@ def explains_unknown(called: Called) -> Called:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "did you mean 'add_sub'?" if one of `known` is near, else ""."""
+    """Return "did you mean 'add_sub'?" if one of `known` is similar, else ""."""
     near = nearest(word, known)
     return f"did you mean {near!r}?" if near else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return which of `known` is meant by `word`, "" if none is: the same in another case, another name of the same, or
-    one with nearly the same letters.
+    """Return the member of `known` that `word` means, or "": in another case, a synonym, or with nearly the same
+    letters.
     """
     names = list(known)
     same = [name for name in names if name.casefold() == word.casefold()]

@@ -1,3 +1,3 @@
-"""The version of this package: its metadata have it only where the package is installed, not merely on the path."""
+"""The version of this package. Its metadata exist only where it is installed, not merely on the path."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, also where the disk becomes full."""
+"""Files that are written completely or not at all, even if the disk becomes full."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file to write its bytes, which takes the place of an earlier one, and gets its mode, once it is complete.
+    """Open a file to write its bytes. Once complete it replaces an earlier file and gets its mode.
 
-    Raises OSError that names `path`; an earlier file stays then. A pipe or a device is written as it is.
+    Raises OSError that names `path`; an earlier file then stays. A pipe or device is written directly.
     """
     target = Path(os.path.realpath(path))
     unfinished = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
@@ -37,6 +37,6 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file, a text in UTF-8, as `whole_file` does."""
+    """Write a UTF-8 text to a file by `whole_file`."""
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)

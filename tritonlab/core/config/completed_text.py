@@ -1,4 +1,4 @@
-"""An author's text of config.pbtxt, completed: the fields that were added stand after it, and no byte of it changes."""
+"""An author's text of config.pbtxt with the added fields after it; the text itself is kept byte for byte."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ ADDED = "# added by tritonlab"
 
 
 class CompletedText(NamedTuple):
-    """A text, and the fields because of which it had to be printed from the message; none if it is the author's."""
+    """A completed text, and the fields that forced it to be printed from the message; none if the author's text was
+    kept.
+    """
 
     text: str
     printed_for: tuple[str, ...] = ()
 
 
 def completed_text(text: str, config: ModelConfig) -> CompletedText:
-    """Return the author's `text` with what `config` has besides, so that it parses to `config`.
+    """Return the author's `text`, continued with the fields that only `config` has, so that it parses to `config`.
 
-    A text can only be continued: a field that is not in it, an element of a list, an entry of a map. If `config` says
-    something else within a field that the author wrote, it is printed as a whole. Raises ConfigError for a text that
-    does not parse.
+    A text can be continued by a field that it lacks, an element of a list or an entry of a map. If `config` differs
+    within a field of the author, it is printed as a whole. Raises ConfigError for a text that does not parse.
     """
     if not text.strip():
         return CompletedText(print_pbtxt(config))
@@ -45,13 +46,14 @@ def completed_text(text: str, config: ModelConfig) -> CompletedText:
 def _says(text: str, config: ModelConfig) -> bool:
     try:
         return bool(parse_pbtxt(text, "the completed text") == config)
-    except ConfigError:  # a field stands there twice, once with its default value, which the message does not show
+    except ConfigError:  # a field would be there twice, once with a default that the message hides
         return False
 
 
 def _add_all(added: ModelConfig, authored: ModelConfig, config: ModelConfig) -> tuple[str, ...]:
-    """Add to `added` the fields of `config` that are not in `authored`. Return the fields in which the author's text
-    would change."""
+    """Add to `added` the fields of `config` that are not in `authored`. Return the author's fields that would
+    change.
+    """
     written = {field.name for field, _ in authored.ListFields()}
     wanted = {field.name for field, _ in config.ListFields()}
     changed = []

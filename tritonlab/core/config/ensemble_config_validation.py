@@ -9,7 +9,7 @@ from .model_config import ConfigError, ModelConfig
 
 @dataclass
 class _Tensor:
-    """One ensemble tensor, a node of the graph. `sources` are the tensors that the step which writes it reads."""
+    """An ensemble tensor, a node of the graph. `sources` are the tensors read by the step that writes it."""
 
     written: bool = False
     sources: list[str] = field(default_factory=list)
@@ -91,8 +91,7 @@ def _reachable(config: ModelConfig, graph: dict[str, _Tensor]) -> set[str]:
 
 
 def _missing_source(name: str, graph: dict[str, _Tensor], ready: set[str]) -> str:
-    """Return the tensor, however far upstream, that no step writes and that `name` therefore waits for; an empty text
-    if `name` only waits in a cycle."""
+    """Return the tensor upstream of `name` that no step writes; an empty text if `name` only waits in a cycle."""
     seen: set[str] = set()
     stack = [name]
     while stack:

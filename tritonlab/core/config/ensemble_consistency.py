@@ -17,9 +17,9 @@ from .model_config_rules import is_decoupled, step_model
 
 @dataclass(frozen=True)
 class ComposingModel:
-    """The facts that a load has of a model in a step. `configs`: the final configurations of its READY versions, by
-    version. If there are none, `failure` is the error of that model's own load, from its first version on. A model that
-    is `missing` passes for one without inputs and outputs."""
+    """A composing model, as the load of its ensemble finds it. `configs`: the final configurations of its READY
+    versions, by version. If none is READY, `failure` is the error of that model's own load, from its first version on.
+    A model that is `missing` passes for one without inputs and outputs."""
 
     configs: Mapping[int, ModelConfig] = field(default_factory=dict)
     failure: str = ""
@@ -27,8 +27,9 @@ class ComposingModel:
     missing: bool = False
 
     def config(self, version: int = -1) -> ModelConfig:
-        """Return the configuration of the version that a step names (-1: the latest). Raises KeyError if it is not
-        there."""
+        """Return the configuration of the version that a step names (-1: the latest). Raises KeyError if that version
+        is not READY.
+        """
         if self.missing:
             return ModelConfig()
         return self.configs[max(self.configs) if version == -1 else version]
@@ -68,10 +69,9 @@ class _Use:
 
 
 def check_composing_models(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
-    """Raise ConfigError if a step does not fit its model; a client reads the text after `load failed for model '<e>':
-    `.
+    """Raise ConfigError if a step does not fit its model; clients get its text after `load failed for model '<e>': `.
 
-    `models` has what is known of each composing model, by name; a missing name is a model that does not exist.
+    `models` are the composing models by name; a missing name is a model that does not exist.
     """
     _check_availability(config, models)
     for _, problem in _examine(config, models):
@@ -86,8 +86,8 @@ def connections(config: ModelConfig, models: Mapping[str, ComposingModel]) -> li
 
 
 def complete_ensemble(config: ModelConfig, models: Mapping[str, ComposingModel]) -> ModelConfig:
-    """Return the configuration that is served: an ensemble is decoupled if and only if a composing model is, whatever
-    its own configuration has (rule 5.7.7).
+    """Return the configuration that is served: an ensemble is decoupled exactly if a composing model is, even if its
+    own configuration differs (rule 5.7.7).
     """
     filled = ModelConfig()
     filled.CopyFrom(config)
@@ -140,7 +140,7 @@ def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Itera
                 ),
             )
         inputs = {tensor.name: tensor for tensor in model.input}
-        for key, value in sorted(step.input_map.items()):  # a map has no order of its own
+        for key, value in sorted(step.input_map.items()):  # a map has no order of its own; Triton's is not known
             missing = f"{about}ensemble tensor {value} is mapping to non-existing input {key} in model {name}"
             yield _connection(
                 number,
@@ -198,7 +198,7 @@ def _connection(
 
 
 def _difference(first: _Use, second: _Use) -> str:
-    """Return the difference between two uses of a tensor in words; "" if there is none. Shapes may fit with or without
+    """Return the difference between two uses of a tensor in words; "" if they are equal. Shapes may fit with or without
     the batch dimension, because a batching model may follow one that does not batch."""
     if first.datatype != second.datatype:
         return (
@@ -218,7 +218,7 @@ def _fit(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def _check_origins(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
-    """Raise ConfigError if a step, or the ensemble's response, joins tensors that come different numbers of times: a
+    """Raise ConfigError if a step, or the ensemble's response, joins tensors that arrive a different number of times: a
     decoupled step may respond any number of times, other steps respond once.
     """
     #: ensemble tensor -> the number of the decoupled step whose responses carry it; -1 if it comes once per request

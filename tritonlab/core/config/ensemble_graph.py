@@ -3,8 +3,8 @@ way.
 
     ensemble input --> step --> ensemble tensor --> step --> ensemble output
 
-Tensors between a batching and a non-batching model gain or lose a batch dimension of 1 (rule 5.7.11): they gain it
-where they fit then, and lose it where they do not fit with it. No data is copied for it.
+Tensors between a batching and a non-batching model gain or lose a batch dimension of 1 (rule 5.7.11): it is added where
+they fit with it, and removed where they fit only without. No data is copied.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class TensorRead:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of an ensemble. `reads` are the ensemble tensors it waits for. `outputs` maps its model's outputs to
-    ensemble tensors. `requested` are the outputs it requests of its model; empty means all.
+    """One step of an ensemble. `reads` are the ensemble tensors that the step waits for. `outputs` maps its model's
+    outputs to ensemble tensors. `requested` are the outputs requested of its model; empty means all.
     """
 
     number: int
@@ -84,13 +84,13 @@ class EnsembleGraph:
     steps: tuple[Step, ...]
     #: ensemble tensor -> the steps that wait for it
     readers: dict[str, tuple[Step, ...]]
-    #: ensemble tensor -> the step that writes it, and that model's name for it; the ensemble's inputs are not in it
+    #: ensemble tensor -> the step that writes it, and the model's name for it; without the ensemble's inputs
     writers: dict[str, tuple[Step, str]]
     outputs: dict[str, TensorRead]
     inputs: tuple[str, ...]
     optional_inputs: tuple[str, ...]
     decoupled: bool
-    #: whether its tensors have a batch dimension before the dims
+    #: whether its tensors have a batch dimension in front of `dims`
     batches: bool
     max_inflight_requests: int
 
@@ -138,7 +138,7 @@ class EnsembleGraph:
         return frozenset(found)
 
     def origin(self, tensor: str) -> str:
-        """Return a phrase for people that names the step which writes an ensemble tensor."""
+        """Return a phrase for people, the name of the step that writes an ensemble tensor."""
         written = self.writers.get(tensor)
         return "an input of the ensemble" if written is None else f"{written[1]} of {written[0]}"
 
@@ -155,7 +155,7 @@ def _step(number: int, step: Any, model: ModelConfig, batches: dict[str, bool]) 
             for key, value in sorted(step.input_map.items())
         ),
         outputs=outputs,
-        # Naming all of them would take each request off the fast path of its check.
+        # Naming all of them would make the check of each request slow.
         requested=() if outputs.keys() >= {tensor.name for tensor in model.output} else tuple(outputs),
         decoupled=is_decoupled(model),
         reads=frozenset(step.input_map.values()),

@@ -1,4 +1,4 @@
-"""What to do about a load that failed, where the reason is enough to decide it."""
+"""Advice for failed loads whose reason is enough to give it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .model_config import ModelConfig
 
 #: A place in a config.pbtxt, as the reason of a failed poll names it.
 _CONFIG_PLACE = re.compile(r"from (?P<file>\S+\.pbtxt) \((?P<line>\d+):\d+")
-#: The packages of modules that have another name, as NVIDIA's examples import them.
+#: The packages that have another name than their modules, as NVIDIA's examples import them.
 _PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
-#: Words that several advices have.
+#: Phrases that several texts of advice share.
 _SHARED = {
     "simulate": "on a machine without a GPU such a model loads where GPUs are simulated: "
     "tritonlab.reset(simulated_gpus=1), Options(simulated_gpus=1), tritonlab serve --simulated-gpus=1",
@@ -30,8 +30,9 @@ def load_advice(reason: str) -> str:
 
 
 def config_advice(complaint: str) -> str:
-    """Return advice about a misspelt field or enum value of a config, or about placeholders of a template; "" if there
-    is none."""
+    """Return advice about a misspelt field or enum value of a config, or about placeholders of a template; "" if none
+    fits.
+    """
     return _advise(complaint, "config")
 
 
@@ -44,7 +45,7 @@ def _advise(text: str, *kinds: str) -> str:
 
 
 def config_place(reason: str) -> str:
-    """Return the line of a config.pbtxt in the reason, as Python writes a place; empty if there is none."""
+    """Return the place of the config.pbtxt's line in the reason, in Python's form; empty if the reason has none."""
     found = _CONFIG_PLACE.search(reason)
     return f'File "{found["file"]}", line {found["line"]}' if found else ""
 
@@ -79,7 +80,7 @@ def _messages() -> Iterator[Any]:
         pending.extend(message.nested_types)
 
 
-#: What the braces of an advice in errors.md stand for.
+#: The values of the braces in the advice of errors.md.
 _COMPUTED: dict[str, Callable[[re.Match[str]], str]] = {
     "package": _package,
     "nearest_field": _nearest_field,

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"\$\{[^${}\s]+\}")
 _ESCAPED = re.compile("[\udc80-\udcff]")
-#: A comment, or a text in quotes: what stands in the one is nothing to the other.
+#: A comment, or a quoted text: neither can start within the other.
 _COMMENT_OR_TEXT = re.compile(r"""#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
-#: A backslash and what follows it: the two halves of a character beyond 16 bits, or any character.
+#: A backslash and its escape: both halves of a character beyond 16 bits, or any character.
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|(.))")
-#: What may follow a backslash in protobuf's text format; digits are octal.
+#: The characters allowed after a backslash in protobuf's text format; digits are octal.
 _KNOWN_ESCAPES = frozenset("abfnrtv\\?'\"01234567xuU")
 
 
 class ConfigError(Explained, ValueError):
     """A configuration that the server refuses.
 
-    `reason` is the text of tables 5.3.1 / 5.3.2. `detail` is where and why, if the reason does not have it (a parser's
-    `line:column : message`). `code` is the error code, whose word a load error puts before the text (rule 2.5.1).
+    `reason` is the text of tables 5.3.1 / 5.3.2. `detail` is the place and cause, if the reason lacks them (a parser's
+    `line:column : message`). `code` is the error code, which a load error names before the text (rule 2.5.1).
     """
 
     def __init__(self, reason: str, *, detail: str = "", code: Code = Code.INVALID_ARG) -> None:
@@ -61,19 +61,20 @@ copyreg.pickle(ModelConfig, lambda config: (_config_from_bytes, (config.Serializ
 
 
 def read_config(path: Path) -> ModelConfig:
-    """Return the message of a config.pbtxt; an empty one if there is no such file. Raises ConfigError, OSError."""
+    """Return the message of a config.pbtxt; an empty one if the file does not exist. Raises ConfigError, OSError."""
     return parse_pbtxt(read_config_text(path), str(path))
 
 
 def read_config_text(path: Path) -> str:
-    """Return the text of a config.pbtxt, of which `config_bytes` makes the very bytes again; empty if there is no such
-    file. Raises OSError."""
-    # what is not UTF-8 may stand in a comment, and a server minds it as little
+    """Return the text of a config.pbtxt, which `config_bytes` turns back into the same bytes; empty if the file does
+    not exist. Raises OSError.
+    """
+    # comments may hold bytes that are not UTF-8; the server accepts them too
     return path.read_bytes().decode("utf-8", "surrogateescape") if path.is_file() else ""
 
 
 def config_bytes(text: str) -> bytes:
-    """Return the bytes of a text that may be of `read_config_text`."""
+    """Return the bytes of a text that `read_config_text` may have returned."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -86,7 +87,7 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
         text = _COMMENT_OR_TEXT.sub(lambda found: _as_python_reads(found, path), text)
     try:
         return text_format.Parse(text, ModelConfig())
-    # what this parser raises for a number that no enum has, and for a word of one that is not UTF-8
+    # raised by this parser for a number that the enum lacks, and for an enum's word that is not UTF-8
     except (text_format.ParseError, ValueError, SystemError) as error:
         unfilled = ", ".join(placeholders(text))
         detail = f"{error}; not filled in: {unfilled}" if unfilled else _not_utf8(text) or str(error)
@@ -94,8 +95,10 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
 
 
 def _as_python_reads(found: re.Match[str], path: str) -> str:
-    """Return a quoted text in which the escapes that only protobuf in C++ reads are replaced. Raises ConfigError for an
-    escape that only protobuf in Python reads, which takes any backslash for itself (rule 2.5.4)."""
+    """Return a quoted text with the escapes replaced that only protobuf in C++ reads.
+
+    Raises ConfigError for an escape that only protobuf in Python reads: it accepts any backslash (rule 2.5.4).
+    """
     token = found[0]
     if token[0] == "#" or "\\" not in token:
         return token
@@ -116,7 +119,7 @@ def _as_python_reads(found: re.Match[str], path: str) -> str:
 
 
 def _not_utf8(text: str) -> str:
-    """Return which line is not UTF-8 outside its comment; "" if none."""
+    """Return the line that is not UTF-8 outside its comment; "" if all are."""
     for number, line in enumerate(text.split("\n"), 1):
         if _ESCAPED.search(line.split("#", 1)[0]):
             return f"line {number} is not UTF-8; save the file as UTF-8"
@@ -124,7 +127,7 @@ def _not_utf8(text: str) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """Return the `${NAME}` of a template that stand in a text outside its comments, each once."""
+    """Return the distinct `${NAME}` placeholders of a template, without those in comments."""
     lines = (line.split("#", 1)[0] for line in text.splitlines())
     return list(dict.fromkeys(found for line in lines for found in _PLACEHOLDER.findall(line)))
 
@@ -161,7 +164,7 @@ def to_dict(config: ModelConfig) -> dict[str, Any]:
     return _message_dict(config)
 
 
-#: 64-bit fields that Triton forgets to turn into JSON numbers: protobuf's own JSON form, decimal text, shows through.
+#: 64-bit fields that Triton prints in protobuf's own JSON form, as decimal text; the others are JSON numbers.
 _INT64_AS_TEXT = frozenset(
     {
         "inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim",
@@ -184,7 +187,7 @@ def _message_dict(message: Any) -> dict[str, Any]:
             result[name] = list(map(read, getattr(message, name)))
         elif kind == _MAP:
             entries = getattr(message, name)
-            # Triton prints maps in hash order; any order is right, a stable one is better.
+            # Triton prints maps in hash order; any order is valid, and this one is stable.
             result[name] = {str(key): read(entries[key]) for key in sorted(entries)} if entries else {}
         elif message.HasField(name):
             (chosen if kind == _CHOICE else result)[name] = read(getattr(message, name))
@@ -197,7 +200,7 @@ _READERS: dict[str, list[tuple[str, Any, int]]] = {}
 
 
 def _readers(descriptor: Any) -> list[tuple[str, Any, int]]:
-    """Return how to read each field of a message type, and keep it: name, conversion, and whether it is always
+    """Return, and cache, the readers of a message type's fields: name, conversion, and whether the field is always
     printed."""
     readers = _READERS[descriptor.full_name] = [_reader(field) for field in descriptor.fields]
     return readers
@@ -219,7 +222,7 @@ def _reader(field: Any) -> tuple[str, Any, int]:
 
 
 def _is_repeated(field: Any) -> bool:
-    # protobuf 6 warns about `label`, and protobuf 5 has no other way
+    # protobuf 6 warns about `label`, and protobuf 5 has nothing else
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
 
 
@@ -240,14 +243,14 @@ def _same(value: Any) -> Any:
 
 
 class _EnumNames(dict[int, "str | int"]):
-    """The names of an enum's numbers; a number without one is its own."""
+    """The names of an enum's numbers; a number without a name stands for itself."""
 
     def __missing__(self, number: int) -> int:
         return number
 
 
 def _float32(value: float) -> float | int:
-    """Return the shortest number that is the same float32, a whole one without a fraction (`0.3`, `1`)."""
+    """Return the shortest number that is the same float32; whole numbers have no fraction (`0.3`, `1`)."""
     wire = struct.pack("f", value)
     short = next(s for digits in range(6, 18) if struct.pack("f", s := float(f"{value:.{digits}g}")) == wire)
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
@@ -262,7 +265,7 @@ def renamed(config: ModelConfig, name: str) -> ModelConfig:
 
 
 def with_only(config: ModelConfig, field: str) -> ModelConfig:
-    """Return a copy that has no other field than that one."""
+    """Return a copy with that field only."""
     copy = ModelConfig()
     copy.CopyFrom(config)
     for descriptor, _ in config.ListFields():

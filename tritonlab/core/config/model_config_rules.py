@@ -1,4 +1,4 @@
-"""The server's additions to a configuration before a model gets it: defaults, normal forms, merged auto-complete,
+"""The server's additions to a configuration before its model is started: defaults, normal forms, merged auto-complete,
 instances.
 
 Order on a load (rule 2.2): `polled` (`autofill`, `validate_poll`) -> the author's auto_complete_config ->
@@ -37,8 +37,8 @@ _Group = messages.ModelInstanceGroup
 
 
 class _KnownModel(NamedTuple):
-    """A file in the first version directory from which the backend follows: the name it has there (a directory's ends
-    in `/`), and the default_model_filename of that backend.
+    """A file in the first version directory that determines the backend: its name there (a directory's ends in `/`),
+    and the backend's default_model_filename.
     """
 
     file: str
@@ -63,7 +63,7 @@ _TENSORFLOW_FILES = {known.platform: known.file for known in _BY_FILE if known.b
 
 
 def identifier(name: str, namespace: str = "") -> str:
-    """Return the key of a model where several may have its name (rule 5.11.12)."""
+    """Return the key of a model, which is unique even where several models have its name (rule 5.11.12)."""
     return f"{namespace}::{name}" if namespace else name
 
 
@@ -116,11 +116,11 @@ def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) 
 
 
 def _known_model(config: ModelConfig, files: Collection[str]) -> _KnownModel | None:
-    """Return the kind of model that a configuration without a platform describes; None if unknown."""
+    """Return the kind of model that a configuration without a platform describes; None if it is unknown."""
     backend, named = config.backend, config.default_model_filename
     found = [known for known in _BY_FILE if backend in ("", known.backend)]
     if len(found) == 1:
-        return found[0]  # the backend has one kind of model only
+        return found[0]  # the backend has only one kind of model
     for known in found:
         if named == known.file if named else any(file in files for file in known.listed):
             return known
@@ -129,7 +129,7 @@ def _known_model(config: ModelConfig, files: Collection[str]) -> _KnownModel | N
 
 def _default_file(config: ModelConfig) -> str:
     if config.backend == "pytorch" and config.runtime == "model.py":
-        return ""  # measured: Triton acts as if a model.py took the file's place
+        return ""  # measured: Triton acts as if the file were a model.py
     if config.platform in _TENSORFLOW_FILES:
         return _TENSORFLOW_FILES[config.platform]
     return _FILES.get(config.backend, "")
@@ -168,10 +168,10 @@ def _default_preferred_size(batcher: Any, max_batch_size: int) -> None:
 
 
 def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
-    """Return `config` with those fields of auto_complete_config's dict that Triton adopts (rule 2.4.3).
+    """Return `config` with the fields that Triton adopts from auto_complete_config's dict (rule 2.4.3).
 
     Raises ConfigError for a dict that is not a ModelConfig: `reason` is Triton's odd text (rule 1.17.4), `detail` the
-    true cause. Triton fails so only without a config.pbtxt; with one it drops the completion and goes on.
+    true cause. Triton fails like this only without a config.pbtxt; with one it drops the completion and continues.
     """
     try:
         update = from_json(returned)
@@ -212,8 +212,8 @@ def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """One model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is the field of
-    that name of its group.
+    """One model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is its group's
+    field of that name.
     """
 
     name: str

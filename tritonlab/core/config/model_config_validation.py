@@ -18,9 +18,9 @@ _DataType = messages.DataType
 _Group = messages.ModelInstanceGroup
 _Control = messages.ModelSequenceBatching.Control
 
-#: More than a machine has room for; each is listed before the first one starts.
+#: More than a machine has room for. Each instance is listed before the first one starts.
 _MOST_INSTANCES = 10_000
-#: The platforms that belong to a backend that Triton has by name.
+#: The platforms of backends that Triton knows by name.
 known_platforms = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",

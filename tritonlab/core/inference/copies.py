@@ -1,5 +1,4 @@
-"""`Copies`, which brings tensors from GPUs to the host, and reports to the hooks what the server copied for which
-request.
+"""`Copies`, which brings tensors from GPUs to the host, and reports the copies of each request to the hooks.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from .tensor import Tensor
 
 
 class Copies:
-    """The copies between the host and GPUs, used only for tensors in the memory of GPUs, so that requests without any
-    pay nothing.
+    """The copies between the host and GPUs. Only tensors in the memory of GPUs are passed to it, so other requests pay
+    nothing.
     """
 
     def __init__(self, instruments: Instruments, clock: Clock) -> None:
@@ -30,14 +29,14 @@ class Copies:
         return found
 
     def tell_inputs(self, requests: Sequence[InferenceRequest]) -> None:
-        """Report that those inputs of these requests that are on a GPU were copied to the host."""
+        """Report that the inputs of these requests that are on a GPU were copied to the host."""
         for request in requests:
             for tensor in request.inputs.values():
                 if tensor.memory_type:
                     self.tell_to_host(request, tensor)
 
     def tell_moved(self, request: InferenceRequest, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-        """Report which of a request's tensors are on a GPU that were on the host, and the other way round."""
+        """Report the tensors of a request that were moved between the host and a GPU."""
         for name, tensor in after.items():
             was = before[name]
             if was.memory_type and not tensor.memory_type:

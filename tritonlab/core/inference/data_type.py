@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 
 class DataType(enum.IntEnum):
-    """The datatype of a tensor. The numbers are those of `model_config.proto`; `name` is the protocol's word (`FP32`,
+    """The datatype of a tensor. The numbers are from `model_config.proto`; `name` is the protocol's word (`FP32`,
     `BYTES`).
     """
 

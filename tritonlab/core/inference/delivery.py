@@ -1,5 +1,5 @@
 """`deliver`, the one place that hands a response to its client, for instances, schedulers, ensembles and the response
-cache: first the hooks, then the client, then the end of the request.
+cache: it calls the hooks, then the client, then ends the request.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def deliver(request: InferenceRequest, response: InferenceResponse, instruments:
 def deliver_error(
     request: InferenceRequest, version: int, error: TritonError, instruments: Instruments, clock: Clock
 ) -> None:
-    """End the request with `error`: its client gets a final response with it."""
+    """End the request with a final response that carries `error`."""
     deliver(request, error_response(request, version, error), instruments, clock)
 
 
 def error_response(request: InferenceRequest, version: int, error: TritonError) -> InferenceResponse:
     """Return the final response with the error of a failed request."""
-    # Each response gets its own exception object: if several threads raised one object, its traceback would mix them.
+    # Each response has its own exception object, as threads that raise a shared one would mix its traceback.
     own = copy.copy(error)
     return InferenceResponse(request.model_name, version, request.request_id, error=own, final=True)

@@ -17,15 +17,15 @@ from ...stub._pb_stub.devices.gpus import driver_of
 from ..status import InternalError, InvalidArgumentError, UnsupportedError
 from .data_type import DataType
 
-#: Streams that a consumer may name for which nothing has to wait: the default stream, and none.
+#: The streams of a consumer that nothing has to wait for: the default stream, and none.
 _ORDERED = (None, -1, 1)
 
 
 class DeviceArray:
-    """The `nbytes` of memory of a device, C-contiguous. `keep` is what the memory belongs to. `place` is where stubs
-    find it, None for memory of the caller's own, which is copied to where they do.
+    """C-contiguous device memory of `nbytes` bytes. `keep` is the owner of the memory. `place` is its place for stubs;
+    None for the caller's own memory, which is copied to such a place.
 
-    Its use as an array of the host raises an error that says what to do.
+    Use as a host array raises an error with the remedy.
     """
 
     __slots__ = ("__weakref__", "address", "device", "driver", "exposed", "keep", "nbytes", "place")
@@ -39,7 +39,7 @@ class DeviceArray:
         self.nbytes = nbytes
         self.keep = keep
         self.place = place
-        #: whether another library got the address, and may write there
+        #: whether another library has the address and may write to it
         self.exposed = False
 
     def to_host(self) -> NDArray[np.uint8]:
@@ -54,7 +54,7 @@ class DeviceArray:
         """Return a DLPack capsule over the memory, for a consumer that works on `stream`. Raises InternalError."""
         if stream not in _ORDERED and self.place is None:
             with device_errors():
-                self.driver.synchronize(self.device)  # its producer has made only the default stream wait
+                self.driver.synchronize(self.device)  # the producer made only the default stream wait
         self.exposed = True
         owner = BorrowedMemory(self.driver, self.device, self)
         return export_device(
@@ -62,7 +62,7 @@ class DeviceArray:
         )
 
     def described(self) -> DeviceArray:
-        """Return a description of the memory without the memory itself, for hooks."""
+        """Return a description without the memory itself, for hooks."""
         return DeviceArray(self.driver, self.device, address=0, nbytes=self.nbytes, keep=None)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -98,7 +98,7 @@ def is_on_device(value: Any) -> bool:
 
 def adopt(value: Any) -> tuple[DataType, tuple[int, ...], DeviceArray]:
     """Return datatype, shape and memory of another library's array on a device, without a copy. Raises
-    InvalidArgumentError for one that is not C-contiguous, or of elements that Triton has no datatype for."""
+    InvalidArgumentError if it is not C-contiguous or Triton has no such datatype."""
     try:
         if hasattr(value, "__dlpack__"):
             imported = import_tensor(value)

@@ -1,4 +1,4 @@
-"""A client's request: what it states (`RequestSpec`), and its way through the server (`InferenceRequest`)."""
+"""A client's request: its content (`RequestSpec`), and its way through the server (`InferenceRequest`)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
 class Leadable(Protocol):
-    """A request whose response the waiting thread itself can read (`instances.execution.execution.AnswerLead`)."""
+    """A request whose response its waiting thread can read itself (`instances.execution.execution.AnswerLead`)."""
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """Read the stub's responses on the caller's thread until `done()`. Returns False if another thread already
-        reads them. Without `patient` it also returns once polling for them is no longer worth it.
+        reads them. Without `patient` it also returns once polling no longer pays off.
         """
         ...
 
@@ -42,7 +42,7 @@ class RequestEvent(enum.IntEnum):
     RELEASE = 3
 
 
-#: A pair of state and event that is not here is a defect of the server and raises.
+#: Pairs of state and event; any other pair is a defect of the server and raises.
 TRANSITIONS = {
     (RequestState.INITIALIZED, RequestEvent.ENQUEUE): RequestState.PENDING,
     (RequestState.INITIALIZED, RequestEvent.EXECUTE): RequestState.EXECUTING,
@@ -55,8 +55,9 @@ TRANSITIONS = {
 
 
 class RequestSpec:
-    """What the sender of a request states. The server's notes on its way are in `InferenceRequest`, which sets these
-    fields too: a second `__init__` would cost each request 0.3 us (measured 2026-11-24)."""
+    """The content of a request, set by its sender. The server's fields are in `InferenceRequest`, which sets these
+    fields too: a second `__init__` would cost each request 0.3 us (measured 2026-11-24).
+    """
 
     __slots__ = (
         "correlation_id",
@@ -71,17 +72,17 @@ class RequestSpec:
         "requested_outputs",
         "timeout",
     )
-    #: those of them besides model, inputs and callback
+    #: the fields besides model, inputs and callback
     SETTINGS = ("request_id", "correlation_id", "flags", "priority", "timeout", "parameters", "requested_outputs")
 
     model_name: str
-    #: -1: the latest that is served
+    #: -1: the latest version served
     model_version: int
     inputs: dict[str, Tensor]
     #: the names of the outputs to send; empty for all
     requested_outputs: Sequence[str]
     request_id: str
-    #: the sequence that it belongs to, a number or a text; 0 for none
+    #: the id of its sequence, a number or a text; 0 for none
     correlation_id: int | str
     #: SEQUENCE_START and SEQUENCE_END
     flags: int
@@ -109,11 +110,11 @@ class RequestSpec:
 
 
 class InferenceRequest(RequestSpec):
-    """A client's request on its way through the server: what was stated, and how far it is. It has no lock: it has one
-    owner at a time, and the schedulers hand it on.
+    """A client's request on its way through the server: its content and its state. It needs no lock: it has one owner
+    at a time, and schedulers pass it on.
 
     Times are `Clock.now()` nanoseconds. The sender sets `on_response` before sending; code between client and model
-    pushes a callback of its own (`push`).
+    pushes its own callback (`push`).
     """
 
     __slots__ = (
@@ -139,7 +140,7 @@ class InferenceRequest(RequestSpec):
     null: ClassVar[bool] = False
     #: whether a model or an ensemble made it
     made: ClassVar[bool] = False
-    #: whether outputs stay where the model left them, on a device, also if all inputs come from the host
+    #: whether outputs stay where the model left them, even on a device while all inputs are on the host
     keeps_device: ClassVar[bool] = False
 
     def __init__(
@@ -170,52 +171,51 @@ class InferenceRequest(RequestSpec):
         self.on_response = on_response
         #: linked list of the callbacks below the pushed one: (callback, the rest of the list); None if none was pushed
         self.callbacks_below: tuple[ResponseCallback | None, Any] | None = None
-        # -- what its sender did since
+        # -- set after sending, by the sender
         self.cancelled = False
         #: called by `cancel`: an ensemble's request cancels its steps with it
         self.on_cancel: Callable[[], None] | None = None
-        # -- set once, by the server, or by the code that makes it for another request
+        # -- set once, by the server, or by the code that makes the request for another one
         self.serial = 0
-        #: the trace, if it is traced
+        #: the trace of the request; None if it is not traced
         self.trace: Trace | None = None
         self.batch_size = 1
-        #: the same object for all requests whose inputs have the same names and, by batch size, the same shapes; None
+        #: the same object for all requests whose inputs have the same names and, per batch size, the same shapes; None
         #: if unknown
         self.shape_key: object = None
-        # -- where it is
+        # -- its state
         self.state = RequestState.INITIALIZED
         self.request_start = 0
         self.queue_start = 0
         self.execute_start = 0
-        #: when the latest response that was not final went out
+        #: the time of the latest response that was not final
         self.responded = 0
-        # -- who reads its responses
-        #: while it executes: lets the waiting caller read the response itself
+        # -- the reader of its responses while it executes: the waiting caller may read the response itself
         self.executor: Leadable | None = None
         #: the id of the sending thread if that thread reads the response itself (`InferenceServer.infer_here`), else 0
         self.waiting_thread = 0
-        #: the executor that reserved the response for that thread, until that calls its `lead`
+        #: the executor that reserved the response for that thread, until the thread calls `lead`
         self.reserved_lead: Leadable | None = None
-        #: the event loop that is to read the answer, since it waits for it (`ipc.link_reader.LoopReader`); None: any
-        #: thread may
+        #: the event loop that waits for the answer and should read it (`ipc.link_reader.LoopReader`); None: any thread
+        #: may
         self.reader: Any = None
 
     def advance(self, event: RequestEvent) -> None:
-        """Move the request to the state that follows on `event`. Raises KeyError if the event is illegal in its
-        state."""
+        """Move the request to its next state after `event`. Raises KeyError if the event is illegal in its state."""
         self.state = TRANSITIONS[self.state, event]
 
     def placed(
         self, outputs: dict[str, Tensor], to_host: Callable[[InferenceRequest, Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """Return outputs, some of which are in the memory of a GPU, where the sender wants them: on the GPU if it has
-        sent an input there, else in host memory, brought by `to_host`. Raises InternalError."""
+        """Return outputs, some of them in GPU memory, at the place for their sender: on the GPU if an input was sent
+        there, else in host memory, copied by `to_host`. Raises InternalError.
+        """
         if self.keeps_device or any(tensor.memory_type for tensor in self.inputs.values()):
             return outputs
         return {name: to_host(self, tensor) for name, tensor in outputs.items()}
 
     def push(self, callback: ResponseCallback) -> ResponseCallback | None:
-        """Send the responses to `callback` from now on. Returns the callback before it, for it to hand them on to."""
+        """Send the responses to `callback` from now on. Returns the previous callback, to which it passes them on."""
         below = self.on_response
         self.callbacks_below = below, self.callbacks_below
         self.on_response = callback
@@ -227,8 +227,9 @@ class InferenceRequest(RequestSpec):
         self.on_response, self.callbacks_below = self.callbacks_below
 
     def let_go(self) -> None:
-        """Drop the callbacks once no more responses come. They mostly refer back to the request, which would otherwise
-        keep its inputs until the garbage collector runs."""
+        """Drop the callbacks after the last response. They mostly refer to the request, whose inputs would otherwise
+        live until the garbage collector runs.
+        """
         self.on_response = self.callbacks_below = None
 
     def respond(self, response: InferenceResponse) -> None:
@@ -236,7 +237,7 @@ class InferenceRequest(RequestSpec):
         callback = self.on_response
         if response.final:
             self.state = TRANSITIONS[self.state, RequestEvent.RELEASE]
-            self.on_response = self.callbacks_below = None  # This is `let_go`, written out because a call costs time.
+            self.on_response = self.callbacks_below = None  # This is `let_go`, inlined because a call costs time.
         if callback is not None:
             callback(self, response)
 
@@ -260,7 +261,7 @@ class InferenceRequest(RequestSpec):
 class NullRequest(InferenceRequest):
     """The filler of an idle slot of a sequence batch (rule 5.6.7). The model sees it, but its response goes nowhere.
 
-    All null requests share one serial number, so that none has to be looked up when its execution is over.
+    All null requests share one serial number, so that none is looked up after its execution.
     """
 
     __slots__ = ()
@@ -269,8 +270,8 @@ class NullRequest(InferenceRequest):
 
 
 class ClientRequest(InferenceRequest):
-    """The request of a client that may want outputs in its own memory of a GPU: the frontend takes them from where the
-    model left them.
+    """The request of a client that may want outputs in its own GPU memory: the frontend takes them from where the model
+    left them.
     """
 
     __slots__ = ()
@@ -278,9 +279,9 @@ class ClientRequest(InferenceRequest):
 
 
 class ModelRequest(InferenceRequest):
-    """A request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers for
-    outputs; they arrive wherever the callee left them if that is None (rule 1.12.2). `caller` is the instance whose
-    model made it, and the number of its execution, 0 if there was none.
+    """A request that a model makes (BLS). `memory` is the preferred memory of its outputs, type (0 GPU, 1 CPU) and
+    device; if None, they stay where the callee left them (rule 1.12.2). `caller` is the calling instance and the number
+    of its execution, 0 outside of any.
     """
 
     __slots__ = ("caller", "memory")

@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 class NoSuchOutput(Explained, KeyError):
-    """An output that a response does not have. The text lists those it has. It is a KeyError, as that of any dict."""
+    """An output that a response does not have, with a list of its outputs. It is a KeyError, as for any dict."""
 
     code = Code.NOT_FOUND
 
@@ -26,14 +26,14 @@ class NoSuchOutput(Explained, KeyError):
         self._text = f"the response has no output {name!r}: {self._advice}"
 
     def __str__(self) -> str:
-        return self._text  # not the name alone, as of a KeyError
+        return self._text  # a sentence, where a KeyError prints only the name
 
     def remedy(self) -> str:
         return self._advice
 
 
 class Outputs(dict[str, Value]):
-    """A dict whose KeyError lists the outputs that it has."""
+    """A dict whose KeyError lists its outputs."""
 
     def __missing__(self, name: object) -> NoReturn:
         raise NoSuchOutput(name, list(self))
@@ -59,7 +59,7 @@ class InferenceResponse:
     #: True if this response has nothing but the final flag
     empty: bool = False
 
-    __iter__: ClassVar[None] = None  # else Python would take 0, 1, 2, … for names
+    __iter__: ClassVar[None] = None  # otherwise Python would use 0, 1, 2, … as names
 
     def __getitem__(self, name: str) -> Any:
         """Return an output as numpy, as `model(…)` does. Raises NoSuchOutput, or the error of the response."""

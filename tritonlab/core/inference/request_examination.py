@@ -1,8 +1,8 @@
 """`RequestExamination`, the errors of requests that do not fit their model's configuration (rule 5.4).
 
-`RequestRules` accepts valid requests by itself and brings only the others here, so that nothing in this file need be
-fast. Triton keeps inputs in a hash map that in practice hands out the newest first, so the checks walk them backwards:
-with several bad inputs the same one is blamed.
+`RequestRules` accepts valid requests itself and passes only the others on, so nothing in this file needs to be fast.
+Triton keeps inputs in a hash map that in practice hands out the newest first, so the checks walk them backwards: with
+several bad inputs the same one is blamed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tensor import Tensor
 
 
 class CutElementError(InvalidArgumentError):
-    """A BYTES tensor that ends within its last element. In Triton the backend finds that, and so HTTP returns it as an
+    """A BYTES tensor that ends within its last element. In Triton the backend finds the error, so HTTP returns it as an
     error of the model's response (rule 6.1.1).
     """
 
@@ -47,12 +47,12 @@ class InputRule:
         self.optional: bool = tensor.optional
         self.reshape = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None
         self.element_size = self.datatype.byte_size
-        #: the result of `fit` for the last shapes that fit; to look it up takes a tenth of the time of `fit`
+        #: the results of `fit` for the last shapes that fit; a look-up takes a tenth of the time of `fit`
         self.sizes: dict[tuple[int, ...], int] = {}
 
     def fit(self, shape: tuple[int, ...], batched: bool) -> int:
         """Return how many bytes a tensor of `shape` has, for BYTES how many elements; -1 if the shape does not fit.
-        `batched`: its first dimension is that of the batch."""
+        `batched`: its first dimension is the batch."""
         item = shape[1:] if batched else shape
         if item != self.dims and not self.matches(item):
             return -1
@@ -62,29 +62,30 @@ class InputRule:
         return size
 
     def matches(self, shape: Sequence[int]) -> bool:
-        """Return whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0, and one in
-        `shape` fits any size (measured)."""
+        """Return whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0; a -1 in `shape`
+        fits any size (measured).
+        """
         if len(shape) != len(self.dims):
             return False
         return all(size == wanted or -1 in (size, wanted) for size, wanted in zip(shape, self.dims, strict=True))
 
     def reshaped(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape that the model sees for `shape` (rule 5.4.6): variable sizes carry over in their order."""
+        """Return the shape that the model sees for `shape` (rule 5.4.6): variable sizes keep their order."""
         assert self.reshape is not None
         variable = iter([size for size, wanted in zip(shape, self.dims, strict=True) if wanted == -1])
         return tuple(next(variable) if size == -1 else size for size in self.reshape)
 
     def before(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape from which `reshaped` made this one."""
+        """Return the shape that `reshaped` turned into this one."""
         assert self.reshape is not None
         variable = iter([size for size, wanted in zip(shape, self.reshape, strict=False) if wanted == -1])
         return tuple(next(variable, 1) if size == -1 else size for size in self.dims)
 
 
 class RequestExamination:
-    """The checks of one model version, one after the other in Triton's order.
+    """The checks of one model version, in Triton's order.
 
-    `limits` are the fewest and the most inputs that a request may have.
+    `limits` are the fewest and the most inputs of a request.
     """
 
     def __init__(
@@ -102,8 +103,7 @@ class RequestExamination:
         self._limits = limits
 
     def examine(self, request: InferenceRequest) -> int:
-        """Return the batch size of a request that passes all checks (rule 5.4.1), 0 if the client set that (rule
-        5.4.5).
+        """Return the batch size of a request that passes all checks (rule 5.4.1), 0 if the client sent 0 (rule 5.4.5).
 
         Raises InvalidArgumentError with Triton's text.
         """
@@ -127,7 +127,7 @@ class RequestExamination:
                     f"{request.prefix}All input dimensions should be specified for input '{name}' for model "
                     f"'{self.model_name}', got {dims_text(tensor.shape)}"
                 )
-            # A batch dimension of 0 counts as 1 (rule 5.4.5), a negative one as the unsigned number of its 32 bits.
+            # A batch dimension of 0 counts as 1 (rule 5.4.5), a negative one as its 32 bits read as an unsigned number.
             items = batch & 0xFFFFFFFF or 1 << 32 if batch < 0 else max(batch, 1)
             self._check_size(request, rule, tensor, prod(shape) * items)
         return batch if self.max_batch_size else 1
@@ -142,7 +142,7 @@ class RequestExamination:
         seen = set()
         for name in request.requested_outputs:
             if name in seen:
-                # 2.51 returns an output named twice once; Triton refuses it since 2026-04.
+                # 2.51 returns an output that is named twice once; Triton refuses it since 2026-04.
                 raise InvalidArgumentError(f"output '{name}' already exists in request")
             seen.add(name)
         unknown = sorted(seen.difference(self.output_names), key=_as_sent)
@@ -150,8 +150,9 @@ class RequestExamination:
             raise InvalidArgumentError(f"unexpected inference output '{unknown[0]}' for model '{self.model_name}'")
 
     def _wrong_count(self, request: InferenceRequest) -> InvalidArgumentError:
-        """Return the error for too few or too many inputs. Triton compares only how many there are, and names them in
-        the message (rule 5.4.3). The lone `]` is Triton's."""
+        """Return the error for too few or too many inputs. Triton only compares the counts, and names the inputs in the
+        message (rule 5.4.3). The lone `]` is Triton's.
+        """
         inputs = request.inputs
         missing = [name for name, rule in self._rules.items() if not rule.optional and name not in inputs]
         least, most = self._limits
@@ -218,7 +219,7 @@ class RequestExamination:
                     f"{request.prefix}unexpected number of string elements {found} {about}, expecting {count}"
                 )
             position = start + length
-            if position > end and found == count:  # an earlier one that is cut off counts as whole (measured)
+            if position > end and found == count:  # an earlier element that is cut off counts as whole (measured)
                 raise CutElementError(
                     f"incomplete string data for inference input '{name}', expecting string of length {length} but "
                     f"only {end - start} bytes available"
@@ -238,4 +239,4 @@ def _quoted(names: Any) -> str:
 
 
 def _as_sent(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")  # a name over HTTP need not be UTF-8
+    return name.encode("utf-8", "surrogateescape")  # a name sent over HTTP may not be UTF-8

@@ -36,7 +36,7 @@ class RequestRules:
         #: the datatype that Python lists and scalars for each input are converted to
         self.input_types: dict[str, DataType] = {}
         self._rules: dict[str, InputRule] = {}
-        # These count as the configuration does, in which a name may legally stand twice.
+        # These count entries of the configuration, which may legally have a name twice.
         self._most, self._least = len(config.input), 0
         for tensor in config.input:
             self.input_types[tensor.name] = DataType(tensor.data_type)
@@ -127,8 +127,8 @@ class RequestRules:
         request.inputs = inputs
 
     def as_sent(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return inputs that a model has seen as its client sent them: the reverse of `_reshape`, without those that
-        the scheduler has added.
+        """Return the inputs of a model as its client sent them: the reverse of `_reshape`, without the inputs that the
+        scheduler added.
         """
         sent = {}
         for name, tensor in inputs.items():
@@ -142,8 +142,9 @@ class RequestRules:
         return sent
 
     def refusal_of_single(self, caller: str, instead: str = "") -> UnsupportedError:
-        """Return the error for a request to a decoupled model by way of `caller`, which can take only one response
-        (rule 3.7.4)."""
+        """Return the error for a request that reaches a decoupled model through `caller`, which takes only one response
+        (rule 3.7.4).
+        """
         return UnsupportedError(f"{caller} doesn't support models with decoupled transaction policy{instead}")
 
     def expected_shape(self, name: str) -> str:
@@ -184,8 +185,8 @@ _length = struct.Struct("<I").unpack_from
 
 
 def _holds_elements(data: NDArray[Any], count: int) -> bool:
-    """Return whether the uint8 `data` is exactly `count` BYTES elements. If all have the same length one comparison is
-    enough; otherwise it walks them.
+    """Return whether the uint8 `data` is exactly `count` BYTES elements. One comparison is enough if all have the same
+    length; otherwise the elements are walked.
     """
     buffer = data.data
     end = len(buffer)

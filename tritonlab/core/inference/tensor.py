@@ -15,11 +15,11 @@ from ..status import InvalidArgumentError, UnsupportedError
 from .data_type import FROM_NATIVE, DataType
 from .device_array import DeviceArray, adopt, is_on_device
 
-_BYTES, _BF16 = DataType.BYTES, DataType.BF16  # a look at a member of an enum takes three times as long
+_BYTES, _BF16 = DataType.BYTES, DataType.BF16  # access to a member of an enum takes three times as long
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 #: How many elements a repr shows, and how many bytes of each.
 _SHOWN = 8
-#: The most bytes of a tensor whose elements are all shown as JSON values.
+#: The most bytes of a tensor that `to_dict` shows with all elements.
 _MOST_PLAIN = 8192
 _SHOWN_BYTES = 40
 
@@ -82,8 +82,8 @@ class Tensor:
 
     @staticmethod
     def from_any(value: Any, datatype: DataType = DataType.INVALID) -> Tensor:
-        """Return a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text. What is
-        in the memory of a GPU stays there.
+        """Return a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text. Data in
+        GPU memory stays there.
 
         `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
         input is FP32, `[1.5]` for an INT32 input is refused); an array keeps its own dtype, so that a mismatch is
@@ -153,8 +153,8 @@ class Tensor:
         return f"<Tensor {self.datatype.name} {list(self.shape)} {self._values()}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tensor as JSON values. `values` are nested as the shape is; of a large tensor they are text, its
-        first elements only.
+        """Return the tensor as JSON values. `values` are nested like the shape; a large tensor has a text of its first
+        elements instead.
         """
         large = self.byte_size > _MOST_PLAIN or self.memory_type
         described = {"datatype": self.datatype.name, "shape": list(self.shape), "byte_size": self.byte_size}
@@ -166,7 +166,7 @@ class Tensor:
         return {**described, "values": plain(self.numpy())}
 
     def _values(self) -> str:
-        """Return the elements as text, only the first of many; the rest of the data is not read."""
+        """Return the elements as text; of many, only the first ones are read."""
         if self.memory_type:
             memory: Any = self.data
             return f"in the memory of {'simulated ' * memory.driver.simulated}GPU {self.device_id}"
@@ -207,8 +207,8 @@ WIRE_ELEMENTS: list[np.dtype[Any]] = [
 
 
 def wire_elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
-    """Return a 1-D view of a client's bytes as elements. For a part of an element the view is of single bytes, and the
-    request's checks refuse it.
+    """Return a 1-D view of a client's bytes as elements. A cut-off element makes it a view of single bytes, which the
+    request's checks refuse.
     """
     dtype = WIRE_ELEMENTS[datatype]
     if dtype.itemsize > 1 and len(data) % dtype.itemsize:
@@ -232,8 +232,7 @@ _READABLE = {"b": "b", "i": "bui", "u": "bui", "f": "buif"}
 
 
 def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
-    """Return numbers or nested lists of them as an array of `datatype`, or of numpy's choice where that does not
-    fit."""
+    """Return numbers or nested lists of numbers as an array of `datatype`, or of numpy's choice if they do not fit."""
     try:
         array = np.asarray(value)
         if datatype in (DataType.INVALID, DataType.BF16) or array.dtype == datatype.numpy:
@@ -274,7 +273,7 @@ def _from_dlpack(value: Any) -> NDArray[Any]:
 
 
 def _is_torch_tensor(value: Any) -> bool:
-    """Return whether it is a tensor of torch, without asking torch: a stand-in may have no tensors."""
+    """Return whether it is a tensor of torch. A stand-in for torch may have no tensors."""
     return any(kind.__name__ == "Tensor" and kind.__module__ == "torch" for kind in type(value).__mro__)
 
 

@@ -22,8 +22,8 @@ class ExecuteTimes:
 #: Why requests failed, as in the metric's label (rule 5.13.1). BACKEND is a failed execution.
 FAILURE_REASONS = ("BACKEND", "CANCELED", "OTHER", "REJECTED")
 
-#: How many executions are noted before they are counted together. Measured within requests, where nothing that counting
-#: needs is in a cache of the CPU, noting one takes a quarter of the time that counting it takes.
+#: The number of executions that are noted before they are counted together. Measured within requests, where the data
+#: for counting is in no cache of the CPU: noting an execution takes a quarter of the time of counting it.
 _NOTED = 16
 #: The arguments of `record_batch`.
 _Noted = tuple[int, Sequence[int], Sequence[int], ExecuteTimes, int, int, int]
@@ -66,7 +66,7 @@ class InferStats:
         self.composing = False
         #: the executions that are not counted yet; readers of the counts count them first
         self._noted: deque[_Noted] = deque()
-        self._lock = threading.Lock()  # guards all of the below
+        self._lock = threading.Lock()  # guards all fields below
         self._last_inference = 0
         self._inference_count = 0
         self._execution_count = 0
@@ -91,10 +91,10 @@ class InferStats:
     ) -> None:
         """Count one `execute` call that has ended; called once per batch.
 
-        `size`: sum of the batch dimensions. `queue_ns`, `request_ns`: for each request its time in the queue, and its
-        time since it came in. `failed`: how many of the requests failed; Triton fails all or none (rule 3.11.1), so not
-        0 means all. `wall_ms`: milliseconds since the epoch. `nulls`: how much of `size` are null requests (rule
-        5.6.7), which are not inferences.
+        `size`: sum of the batch dimensions. `queue_ns`, `request_ns`: each request's time in the queue, and its time
+        since arrival. `failed`: the number of failed requests; Triton fails all or none (rule 3.11.1), so not 0 means
+        all. `wall_ms`: milliseconds since the epoch. `nulls`: the part of `size` that is null requests (rule 5.6.7),
+        which are not inferences.
         """
         noted = self._noted
         noted.append((size, queue_ns, request_ns, times, failed, wall_ms, nulls))
@@ -103,7 +103,7 @@ class InferStats:
                 self._count_noted()
 
     def _count_noted(self) -> None:
-        """Count the executions that are only noted; to be called with the lock held."""
+        """Count the executions that are only noted. The caller holds the lock."""
         noted = self._noted
         while noted:
             self._count_batch(noted.popleft())
@@ -158,7 +158,7 @@ class InferStats:
             self._fail_ns += request_ns
 
     def record_cache_hit(self, request_ns: int, queue_ns: int, lookup_ns: int, wall_ms: int) -> None:
-        """Count a request with a response from the response cache: a success without an execution (rule 5.9.4)."""
+        """Count a request answered from the response cache: a success without an execution (rule 5.9.4)."""
         with self._lock:
             self._last_inference = max(self._last_inference, wall_ms)
             self._success += 1
@@ -198,7 +198,7 @@ class InferStats:
             }
 
     def failures(self) -> dict[str, int]:
-        """Return how many requests failed, by reason."""
+        """Return the number of failed requests by reason."""
         with self._lock:
             self._count_noted()
             return dict(self._failures)

@@ -1,4 +1,4 @@
-"""`LatencyStats`, which also records how latencies are distributed, for servers whose metrics show that (rules 5.13.2,
+"""`LatencyStats`, which also records the distribution of latencies, for servers whose metrics show it (rules 5.13.2,
 5.13.3).
 """
 

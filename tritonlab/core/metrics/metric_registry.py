@@ -1,6 +1,6 @@
 """`MetricRegistry`, the custom metrics that models make (rule 1.14), and the text of all metrics.
 
-A custom metric lives on three levels. A *family* is what the printed text shows, one per name. A *handle* is one
+A custom metric lives on three levels. A *family* is printed in the text, one per name. A *handle* is one
 `MetricFamily` object of a model; handles of one name share the family. A *metric* is one `Metric` object; metrics of
 equal labels in one family share the sample. A sample, with its printed lines, goes when the last handle that made it
 goes (measured on 2.51: it does not stay until the family's last handle goes).
@@ -25,7 +25,7 @@ COUNTER, GAUGE, HISTOGRAM = range(3)
 _KINDS = ("counter", "gauge", "histogram")
 _ORDER = {"counter": 0, "gauge": 1, "histogram": 2, "summary": 3}
 
-#: No name may start with two underscores, which Prometheus keeps for itself.
+#: No name may start with two underscores, which are reserved by Prometheus.
 _METRIC_NAME = re.compile(r"(?!__)[a-zA-Z_:][a-zA-Z0-9_:]*\Z", re.ASCII)
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z", re.ASCII)
 
@@ -44,7 +44,7 @@ class _Sample:
         self.handles: set[int] = set()
 
     def observe(self, value: float) -> None:
-        self.counts[bisect.bisect_left(self.bounds, value)] += 1  # a NaN into the first, as Triton does
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1  # like Triton, count a NaN in the first bucket
         self.value += value
 
     def lines(self, kind: int, labels: _Labels) -> Iterable[Sample]:
@@ -75,7 +75,7 @@ class _Metric(NamedTuple):
 
 
 class MetricRegistry:
-    """The custom metrics by the ids that the stubs use, and the text of all metrics. Any thread may call any method.
+    """The custom metrics by the ids of the stubs, and the text of all metrics. Any thread may call any method.
 
     Errors have the end of Triton's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
     """
@@ -94,7 +94,7 @@ class MetricRegistry:
         self._ids = itertools.count(1)
         self._families: dict[str, _CustomFamily] = {}
         self._handles: dict[int, _CustomFamily] = {}
-        self._makers: dict[int, str] = {}  # the models whose code has the handles
+        self._makers: dict[int, str] = {}  # the models whose code owns the handles
         self._metrics: dict[int, _Metric] = {}
 
     def family(self, name: str, description: str, kind: int, model: str = "") -> int:
@@ -133,8 +133,9 @@ class MetricRegistry:
                 del self._families[family.name]
 
     def metric(self, handle: int, labels: Mapping[str, Any] | None, buckets: Sequence[float] | None) -> int:
-        """Return the id of a new metric of the handle's family. Metrics of equal labels share one sample and keep the
-        buckets of the first."""
+        """Return the id of a new metric of the handle's family. Metrics of equal labels share one sample, with the
+        buckets of the first.
+        """
         key = _checked_labels(labels or {})
         bounds = list(map(float, buckets or ()))
         with self._lock:
@@ -152,9 +153,10 @@ class MetricRegistry:
         return metric
 
     def delete_metric(self, metric: int) -> None:
-        """Delete a metric, and the sample with the last metric of its labels. Metrics of the in-process API end so; a
-        sample that a stub made stays as long as a handle that made it (measured on 2.51). Ignores an unknown id: its
-        family may be gone."""
+        """Delete a metric, and the sample with the last metric of its labels. This is the rule for metrics of the
+        in-process API; a stub's sample stays as long as a handle that made it (measured on 2.51). Ignores an unknown
+        id: its family may be gone.
+        """
         with self._lock:
             found = self._metrics.pop(metric, None)
             if found is None or any(other.sample is found.sample for other in self._metrics.values()):
@@ -199,7 +201,7 @@ class MetricRegistry:
         return render(sorted(found, key=lambda family: _ORDER[family.kind]))
 
     def made_by(self, model: str) -> str:
-        """Return the part of that text with the custom metrics of the model's code."""
+        """Return the part of that text with the custom metrics of one model."""
         return render(self._custom(lambda sample: any(self._makers[handle] == model for handle in sample.handles)))
 
     def _custom(self, wanted: Callable[[_Sample], bool]) -> list[PrintedFamily]:

@@ -19,9 +19,9 @@ FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """Which metrics are shown. `counter_latencies`, `summary_latencies`: whether durations are, as counters and as
-    summaries with `summary_quantiles`. `histogram_latencies`: whether histograms of the times to the first response
-    are. `interval_ms`: how old the machine's numbers may be, in milliseconds. `cpu`, `gpu`: whether these are shown.
+    """The metrics that are shown. `counter_latencies`, `summary_latencies`: durations as counters, and as summaries
+    with `summary_quantiles`. `histogram_latencies`: histograms of the times to the first response. `interval_ms`: the
+    largest age of the machine's numbers in milliseconds. `cpu`, `gpu`: the numbers of each.
     """
 
     counter_latencies: bool = True
@@ -37,7 +37,7 @@ class MetricsConfig:
         settings: Mapping[str, str], interval_ms: float = 2000.0, cpu: bool = True, gpu: bool = True
     ) -> MetricsConfig:
         """Read the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError for
-        quantiles that cannot be read (Triton logs that and takes the default ones).
+        quantiles that cannot be read (Triton logs the error and uses its defaults).
         """
         flags = {name: settings[name] == "true" for name in _FLAGS if name in settings}
         quantiles = DEFAULT_QUANTILES

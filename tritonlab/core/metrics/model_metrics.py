@@ -12,10 +12,10 @@ from .prometheus_text import PrintedFamily, Sample
 
 
 class ModelMetrics(NamedTuple):
-    """The part of one model version that `expose` needs.
+    """The values of one model version for `expose`.
 
     `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache. `first_response`: the
-    times until the first response, in milliseconds. `gpu_uuid`: the UUID of the GPU that all its instances are on.
+    times until the first response, in milliseconds. `gpu_uuid`: the UUID of the GPU shared by all its instances.
     """
 
     name: str
@@ -30,7 +30,7 @@ class ModelMetrics(NamedTuple):
     namespace: str = ""
 
 
-#: Counters that `counter_latencies=false` takes away (measured).
+#: Counters that `counter_latencies=false` removes (measured).
 _LATENCIES = ("_duration_", "nv_cache_")
 
 
@@ -98,7 +98,7 @@ def _failures(model: ModelMetrics, stats: dict[str, Any]) -> Iterable[tuple[Mapp
 
 _NOT_CACHED = "(does not include cached requests)"
 
-#: The metrics of rule 5.13.1: name, kind, help text, and what reads a model's numbers.
+#: The metrics of rule 5.13.1: name, kind, help text, and the function that reads a model's numbers.
 _PER_MODEL: tuple[tuple[str, str, str, _Reader], ...] = (
     (
         "nv_inference_request_success",
@@ -192,7 +192,7 @@ _PER_MODEL: tuple[tuple[str, str, str, _Reader], ...] = (
     ),
 )
 
-#: The summaries of rule 5.13.3: name, help text, and the durations that are summarized.
+#: The summaries of rule 5.13.3: name, help text, and the name of the durations.
 _SUMMARIES: tuple[tuple[str, str, str], ...] = (
     (
         "nv_inference_request_summary_us",

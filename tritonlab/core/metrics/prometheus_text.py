@@ -2,8 +2,8 @@
 
 It does not use `prometheus_client.generate_latest`: that names counters `<name>_total`, which breaks every dashboard
 made for Triton, it prints `0.0` for `0`, and importing it costs 60 ms (measured). The tests read this text with its
-parser instead. One difference to Triton on purpose: it prints a newline in a help text raw, which breaks the format;
-here it is escaped.
+parser instead. One difference to Triton on purpose: Triton prints a newline in a help text raw, which breaks the
+format; here it is escaped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class PrintedFamily:
 
 
 def render(families: Iterable[PrintedFamily]) -> str:
-    """Return the text of `families`. A family without samples prints nothing; those of one name print as one block."""
+    """Return the text of `families`. A family without samples prints nothing; families of one name print as one
+    block.
+    """
     merged: dict[str, PrintedFamily] = {}
     for family in families:
         if family.name in merged:

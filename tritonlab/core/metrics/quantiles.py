@@ -1,9 +1,8 @@
 """The quantiles of the last minute's observations, estimated in little memory.
 
-The algorithm is that of Cormode, Korn, Muthukrishnan and Srivastava, "Effective computation of biased quantiles over
-data streams" (ICDE 2005), with targeted quantiles; the window of several sketches, each reset in its turn, and the
-choice of the lower neighbour in small samples are those of the Prometheus client that Triton uses, so that the same
-observations give the same lines.
+The algorithm is by Cormode, Korn, Muthukrishnan and Srivastava, "Effective computation of biased quantiles over
+data streams" (ICDE 2005), with targeted quantiles. As in Triton's Prometheus client, the window has several sketches,
+reset in turn, and small samples use the lower neighbour, so that the same observations give the same lines.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 _BUFFER = 500
-#: How many nanoseconds an observation counts, and how many sketches take turns to remember it.
+#: How many nanoseconds an observation counts, and the number of sketches that take turns.
 WINDOW = 60_000_000_000
 SKETCHES = 5
 
@@ -54,7 +53,7 @@ class Sketch:
         return samples[-1][0]
 
     def _allowed(self, rank: float) -> float:
-        """Return how far a rank may be off (the paper's f) without spoiling a target."""
+        """Return the allowed error of a rank (the paper's f) that keeps every target."""
         size = len(self._samples)
         least = size + 1.0
         for quantile, error in self._targets:
@@ -78,7 +77,7 @@ class Sketch:
         self._compress()
 
     def _compress(self) -> None:
-        """Join a sample with the one after it where the ranks stay good enough."""
+        """Merge each sample with the next one where the ranks stay accurate enough."""
         merged: list[tuple[float, int, int]] = []
         for position, sample in enumerate(self._samples):
             if merged and merged[-1][1] + sample[1] + sample[2] <= self._allowed(position - 1):

@@ -22,8 +22,8 @@ class CpuUsage:
 
 @dataclass(frozen=True)
 class GpuUsage:
-    """The numbers of one GPU; None where it has none. Power is in watts, energy in joules since the server started,
-    memory in bytes, utilization from 0 to 1.
+    """The numbers of one GPU; None if the GPU does not report it. Power is in watts, energy in joules since the server
+    started, memory in bytes, utilization from 0 to 1.
     """
 
     uuid: str
@@ -69,7 +69,7 @@ _GPU = (
 
 
 def gpu_families(usages: Iterable[GpuUsage]) -> list[PrintedFamily]:
-    """Return the families of the GPUs; none at all without a GPU, as on Triton."""
+    """Return the families of the GPUs; like Triton, none without a GPU."""
     return [
         PrintedFamily(
             name,

@@ -1,7 +1,7 @@
-"""`FailureCapsule`, what is needed to understand a failure of an author's code and to repeat it: the requests with
-their tensors, the exception with its frames and variables, and where and when it was.
+"""`FailureCapsule`, a record to understand and repeat a failure of an author's code: the requests with their tensors,
+the exception with its frames and variables, and the place and time.
 
-The `FailureBook` keeps the last few of each model. They outlive reloads, because a mended model gets the same requests
+The `FailureBook` keeps the last few of each model. They outlive reloads, because a fixed model gets the same requests
 again.
 """
 
@@ -22,7 +22,7 @@ from ..inference.tensor import Tensor
 from ..plain_facts import plain
 from ..status import RemoteException
 
-#: The most bytes of one tensor, and of all of one failure, that are kept; of others only the description is.
+#: The most bytes kept of one tensor and of one failure; beyond them only a description is kept.
 MOST_TENSOR = 1 << 20
 MOST_CAPSULE = 4 << 20
 _MOST_HEADLINE = 300
@@ -57,7 +57,7 @@ class KeptTensor:
 
 @dataclass(frozen=True, slots=True)
 class KeptRequest:
-    """A request that failed, as it was sent to the model. Its `inputs` are those that the model saw."""
+    """A request that failed, as it was sent to the model. Its `inputs` are as the model saw them."""
 
     inputs: dict[str, KeptTensor]
     serial: int
@@ -69,12 +69,12 @@ class KeptRequest:
     requested_outputs: tuple[str, ...]
     parameters: dict[str, ParameterValue]
     batch_size: int
-    #: The instance, and the number of its execution, whose BLS call it was.
+    #: The calling instance and the number of its execution, if it is a BLS call.
     caller: tuple[str, int] | None = None
 
     @property
     def cut(self) -> list[str]:
-        """Return the names of the inputs that were too large to be kept."""
+        """Return the names of the inputs that were too large to keep."""
         return [name for name, record in self.inputs.items() if record.tensor is None]
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,12 +92,12 @@ class KeptRequest:
 
 @dataclass(frozen=True, slots=True)
 class FailureCapsule:
-    """One failure. `time_ns` is wall-clock nanoseconds; `phase` is what the author's code was doing (`execute`,
-    `initialize`, `finalize`); `text` is what clients read.
+    """One failure. `time_ns` is wall-clock nanoseconds; `phase` is the running method (`execute`, `initialize`,
+    `finalize`); `text` is the clients' error text.
 
-    `requests` are all that failed with it, in their order in the batch; `left_out` is how many more there were.
+    `requests` are the failed requests in the order of the batch; `left_out` is the number not kept.
     `batch_id` numbers the instance's executions; 0 outside of any. `frames` are outermost first. `failed_calls` are the
-    failures of models that the same execution had called.
+    failures of models called by the same execution.
     """
 
     time_ns: int
@@ -116,13 +116,13 @@ class FailureCapsule:
 
     @property
     def headline(self) -> str:
-        """Return the exception in one line, or the first line of what clients read."""
+        """Return the exception in one line, or the first line of the clients' error text."""
         text = str(self.exception) if self.exception is not None else self.text.partition("message: ")[2] or self.text
         return bounded(text.strip().partition("\n")[0], _MOST_HEADLINE)
 
     @property
     def place(self) -> FrameState | None:
-        """Return the innermost frame with variables, which is in a file of the author's; None if there is none."""
+        """Return the innermost frame with variables in a file of the author; None if there is none."""
         own = [frame for frame in self.frames if frame.variables] or self.frames
         return own[-1] if own else None
 
@@ -147,12 +147,12 @@ class FailureCapsule:
         }
 
 
-#: The most requests of a batch that are kept.
+#: The most requests kept of a batch.
 _MOST_REQUESTS = 64
 
 
 def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptRequest, ...], int]:
-    """Copy the requests, as far as their tensors are not too large. Also return how many were left out."""
+    """Copy the requests without tensors that are too large. Also return how many requests were left out."""
     room = MOST_CAPSULE
     records = []
     clients = [request for request in requests if not request.null]
@@ -180,7 +180,7 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
 
 
 def keep_tensor(tensor: Tensor, room: int) -> KeptTensor:
-    """Copy a tensor if it has neither more than `room` bytes nor more than MOST_TENSOR."""
+    """Copy a tensor of at most `room` and MOST_TENSOR bytes; of a larger one keep the first elements as text."""
     size = tensor.byte_size
     if size > min(room, MOST_TENSOR):
         return KeptTensor(tensor.datatype, tensor.shape, byte_size=size, tensor=None, head=repr(tensor))
@@ -191,11 +191,11 @@ def keep_tensor(tensor: Tensor, room: int) -> KeptTensor:
 
 
 class FailureBook:
-    """The last failures of each model of a server, `kept` of each; 0 keeps none."""
+    """The last failures of each model of a server, at most `kept` of each; 0 keeps none."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._lock = threading.Lock()  # guards the next three
+        self._lock = threading.Lock()  # guards the next three fields
         self._capsules: dict[str, deque[FailureCapsule]] = {}
         self._total: dict[str, int] = {}
         self._answered: dict[str, int] = {}
@@ -207,23 +207,24 @@ class FailureBook:
             self._capsules.setdefault(model, deque(maxlen=self.capacity)).append(capsule)
 
     def answered_with_error(self, model: str) -> None:
-        """Count a response with an error that the author made (`pb_utils.TritonError`): the model has worked as it was
-        written to, so nothing is kept.
+        """Count a response with an error of the author (`pb_utils.TritonError`). The model worked as written, so
+        nothing is kept.
         """
         with self._lock:
             self._answered[model] = self._answered.get(model, 0) + 1
 
     def of_model(self, model: str) -> tuple[list[FailureCapsule], int, int]:
-        """Return what is kept of the model's failures, oldest first, how many there were, and how many responses had an
-        error of the author's.
+        """Return the kept failures of the model, oldest first, the number of all its failures, and the number of
+        responses with an error of the author.
         """
         with self._lock:
             capsules = list(self._capsules.get(model, ()))
             return capsules, self._total.get(model, 0), self._answered.get(model, 0)
 
     def of_calls(self, instance: str, batch_id: int, since: int) -> tuple[FailureCapsule, ...]:
-        """Return the failures of models that an execution has called, oldest first. `since`: when the stub of the
-        instance was started, in wall-clock nanoseconds; a later one numbers its executions from 1 again."""
+        """Return the failures of models called by an execution, oldest first. `since`: the start of the instance's
+        stub, in wall-clock nanoseconds; a later stub numbers its executions from 1 again.
+        """
         with self._lock:
             capsules = [capsule for book in self._capsules.values() for capsule in book if capsule.time_ns >= since]
         caller = (instance, batch_id)

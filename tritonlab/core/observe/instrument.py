@@ -1,8 +1,8 @@
-"""The hooks through which views, traces, recorders and statistics listen to the server.
+"""The hooks of the server for views, traces, recorders and statistics.
 
-Subclass `Instrument`, override what you need, hand the object to `Instruments.add`. Hooks are called on the server's
-threads and must not block. A hook without an override costs nothing. An instrument that raises is dropped, and the
-error is logged. Times are `Clock.now()` nanoseconds.
+Subclass `Instrument`, override hooks and pass the object to `Instruments.add`. Hooks are called on the server's threads
+and must not block. A hook without an override costs nothing. An instrument that raises is dropped, and the error is
+logged. Times are `Clock.now()` nanoseconds.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ class Instrument:
     def batch_formed(
         self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
     ) -> None:
-        """`requests` (sum of batch dimensions: `size`) will execute together; `reason` is why the batch was closed
-        there.
-        """
+        """`requests` (sum of batch dimensions: `size`) will execute together; `reason` is why the batch ends here."""
 
     def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
         """The batch was sent to the stub of `instance`: `add_sub_0_0`, or `add_sub_0_0 on GPU 1`, because the instances
@@ -52,7 +50,7 @@ class Instrument:
         failed: bool,
         now: int,
     ) -> None:
-        """An execution has ended; this one call has all that a recorder needs. `requests` leaves out null requests;
+        """An execution has ended; this call has all facts for a recorder. `requests` leaves out null requests;
         `size` and `reason` are as in `batch_formed`; `times` are those of `execute`; `failed` is True if the whole
         batch failed. Requests that the model reschedules still have the times of this execution. Each request of an
         ensemble counts as an execution of its own, by an `instance` of the ensemble's name.
@@ -62,20 +60,21 @@ class Instrument:
         """One response went to the client."""
 
     def stream_response(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
-        """A response of a stream went out: one that is not final, or is empty, or is final after others."""
+        """A response of a stream was sent: not final, or empty, or final after others."""
 
     def request_rejected(self, request: InferenceRequest, reason: str, now: int) -> None:
         """The dynamic batcher ended a request that was not executed. `reason`: queue full, timeout or cancelled. `now`:
-        when it decided that; for a request that timed out on the way to the instance, when it decided to execute the
-        request.
+        the time of that decision; for a request that timed out on the way to the instance, the time it was chosen for
+        execution.
         """
 
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """A response with an error went to the client."""
 
     def request_called(self, request: InferenceRequest, instance: str, batch_id: int, now: int) -> None:
-        """The model in `instance` made the request (BLS) during execution `batch_id`; 0 means outside of any
-        execution. The request has no serial number yet."""
+        """The model in `instance` made the request (BLS) during execution `batch_id`, 0 outside of any. The request has
+        no serial number yet.
+        """
 
     def request_polled(self, request: InferenceRequest, now: int) -> None:
         """The model checked whether the request is cancelled, and got `request.cancelled`."""
@@ -83,15 +82,15 @@ class Instrument:
     def bytes_copied(
         self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
     ) -> None:
-        """The server copied so many bytes of a request's tensors from the host to a GPU (`to_device`), or back. Copies
-        by the author's own code are not reported.
+        """The server copied `count` bytes of a request's tensors from the host to a GPU (`to_device`), or back. Copies
+        by the author's code are not reported.
         """
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
         """The request got its final response."""
 
     def requests_wait(self, model: str, text: str, now: int) -> None:
-        """Requests have waited too long for the watchdog; `text` is where they are and what they wait for."""
+        """Requests have waited too long for the watchdog; `text` is their place and the reason of their wait."""
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         """A model version changed its state (LOADING, READY, UNLOADING, UNAVAILABLE)."""
@@ -112,8 +111,8 @@ class Instrument:
 
     def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
         """A shared-memory region of the instance's stub grew. `region` names its writer, `kernel` or `stub`; `size` and
-        `used` are bytes. That the stub's region grew is only seen when something in it is read; `used` is -1 then,
-        because only the stub knows it.
+        `used` are bytes. Growth of the stub's region is only noticed when something in it is read; `used` is then -1,
+        because only the stub knows the value.
         """
 
 
@@ -122,7 +121,7 @@ HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))
 
 
 class Instruments:
-    """The listeners of one server. `instruments.log(record)` calls that hook of each listener that overrides it.
+    """The listeners of one server. `instruments.log(record)` calls the hook of each listener that overrides it.
 
     A hook without listeners is `None`, so a hot path writes `if hook := instruments.batch_formed: hook(...)`.
     """
@@ -159,7 +158,7 @@ class Instruments:
             self._rebuild()
 
     def replace(self, instrument: Instrument) -> None:
-        """Add the instrument in place of all others of its class; if it is the only one it stays where it is."""
+        """Replace the instruments of this class by this one. A single one is replaced in its place."""
         with self._lock:
             same_class = [one for one in self._instruments if type(one) is type(instrument)]
             if same_class != [instrument]:
@@ -167,7 +166,7 @@ class Instruments:
                 self._rebuild()
 
     def only(self, kind: type[Kind], make: Callable[[], Kind]) -> Kind:
-        """Return the listener of this class; if there is none yet, add the one that `make` returns."""
+        """Return the listener of this class; without one, add the result of `make`."""
         with self._lock:
             for one in self._instruments:
                 if isinstance(one, kind):
@@ -227,7 +226,7 @@ class Instruments:
         listener, hook = bound[0]
         if len(bound) > 1:
             return call
-        # each execution calls this one: without a tuple of its arguments that takes half as long
+        # called by each execution: half the time of a call that packs its arguments into a tuple
         return call_one_executed if name == "batch_executed" else call_one
 
     def _raised(self, listener: Instrument, hook: str) -> None:

@@ -1,4 +1,4 @@
-"""The log settings of a server: which records are shown and how they look (rule 5.14.3)."""
+"""The log settings of a server: the records that are shown, and their form (rule 5.14.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class LogSetting:
-    """Which records of the log `tritonlab serve` writes, where to and how; the fields have Triton's names."""
+    """The records of the log that `tritonlab serve` writes, their file and form; the fields have Triton's names."""
 
     log_file: str = ""
     log_info: bool = True
@@ -38,7 +38,7 @@ class LogSettings:
     def __init__(self, setting: LogSetting, on_change: Callable[[], None] | None = None) -> None:
         """`setting` is what the server starts with; `on_change()` is called after each change."""
         self._on_change = on_change
-        self._lock = threading.Lock()  # held by one update at a time; readers need none, the setting is assigned whole
+        self._lock = threading.Lock()  # held during an update; readers need none, the setting is assigned whole
         self.setting = setting
 
     def get(self) -> dict[str, Any]:
@@ -46,10 +46,11 @@ class LogSettings:
         return dict(vars(self.setting))
 
     def update(self, settings: Mapping[str, Any]) -> None:
-        """Set the named fields and ignore unknown ones. The caller has checked the types, in its protocol's words.
+        """Set the named fields and ignore unknown ones. The caller has checked the types, with the errors of its
+        protocol.
 
-        As on Triton, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for a
-        format that does not exist.
+        As on Triton, the fields before an invalid one stay set. Raises UnsupportedError for a file, UnavailableError
+        for a format that does not exist.
         """
         if "log_file" in settings:
             raise UnsupportedError("log file location can not be updated through network protocol")
@@ -59,7 +60,7 @@ class LogSettings:
                     self._set(name, bool(settings[name]))
             if "log_verbose_level" in settings:
                 level = int(settings["log_verbose_level"]) & 0xFFFFFFFF
-                self._set("log_verbose_level", level if level <= _MAX_INT32 else 0)  # negative for Triton (measured)
+                self._set("log_verbose_level", level if level <= _MAX_INT32 else 0)  # negative to Triton (measured)
             if "log_format" in settings:
                 if settings["log_format"] not in FORMATS:
                     raise UnavailableError(f"invalid argument for --log_format, got: {settings['log_format']}")

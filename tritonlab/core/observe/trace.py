@@ -1,5 +1,5 @@
-"""`Trace`, the record of one request, and `TraceTree`, a request with those made for it. They become the entries of
-Triton's trace file (rule 5.14.4).
+"""`Trace`, the record of one request, and `TraceTree`, the traces of a request and of the requests made for it. They
+become the entries of Triton's trace file (rule 5.14.4).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Entry = dict[str, Any]
 
 
 class Traced(Protocol):
-    """The fields of a request that its trace reads (`infer_request.InferenceRequest`)."""
+    """The fields of a request that are read for its trace (`infer_request.InferenceRequest`)."""
 
     model_name: str
     request_id: str
@@ -66,32 +66,32 @@ class Trace:
         self._outputs: list[Entry] = []
         #: times that a frontend stamped: name, nanoseconds
         self._stamps: list[tuple[str, int]] = []
-        #: how many of these are still open: the request, its executions, the frontend that sends its responses
+        #: how many parts are still open: the request, its executions, the frontend that sends its responses
         self._running = 1
 
     def child(self) -> Trace:
-        """Make the trace of a request that this request's model or ensemble makes."""
+        """Make the trace of a request made by this request's model or ensemble."""
         return self.tree.new(self)
 
     def wire(self) -> list[Any]:
-        """Return the form that the stub gets, and hands back when a request has this trace as its parent."""
+        """Return the form for the stub, which returns it when a request has this trace as its parent."""
         return [self.ident, self.context]
 
-    # -- what happens to the request, in the order in which it may
+    # -- the events of the request, in their order
 
     def hold(self) -> None:
-        """Keep the trace open until `release` is called once more: a frontend still has to stamp when it sent the
+        """Keep the trace open until one more call of `release`: a frontend still has to stamp the time of its
         response.
         """
         with self.tree.lock:
             self._running += 1
 
     def stamp(self, name: str, ns: int) -> None:
-        """Add a time that only a frontend knows: `HTTP_RECV_START`, `GRPC_SEND_END`. `ns`: nanoseconds."""
+        """Add a time of a frontend: `HTTP_RECV_START`, `GRPC_SEND_END`. `ns`: nanoseconds."""
         self._stamps.append((name, ns))
 
     def take(self, request: Traced) -> None:
-        """An execution starts."""
+        """Note that an execution starts."""
         self.tree.join(self)
         with self.tree.lock:
             self._running += 1
@@ -104,21 +104,21 @@ class Trace:
             self._inputs = self._tensors("TENSOR_QUEUE_INPUT", request.inputs)
 
     def executed(self, times: ExecuteTimes) -> None:
-        """The execution that was taken last has ended."""
+        """Note that the execution that was taken last has ended."""
         queued, started, _ = self._executions[-1]
         self._executions[-1] = queued, started, times
         self.release()
 
     def answered(self, response: InferenceResponse) -> None:
-        """One response goes out."""
+        """Note that a response is sent."""
         self._version = response.model_version
         if "TENSORS" in self.tree.setting.level:
             self._outputs += self._tensors("TENSOR_BACKEND_OUTPUT", response.outputs)
 
     def ended(self, request: Traced, now: int) -> None:
-        """The request has its final response."""
+        """Note that the request has its final response."""
         self.tree.join(self)
-        if not self._executions:  # of an ensemble, or never left the queue, or taken from the response cache
+        if not self._executions:  # part of an ensemble, never out of the queue, or answered from the response cache
             self._executions.append((request.queue_start or request.request_start, 0, None))
             self._queued(request)
         self._span = request.request_start, now
@@ -136,10 +136,10 @@ class Trace:
         if ended:
             self.tree.leave(self)
 
-    # -- what the file shows
+    # -- the entries of the file
 
     def entries(self) -> list[Entry]:
-        """Return the entries in Triton's order: what the frontend received first, what it sent last."""
+        """Return the entries in Triton's order: the frontend's first receipt first, its last response last."""
         level = self.tree.setting.level
         begin, end = self._span
         found: list[Entry] = []
@@ -162,7 +162,7 @@ class Trace:
 
 
 class TraceTree:
-    """A client's request and every request made for it, which count, and are written, as one trace."""
+    """A client's request and all requests made for it, which are counted and written as one trace."""
 
     def __init__(
         self,
@@ -171,10 +171,11 @@ class TraceTree:
         on_join: Callable[[Trace], None],
         on_leave: Callable[[Trace], None],
     ) -> None:
-        """`new(tree, parent)` makes a trace. `on_join` is called with a trace after its first hook, `on_leave` when it
-        has ended."""
+        """`new(tree, parent)` makes a trace. `on_join` is called with a trace after its first hook, `on_leave` after
+        its end.
+        """
         self.setting = setting
-        self.lock = threading.Lock()  # guards everything below, and how much of each trace is still to come
+        self.lock = threading.Lock()  # guards all fields below, and the number of open parts of each trace
         self.open: set[Trace] = set()
         self.done: list[Trace] = []
         self._new = new
@@ -185,7 +186,7 @@ class TraceTree:
         return self._new(self, parent)
 
     def join(self, trace: Trace) -> None:
-        """Add the trace. Its first hook does this, so that a request refused before leaves no trace, as on Triton."""
+        """Add the trace. Its first hook calls it, so that a request refused earlier has no trace, as on Triton."""
         with self.lock:
             if trace in self.open:
                 return
@@ -199,7 +200,7 @@ class TraceTree:
         self._on_leave(trace)
 
     def finished(self) -> list[Trace]:
-        """Return all traces once none is open, newest first as Triton writes them, and forget them."""
+        """Return and forget all traces once none is open, newest first, as Triton writes them."""
         with self.lock:
             if self.open:
                 return []

@@ -25,9 +25,9 @@ Values = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class TraceSetting:
-    """Which requests of a model are traced, and where to. `level`: of TIMESTAMPS and TENSORS; empty traces nothing.
-    `rate`: one of this many requests is traced. `count`: how many more will be, -1 without a limit. `log_frequency`:
-    traces per file, 0 for all in one. `options`: the server's options of mode opentelemetry.
+    """The requests of a model that are traced, and the file. `level`: of TIMESTAMPS and TENSORS; empty traces nothing.
+    `rate`: one of this many requests is traced. `count`: how many are still to be traced, -1 without a limit.
+    `log_frequency`: traces per file, 0 for all in one. `options`: the server's options of mode opentelemetry.
     """
 
     level: tuple[str, ...] = ()
@@ -40,8 +40,9 @@ class TraceSetting:
 
     @property
     def flaw(self) -> str:
-        """Return why nothing can be traced with this setting; such a setting is allowed only with level OFF (rule
-        5.14.2)."""
+        """Return the reason why this setting traces nothing; such a setting is allowed only with level OFF (rule
+        5.14.2).
+        """
         if not self.level:
             return "tracing is disabled"
         if self.rate == 0:
@@ -68,39 +69,41 @@ class TraceSetting:
 
 
 class _Sampler:
-    """The setting of the server or of one model, and how many requests it has seen."""
+    """The setting of the server or of one model, and the number of requests counted with it."""
 
     def __init__(self, setting: TraceSetting, own: frozenset[str]) -> None:
         self.setting = setting
-        self.own = own  # the fields that are overridden
+        self.own = own  # the overridden fields
         self.seen = 0
 
 
 class TraceSettings:
-    """The trace settings, which decide which requests are traced. Any thread may call any method."""
+    """The trace settings, which select the traced requests. Any thread may call any method."""
 
     def __init__(
         self, setting: TraceSetting, model_ready: Callable[[str], bool], on_change: Callable[[], None] | None = None
     ) -> None:
-        """`setting` is what the server starts with. `model_ready(name)` tells whether a model can answer. `on_change()`
-        is called after each change, and when a count has run out."""
+        """`setting` is the setting at the start. `model_ready(name)` returns whether a model can answer. `on_change()`
+        is called after each change, and when a count has run out.
+        """
         self._start = setting
         self._model_ready = model_ready
         self._on_change = on_change
-        self._lock = threading.Lock()  # guards all of the below
+        self._lock = threading.Lock()  # guards all fields below
         self._global = _Sampler(setting, frozenset())
         self._models: dict[str, _Sampler] = {}
 
     def get(self, model: str = "") -> Values:
-        """Return the values that hold for a model, or the global ones. Raises InvalidArgumentError for a model that is
-        not ready (rule 5.14.2)."""
+        """Return the values for a model, or the global ones. Raises InvalidArgumentError for a model that is not ready
+        (rule 5.14.2).
+        """
         self._require(model)
         with self._lock:
             return self._models.get(model, self._global).setting.values()
 
     def update(self, model: str, settings: Mapping[str, Sequence[str] | None], got: str = "") -> None:
         """Set the named fields; None clears an override; unknown fields and levels are ignored (rule 5.14.1). `got` is
-        the text that the protocol's error has between `got:` and a value below -1.
+        the text of the protocol's error between `got:` and a value below -1.
 
         Raises the errors of `get`, UnsupportedError for a file, InvalidArgumentError for an impossible value.
         """
@@ -136,7 +139,7 @@ class TraceSettings:
         return _Sampler(setting, frozenset(changes))
 
     def start(self, setting: TraceSetting) -> None:
-        """Apply `setting` to every model from now on, and forget overrides; only the server's owner may do so. Raises
+        """Apply `setting` to every model from now on, and forget overrides; only the server's owner may call it. Raises
         InvalidArgumentError for a setting that traces nothing.
         """
         if setting.flaw:
@@ -144,7 +147,7 @@ class TraceSettings:
         self._replace(setting)
 
     def stop(self) -> None:
-        """Go back to what the server started with."""
+        """Return to the setting of the server's start."""
         self._replace(self._start)
 
     def _replace(self, setting: TraceSetting) -> None:
@@ -155,8 +158,9 @@ class TraceSettings:
             self._on_change()
 
     def sample(self, model: str, forced: bool = False) -> TraceSetting | None:
-        """Return the setting to trace this request of `model` with, or None if it is not traced. Every `rate`-th
-        request is, and in mode opentelemetry a `forced` one."""
+        """Return the setting to trace this request of `model` with, or None if it is not traced. Traced are every
+        `rate`-th request and, in mode opentelemetry, a `forced` one.
+        """
         with self._lock:
             sampler = self._models.get(model, self._global)
             setting = sampler.setting
@@ -217,8 +221,8 @@ def _levels(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
-    """Return the number that C++'s stoi would read, whatever range the error's text names (measured): it ignores what
-    follows the digits, and an unsigned number may be written negative.
+    """Return the number that C++'s stoi would read (measured): it ignores text after the digits, and accepts negative
+    numbers for unsigned types, whatever range the error's text names.
     """
     digits = text.strip()
     end = 1 if digits[:1] in ("-", "+") else 0

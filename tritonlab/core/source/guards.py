@@ -1,4 +1,4 @@
-"""The parts of a source that do not run at the target, or only where it does without what they need."""
+"""The parts of a source that do not run on the target, or run only if their imports are present."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _BROAD = {"Exception", "BaseException"}
-#: Conditions that ask which Python, package or system it is, or whether the module is run as a program.
+#: Conditions on the version of Python, a package, the system, or on being run as a program.
 _CONDITION = re.compile(
     r"\b(version_info|hexversion|__version__|PY[23]\d*|TYPE_CHECKING|hasattr|sys\.platform|os\.name|platform\.system"
     r"|__name__)\b|\bin (globals|locals|vars|dir)\("
@@ -19,11 +19,11 @@ _CONDITION = re.compile(
 def guarded(
     tree: ast.Module, *errors: str, broad_in_functions: bool = False, python: tuple[int, ...] = ()
 ) -> set[ast.AST]:
-    """Return the nodes that are in a `try` which does without them if one of `errors` is raised, that do not run with
-    the target's `python`, or that are in a branch of a condition on what is there which cannot be decided here.
+    """Return the nodes that are optional on the target.
 
-    A handler of every Exception counts outside of functions only, unless `broad_in_functions`: in `execute` it
-    answers with the error. One that raises again never counts.
+    They are in a `try` that handles one of `errors`, do not run with the target's `python`, or are in a branch of a
+    condition that cannot be decided here. A handler of every Exception counts only outside of functions, unless
+    `broad_in_functions`: in `execute` it answers with the error. A handler that raises again never counts.
     """
     found = never_run(tree, python)
     within = {part for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) for part in ast.walk(node)}
@@ -39,7 +39,9 @@ def guarded(
 
 
 def never_run(tree: ast.Module, python: tuple[int, ...] = ()) -> set[ast.AST]:
-    """Return the nodes in branches that do not run in a model on Linux, with that version of Python if it is given."""
+    """Return the nodes in branches that do not run in a model on Linux, with the given version of Python if there is
+    one.
+    """
     found: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.IfExp)) and (holds := _value(node.test, python)) is not None:
@@ -48,7 +50,7 @@ def never_run(tree: ast.Module, python: tuple[int, ...] = ()) -> set[ast.AST]:
 
 
 def _value(node: ast.expr, python: tuple[int, ...]) -> Any:
-    """Return the value of an expression on Python and the system; None if it is not known."""
+    """Return the value of an expression on Python and the system; None if it is unknown."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         value = _value(node.operand, python)
         return None if value is None else not value
@@ -71,7 +73,7 @@ def _value(node: ast.expr, python: tuple[int, ...]) -> Any:
         return None if None in parts else parts
     text = ast.unparse(node)
     if python and (found := _VERSION.fullmatch(text)):
-        numbers = (*python[:2], 99)  # the third number is not known; the newest is likely
+        numbers = (*python[:2], 99)  # the third number is unknown; the newest is likely
         if found[1]:
             return numbers[: int(found[1])]
         return numbers[int(found[2])] if found[2] else numbers[found[3] == "minor"] if found[3] else numbers
@@ -86,7 +88,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 _VERSION = re.compile(r"(?:sys\.)?version_info(?:\[:([123])\]|\[([01])\]|\.(major|minor))?")
 _STARTS = re.compile(r"(?:sys\.)?platform\.startswith\('(\w+)'\)")
-#: What is the same in every model.
+#: The facts that are the same in every model.
 _KNOWN = {"__name__": "model", "TYPE_CHECKING": False, "typing.TYPE_CHECKING": False, "os.name": "posix"}
 _KNOWN |= {"sys.platform": "linux", "platform.system()": "Linux"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

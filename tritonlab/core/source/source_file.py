@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-#: What `ast.parse` and `compile` raise for a text that is not Python, and for one that is nested too deeply.
+#: The errors of `ast.parse` and `compile` for a text that is not Python or is nested too deeply.
 UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from .guards import guarded
 from .source_file import SourceFile
 
-#: What a module has without defining it.
+#: The names that every module has.
 _MODULE_NAMES = {"__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__", "__path__", "__builtins__"}
 _MODULE_NAMES |= {"__annotations__", "__cached__", "__dict__", "__debug__", "__class__"}
-#: What the body of a class has, too.
+#: The additional names in the body of a class.
 _MODULE_NAMES |= {"__module__", "__qualname__"}
 
 
@@ -41,7 +41,7 @@ def undefined_names(source: SourceFile) -> dict[str, int]:
 
 
 def defined_names(source: SourceFile) -> set[str] | None:
-    """Return the global names that a file defines; None if it defines some that it does not spell out."""
+    """Return the global names that a file defines; None if some of them are not spelled out."""
     if source.tree is None or _defines_unseen(source.tree):
         return None
     top = symtable.symtable(source.text, source.path, "exec")
