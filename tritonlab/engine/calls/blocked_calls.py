@@ -1,11 +1,11 @@
-"""`BlockedCalls`, the record of which instance's `execute` waits in which BLS calls. A call that would wait for itself
-is refused.
+"""`BlockedCalls`, the record of the BLS calls in which each instance's `execute` waits. Calls that would wait for
+themselves are refused.
 
-With each call the stub says whether `execute`, on the main thread, waits for it. If it does, and would wait for ever,
-the call is refused before it begins. If threads, futures or coroutines stand between `execute` and calls that might
-wait for one another, the stubs are asked a moment later (WAITS), and again while that lasts. Nothing else counts as
-blocked: calls whose awaitable nobody awaits or whose thread nobody joins, and those of decoupled models whose `execute`
-has returned, are never refused.
+With each call the stub reports whether `execute`, on the main thread, waits for it. A call that would then wait for
+ever is refused before it begins. If threads, futures or coroutines stand between `execute` and calls that might wait
+for one another, the stubs are queried a moment later (WAITS), and again until this is settled. Nothing else counts as
+blocked: calls that are never awaited, in threads that are never joined, or of decoupled models whose `execute` has
+returned are never refused.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ...ipc.link.stub_link import StubLink
 from ..life.model_instance import ModelInstance
 from .wait_graph import Instance, InstanceWait, UnansweredCall, circle_of, stuck_instances
 
-#: What the stub says of a call: that `execute` need not wait for it, that `execute` waits for it, or that it waits and
-#: no other thread could answer meanwhile.
+#: The stub's report on a call: `execute` need not wait for it, waits for it, or waits and no other thread could answer
+#: meanwhile.
 NO_WAIT, WAITS, WAITS_ALONE = range(3)
 
 
@@ -36,14 +36,15 @@ class Callee(Protocol):
     def rules(self) -> Any: ...  # core.request_rules.RequestRules
 
     def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
-        """Take a request out of the queue and end it with `error`. Returns False if it is not there any more."""
+        """Take a request out of the queue and end it with `error`. Returns False if it is no longer queued."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class BlsCall:
-    """One INFER of the stub behind `link`, until its final response. `waits` is one of the constants above; `sent`
-    is how many responses it has had; `batch` is the caller's execution that made it, 0 if none was running."""
+    """One INFER of the stub behind `link`, until its final response. `waits` is one of the constants above; `sent` is
+    the number of its responses; `batch` is the caller's execution that made it, 0 outside of any.
+    """
 
     caller: ModelInstance
     link: StubLink
@@ -63,7 +64,7 @@ class CircleRefusal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The error text that the calling model gets."""
+        """The error text for the calling model."""
         name = self.call.request.model_name
         return (
             f"Model {name} - Error when running inference: The request would wait for itself: "
@@ -73,8 +74,9 @@ class CircleRefusal(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What must be refused (`refusal`), and which instances may wait for one another (`suspects`); the stubs of
-    these know more."""
+    """The call to refuse (`refusal`), and the instances that may wait for one another (`suspects`); their stubs know
+    more.
+    """
 
     refusal: CircleRefusal | None = None
     suspects: Sequence[ModelInstance] = ()
@@ -86,7 +88,7 @@ _NOTHING = Verdict()
 class BlockedCalls:
     """The unanswered BLS calls of running `execute` calls.
 
-    Guarantees: of calls that form a circle, exactly the last one is refused.
+    Guarantees: exactly the last call that closes a circle is refused.
     """
 
     def __init__(self) -> None:
@@ -98,15 +100,16 @@ class BlockedCalls:
         with self._lock:
             call.batch = call.caller.batch_id
             self._calls.setdefault(call.caller, []).append(call)
-            # Mostly some instance of the called model waits for no call, and then there is no circle.
+            # Usually some instance of the called model waits for no call, and then no circle exists.
             for instance in call.callee.instances:
                 if instance not in self._calls:
                     return _NOTHING
             return self._verdict(call, patient=False)
 
     def look(self, call: BlsCall, *, patient: bool) -> Verdict:
-        """Examine a call again. `patient` means that it has waited so long that no thread will answer in place of a
-        blocked `execute`."""
+        """Examine a call again. `patient`: it has waited so long that no thread will answer in place of a blocked
+        `execute`.
+        """
         with self._lock:
             return self._verdict(call, patient)
 
@@ -142,13 +145,13 @@ def _wait_of(calls: Sequence[BlsCall], patient: bool) -> InstanceWait | None:
 
 
 def _possible_wait_of(calls: Sequence[BlsCall]) -> InstanceWait | None:
-    """Return the wait there would be if `execute` waited for all of the calls."""
+    """Return the wait that would exist if `execute` waited for all of the calls."""
     steps = [step for call in calls if (step := _step(call)) is not None]
     return InstanceWait(calls[0].caller.plan.source.model, steps) if steps else None
 
 
 def _step(call: BlsCall) -> UnansweredCall | None:
-    """Return where the call is; None if it is answered, or its caller or executor has gone on without it."""
+    """Return the place of the call; None if it is answered, or its caller or executor has continued without it."""
     stub = call.caller.stub
     if stub is None or call.link is not stub.link:
         return None  # the caller died

@@ -1,5 +1,6 @@
-"""`RequestExecutor`, which runs a model's requests to other models and sends it the responses (BLS, section 4 of the
-rule book)."""
+"""`RequestExecutor`, which runs a model's requests to other models and sends the responses back (BLS, section 4 of the
+rule book).
+"""
 
 from __future__ import annotations
 
@@ -26,20 +27,22 @@ from ..life.instance_state import InstanceState
 from ..life.model_instance import ModelInstance
 from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
 
-#: Nanoseconds until stubs whose calls may wait for one another are asked; each further pause is longer.
+#: Nanoseconds until the stubs of calls that may wait for one another are queried; each further pause is longer.
 _FIRST_LOOK = 50_000_000
 _LAST_LOOK = 3_000_000_000
-#: Seconds a stub has to say what it waits for.
+#: Seconds for a stub's answer to WAITS.
 _ASK_SECONDS = 1.0
 
 
 class RequestExecutor:
-    """The executor of the INFERs of stubs. `find(name, version)` finds the version that a request is for, `infer`
-    starts it there. Both may raise TritonError. `later` calls a function after that many nanoseconds. `patience` is
-    after how many nanoseconds calls that wait for one another are refused even if a thread of the author's could end it
-    (0: never). `adopt(request, trace)` makes a request part of the trace of that number. `called(request, instance,
-    batch_id)` is called for each request that starts. `copies` gets which outputs went to a GPU, or from one, as their
-    requests prefer."""
+    """The executor of the INFERs of stubs.
+
+    `find(name, version)` finds the version for a request, `infer` starts the request there; both may raise TritonError.
+    `later` calls a function after that many nanoseconds. `patience`: nanoseconds after which calls that wait for one
+    another are refused even if a thread of the author could end the wait (0: never). `adopt(request, trace)` makes a
+    request part of the trace of that number. `called(request, instance, batch_id)` is called for each request that
+    starts. `copies` is notified of outputs that are moved to or from a GPU for a request's preference.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class RequestExecutor:
             link.fail(ident, True, int(Code.INTERNAL), text)
 
     def _begin(self, caller: ModelInstance, link: StubLink, ident: int, request: ModelRequest, infer: Infer) -> str:
-        """Start the request. Returns why it is refused; empty if it has started."""
+        """Start the request. Returns the reason if it is refused, an empty text if it has started."""
         name = request.model_name
         if caller.state is not InstanceState.READY and (caller.stub is None or caller.stub.link is not link):
             return "BLS is only supported during the 'execute' function."  # a process forked by `initialize`, too early
@@ -132,8 +135,7 @@ class RequestExecutor:
         return text
 
     def _ready(self, name: str, version: int) -> Callee:
-        """Return the version to call. Raises TritonError; one that does not serve is not ready, whatever the reason
-        (rule 4.2.1)."""
+        """Return the version to call. Raises TritonError; any version that does not serve is not ready (rule 4.2.1)."""
         try:
             return self._find(name, version)
         except (NotFoundError, UnavailableError):
@@ -141,7 +143,7 @@ class RequestExecutor:
             raise InternalError(text) from None
 
     def _look_again(self, call: BlsCall, pause: int) -> None:
-        """Ask the stubs if calls still seem to wait for one another; runs on the timer's thread."""
+        """Query the stubs if calls still seem to wait for one another; runs on the timer's thread."""
         if call.request.state is RequestState.RELEASED:
             return
         verdict = self._blocked.look(call, patient=False)
@@ -156,7 +158,7 @@ class RequestExecutor:
             for ident, received in needed:
                 with self._lock:
                     known = self._running.get((id(stub.link), ident)) if stub is not None else None
-                if known is not None and known.sent == received:  # otherwise an answer is on its way
+                if known is not None and known.sent == received:  # otherwise an answer is being sent
                     known.waits = waits
         waited = self._clock.now() - call.request.request_start
         verdict = self._blocked.look(call, patient=0 < self._patience <= waited)
@@ -174,7 +176,7 @@ class RequestExecutor:
         self._blocked.leave(call)
 
     def cancel(self, link: StubLink, ident: int) -> None:
-        """Cancel a running INFER; one that is over is ignored (rule 1.10.6)."""
+        """Cancel a running INFER; ignores one that has ended (rule 1.10.6)."""
         with self._lock:
             call = self._running.get((id(link), ident))
         if call is not None:
@@ -190,7 +192,7 @@ class RequestExecutor:
         if response.final:
             self._end(call)
         call.caller.wait_for_another(False)
-        call.waits = NO_WAIT  # the caller goes on with this response; when asked it says whether it waits for the next
+        call.waits = NO_WAIT  # the caller continues with it; WAITS tells whether it waits for more
         call.sent += 1
         if link.lost:
             return
@@ -214,7 +216,9 @@ def _named_twice(request: InferenceRequest, names: Sequence[str]) -> InvalidArgu
 
 
 def _to_nul(value: Any) -> Any:
-    """Return what Triton keeps of a text, which is what comes before a NUL; anything else as it is (rule 4.3.4)."""
+    """Return the part of a text before its first NUL, which is all that Triton keeps; other values are unchanged (rule
+    4.3.4).
+    """
     return value.partition("\0")[0] if type(value) is str and "\0" in value else value
 
 

@@ -1,4 +1,4 @@
-"""`StubCalls`, the answers to what a stub asks the server, one method per call of the COMMANDS table."""
+"""`StubCalls`, the answers to a stub's calls to the server, one method per call of the COMMANDS table."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class StubCalls:
     """The answers to calls: quick ones on the thread that read them, model control on a thread of its own, since it
     waits.
 
-    Guarantees: what was made over a link goes with it (`end`): the metric families of a stub that died, was unloaded or
-    was replaced vanish from /metrics.
+    Guarantees: everything made over a link ends with it (`end`): the metric families of a stub that died, was unloaded
+    or was replaced vanish from /metrics.
     """
 
     def __init__(
@@ -54,8 +54,9 @@ class StubCalls:
         unload: Callable[[str, bool, bool], object],
         ready: Callable[[str, str], bool],
     ) -> None:
-        """`polled` is called with each request whose model asks whether it is cancelled; the last three are the
-        server's, for models that control others (rule 1.15)."""
+        """`polled` is called with each request whose model checks its cancellation; the last three are functions of the
+        server, for models that control others (rule 1.15).
+        """
         self._metrics = metrics
         self._polled = polled
         self._executor = executor
@@ -100,7 +101,7 @@ class StubCalls:
             ).start()
 
     def end(self, link: StubLink) -> None:
-        """Remove what the process behind `link` made, since it has ended. Calling it again does no harm."""
+        """Remove everything made by the process behind `link`, which has ended. Calling it again is harmless."""
         self._debugger.end(link)
         with self._lock:
             families = self._families.pop(link, ())
@@ -148,7 +149,7 @@ class StubCalls:
         metric = self._metrics.metric(call.family, call.labels, call.buckets)
         buckets = self._metrics.buckets(metric)
         if call.buckets is not None and buckets != call.buckets and instance.stub is not None:
-            # Triton says nothing, and /metrics puzzles the author
+            # Triton prints nothing, and /metrics puzzles the author
             text = (
                 f"the histogram with the labels {call.labels} keeps its buckets {buckets} and does not get "
                 f"{call.buckets}: it was made before, perhaps by the version of the model that still serves. Unload "

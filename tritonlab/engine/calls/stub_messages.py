@@ -1,4 +1,4 @@
-"""`StubMessages`, the handlers of a stub's messages: responses, log lines, exceptions, memory that grows, calls."""
+"""`StubMessages`, the handlers of a stub's messages: responses, log lines, exceptions, growing memory, calls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 
 
 class StubMessages:
-    """The handlers of the messages of one stub, whose requests are `inflight`. `on_call(link, id, call)` does its
-    calls."""
+    """The handlers of the messages of one stub, whose requests are `inflight`. `on_call(link, id, call)` answers its
+    calls.
+    """
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class StubMessages:
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
 
     def handle_all_links(self) -> None:
-        """Handle messages over the stub's link, and over those of processes that it forks."""
+        """Handle messages over the stub's link, and over the links of processes that it forks."""
         self.handle_link(self._stub.link)
         forks = self._stub.process.forks
         forks.on_link, forks.on_end = self.handle_link, self._services.on_link_end
@@ -75,12 +76,12 @@ class StubMessages:
             elif response.error is not None:
                 self._keeper.answered_with_error()
             self._inflight.respond(request, response)
-            if link is not stub.link:  # the caller may be reading the stub's own link, where this did not come
+            if link is not stub.link:  # the caller may be reading the stub's own link, not this one
                 stub.process.monitor.wake()
         reader.finish(more=not sent.flags)
 
     def _on_log(self, ident: int, record: Log) -> None:
-        self._stub.process.output.drain_all()  # so that lines printed before come first
+        self._stub.process.output.drain_all()  # so that earlier prints come first
         stream = "log" if record.file else "server"
         self._stub.log(stream, level=_LEVELS[record.level], text=record.text, file=record.file, line=record.line)
 

@@ -1,15 +1,15 @@
 """The pure decision whether a BLS call would wait for itself (rule 4.4.1).
 
-An instance whose `execute` is blocked in BLS calls goes on when these are answered. A call that waits in a queue needs
-any one instance of its model to come free; a call in execution needs the instance that executes it. An instance is
-*stuck* if something it needs is stuck: the largest set of instances for which that holds can never move again.
+An instance whose `execute` is blocked in BLS calls continues when they are answered. A call that waits in a queue needs
+a free instance of its model; a call in execution needs the instance that executes it. An instance is *stuck* if
+something it needs is stuck: the largest set of such instances can never continue.
 
     a -> a               `a` calls itself, and its only instance is the caller
     a -> b -> a          `b`, called by `a`, calls back
-    a(1) -> b(2) -> a    the same, although an instance of `b` is idle: the call of `a` is not with that one
+    a(1) -> b(2) -> a    the same, although an instance of `b` is idle: the call of `a` executes on the other one
 
-Only what is certain counts. An instance that does anything but wait is not in the graph, and calls that need it are
-not stuck.
+Only certain waits count. An instance that does anything but wait is not in the graph, and calls that need it are not
+stuck.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: Any hashable that stands for a model instance.
+#: Any hashable that represents a model instance.
 Instance = Hashable
 
 
 @dataclass(frozen=True)
 class UnansweredCall:
     """A BLS call that is not answered. While it is queued one of the instances `any_of` must take it; later
-    `executing` is the instance that executes it. `tag` means something to the caller only."""
+    `executing` is the instance that executes it. Only the caller reads `tag`."""
 
     any_of: Sequence[Instance] = ()
     executing: Instance | None = None
@@ -36,7 +36,7 @@ class UnansweredCall:
 class InstanceWait:
     """An instance of `model` whose `execute` needs an answer to every one of `calls`.
 
-    `alone` means that only this `execute` could answer its requests, and no thread of the author's.
+    `alone`: only this `execute` could answer its requests, no thread of the author.
     """
 
     model: str
@@ -45,8 +45,10 @@ class InstanceWait:
 
 
 class Circle(NamedTuple):
-    """A call that waits for itself. `calls` are the caller's, then those it waits for. `models` are the names on the
-    way, ending with the one it comes back to: if `a` calls `b`, which calls `a`, they are `a`, `b`, `a`."""
+    """A call that waits for itself. `calls` are the caller's calls, then the calls that they wait for. `models` are the
+    names on the way, ending with the model that closes the circle: if `a` calls `b`, which calls `a`, they are `a`,
+    `b`, `a`.
+    """
 
     calls: list[UnansweredCall]
     models: list[str]
@@ -69,7 +71,7 @@ def _is_held(call: UnansweredCall, waits: Mapping[Instance, InstanceWait], stuck
 
 
 def circle_of(caller: Instance, waits: Mapping[Instance, InstanceWait]) -> Circle | None:
-    """Return where the calls of `caller` lead back to; None if the caller is not stuck."""
+    """Return the circle in which the calls of `caller` end; None if the caller is not stuck."""
     stuck = stuck_instances(waits)
     if caller not in stuck:
         return None
@@ -81,7 +83,7 @@ def circle_of(caller: Instance, waits: Mapping[Instance, InstanceWait]) -> Circl
         call = next(call for call in waits[instance].calls if _is_held(call, waits, stuck))
         calls.append(call)
         instance = call.executing if call.executing is not None else _nearest(call.any_of, way)
-    if instance == caller:  # begins with the model that called it, as the author thinks of it
+    if instance == caller:  # starts with the calling model, as the author sees it
         way = [*way[1:], caller]
     models = [waits[i].model for i in way]
     return Circle(calls, [*models, waits[way[0] if instance == caller else instance].model])

@@ -1,4 +1,4 @@
-"""A `DebugSession` is one pause of a model in its debugger; a `Desk` is where a person types the lines."""
+"""A pause of a model in its debugger (`DebugSession`), and the place for typing lines (`Desk`)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class DebuggedInstance(Protocol):
     def name(self) -> str: ...
 
     def say(self, text: str, level: str) -> None:
-        """Add a line to the log, in the instance's name."""
+        """Add a line to the log under the instance's name."""
 
     def wait_for_another(self, waits: bool) -> None:
         """Note that its `execute` waits for a line, so that the caller stops reading the stub's answer itself."""
 
     def wake_reader(self, link: StubLink) -> None:
-        """Wake the caller that reads the stub's own link, if `link` is another."""
+        """Wake the caller that reads the stub's own link, unless `link` is that link."""
 
 
 class DebugSession:
-    """One pause of a model, from its first prompt until it goes on; or, where nothing is `live`, a look at an
+    """One pause of a model, from its first prompt until it continues; if nothing is `live`, the examination of an
     exception.
 
     Guarantees: each prompt is answered once.
@@ -39,31 +39,32 @@ class DebugSession:
         self.link = link
         self.live = first.live
         self.snapshot = first.snapshot
-        #: the prompt that waits for a line, if one does
+        #: the prompt that waits for a line, or None
         self.prompt: Prompt | None = None
         self._call = 0
-        self._lock = threading.Lock()  # guards the two above
-        #: whether somebody types, or has typed, its lines
+        self._lock = threading.Lock()  # guards the two fields above
+        #: whether its lines are, or were, typed
         self.attended = False
-        #: whether the author has left it, so that its next prompt ends it
+        #: whether the author has left it, which ends it at its next prompt
         self.left = False
         self.ended = False
 
     @property
     def place(self) -> str:
-        """Where it waits, in the words of tracebacks: `File "model.py", line 7`; empty if it does not wait."""
+        """The place of the wait in the form of tracebacks: `File "model.py", line 7`; empty if it does not wait."""
         prompt = self.prompt
         return f'File "{prompt.file}", line {prompt.line}' if prompt is not None else ""
 
     def ask(self, call: int, prompt: Prompt) -> None:
-        """Take a prompt, which came as the call of that number."""
+        """Take a prompt, which arrived as the call of that number."""
         with self._lock:
             self.prompt, self._call = prompt, call
         self.instance.wait_for_another(True)
 
     def answer(self, line: str | None) -> None:
-        """Give the debugger a line; None: nobody types one, and the model goes on. Does nothing if it waits for
-        none."""
+        """Give the debugger a line, or None if no line will be typed, so that the model continues. Does nothing if no
+        prompt waits.
+        """
         with self._lock:
             if self.prompt is None:
                 return
@@ -73,7 +74,9 @@ class DebugSession:
             self.link.reply(self._call, line)
 
     def story(self, why: str) -> str:
-        """Return the log text about a model that goes on because of `why`: what the author would have seen."""
+        """Return the log text of a model that continues because of `why`, with the frames and variables for the
+        author.
+        """
         if self.attended:
             return f"'{self.instance.name}' goes on at {self.place}, because {why}."
         if not self.live:
@@ -84,34 +87,35 @@ class DebugSession:
 class DebugSessions(list[DebugSession]):
     """The sessions of one instance."""
 
-    #: the last one that looked at an exception
+    #: the latest examination of an exception
     looked: DebugSession | None = None
 
     @property
     def place(self) -> str:
-        """Where a debugger has paused the model, as `DebugSession.place`; empty if none has."""
+        """The place where a debugger has paused the model, as in `DebugSession.place`; empty if none has."""
         if not self:
             return ""
         return next((session.place for session in self.copy() if session.live and session.place), "")
 
     @property
     def words(self) -> str:
-        """The same for the end of a sentence about what the instance does."""
+        """The same as the end of a sentence about the instance's activity."""
         return f", which is paused in the debugger at {place}" if (place := self.place) else ""
 
 
 class Desk(Protocol):
-    """The place where a person types. Its methods are called on any thread, and must not block; but `read` does."""
+    """The place for typing lines. Its methods are called on any thread; only `read` may block."""
 
     def can_read(self) -> bool:
-        """Return whether somebody could type a line at all."""
+        """Return whether a line could be typed at all."""
 
     def reads_here(self) -> bool:
         """Return whether this thread, which waits for a model, may read lines now."""
 
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
-        """Show what the debugger printed and return the line that is typed; None if nobody can. May raise
-        KeyboardInterrupt."""
+        """Show the debugger's output and return the typed line; None if none can be typed. May raise
+        KeyboardInterrupt.
+        """
 
     def say(self, session: DebugSession, text: str) -> None:
-        """Show a text of the debugger, or about it."""
+        """Show a text of or about the debugger."""

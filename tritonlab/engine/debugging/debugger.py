@@ -1,8 +1,8 @@
-"""The prompts of the debuggers in stubs, brought to where lines can be typed, the notebook's `Desk`.
+"""The prompts of the debuggers in stubs, shown where lines can be typed, the notebook's `Desk`.
 
-A model that stops at `breakpoint()` asks for one line after the other. The cell that waits for the model answers, on
-the kernel's main thread; for a request that came another way somebody has to follow the pause (`%triton debug`). Nobody
-may wait for ever: where nobody can type, or nobody does, the model goes on, and its log has the frames and variables.
+A model that stops at `breakpoint()` requests one line after the other. The cell that waits for the model answers, on
+the kernel's main thread; for a request from elsewhere, follow the pause with `%triton debug`. No pause lasts for ever:
+if no line can be or is typed, the model continues, and its log has the frames and variables.
 """
 
 from __future__ import annotations
@@ -18,37 +18,36 @@ from ...ipc.link.interrupts import interruptible
 from ...ipc.link.stub_link import Prompt, Resumed, StubLink
 from .debug_session import DebuggedInstance, DebugSession, Desk
 
-#: Seconds that a pause waits for somebody before the desk is told to look for one, and before it ends by itself.
+#: Seconds of a pause without a typist: before the desk is told to find one, and before the pause ends.
 NOTICE_SECONDS = 1.0
 UNATTENDED_SECONDS = 300.0
-#: Seconds until a place's frames and variables are told once more, where nobody can type.
+#: Seconds until a place's frames and variables are logged again, if no line can be typed.
 _REPEAT_SECONDS = 10.0
-#: What the debugger is told where the author has left it.
+#: The line for the debugger when the author has left it.
 _QUIT = "quit"
 
 
 class Debugger:
     """The sessions of a server. `later` calls a function, which must not block, after that many nanoseconds.
 
-    Guarantees: no handler of a message blocks; where there is no desk, or nobody who could type there, a model goes on
-    at once.
+    Guarantees: no handler of a message blocks; without a desk, or a way to type there, a model continues at once.
     """
 
     def __init__(self, later: Callable[[int, Callable[[], None]], None], keeps: float = 0.0) -> None:
-        """`keeps`: for how many seconds stubs keep the last exception of `execute` alive (`look`)."""
+        """`keeps`: seconds for which stubs keep the last exception of `execute` alive (`look`)."""
         self.keeps = keeps
         self.desk: Desk | None = None
         self._later = later
         self._changed = threading.Condition()  # guards the sessions; notified at each change of one
         self._sessions: dict[tuple[StubLink, int], DebugSession] = {}
-        #: the lock on which the main thread sleeps until a response is there
+        #: the lock on which the main thread sleeps until a response arrives
         self._sleeper: threading.Lock | None = None
-        self._described_at: dict[str, float] = {}  # place -> when its frames and variables were told
+        self._described_at: dict[str, float] = {}  # place -> the time when its frames and variables were logged
 
     # -- calls of stubs, on whichever thread reads
 
     def prompt(self, instance: DebuggedInstance, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
-        """Take a prompt, which came as the call of that number, of an instance of `model`."""
+        """Take a prompt of an instance of `model`, which arrived as the call of that number."""
         with self._changed:
             session = self._sessions.get((link, prompt.session))
             fresh = session is None
@@ -73,11 +72,11 @@ class Debugger:
     def _wake_sleeper(self) -> None:
         sleeper = self._sleeper
         if sleeper is not None and sleeper.locked():
-            with contextlib.suppress(RuntimeError):  # a response has come meanwhile
+            with contextlib.suppress(RuntimeError):  # a response has arrived meanwhile
                 sleeper.release()
 
     def resumed(self, link: StubLink, resumed: Resumed) -> None:
-        """End a session, whose model goes on."""
+        """End a session whose model continues."""
         session = self._end((link, resumed.session))
         desk = self.desk
         if session is not None and session.attended and resumed.text and desk is not None:
@@ -99,7 +98,7 @@ class Debugger:
                 self._changed.notify_all()
         return session
 
-    # -- questions of others
+    # -- queries of other modules
 
     def sessions(self, model: str | None = None) -> list[DebugSession]:
         """Return the sessions of a model, or all, oldest first."""
@@ -107,7 +106,9 @@ class Debugger:
             return [one for one in self._sessions.values() if model in (None, one.model)]
 
     def words(self, model: str | None = None) -> str:
-        """Return which instances, or those of this model, a debugger has paused, and where; empty if none is."""
+        """Return the instances, all or of this model, that a debugger has paused, with the place; empty if none is
+        paused.
+        """
         paused = [session for session in self.sessions(model) if session.live and session.place]
         return "; ".join(f"'{one.instance.name}' is paused in the debugger at {one.place}" for one in paused)
 
@@ -119,8 +120,9 @@ class Debugger:
         return desk is not None and desk.reads_here()
 
     def sleep(self, sleeper: threading.Lock, done: Callable[[], bool]) -> None:
-        """Sleep until `sleeper` is released or a model pauses, and then reads lines for it as long as it asks for
-        them. Raises KeyboardInterrupt with a text if the author has left the debugger."""
+        """Sleep until `sleeper` is released. If a model pauses meanwhile, read lines for it until it continues. Raises
+        KeyboardInterrupt with a text if the author has left the debugger.
+        """
         self._sleeper = sleeper
         try:
             if not done() and self.waiting() is None:
@@ -130,20 +132,20 @@ class Debugger:
         self.serve_all()
 
     def waiting(self) -> DebugSession | None:
-        """Return a pause that waits for a line, if one can be typed: else `prompt` lets the model go on."""
+        """Return a pause that waits for a line, if one can be typed; otherwise `prompt` lets the model continue."""
         if not self._sessions or not self._reads():
             return None
         return next((session for session in self.sessions() if session.prompt is not None and session.live), None)
 
     def serve_all(self) -> None:
-        """Read lines for all the pauses that wait for one now. Raises KeyboardInterrupt as `sleep` does."""
+        """Read lines for all pauses that wait for one now. Raises KeyboardInterrupt like `sleep`."""
         while (session := self.waiting()) is not None:
             self.serve(session)
 
-    # -- for the one who types
+    # -- for the typist
 
     def serve(self, session: DebugSession) -> None:
-        """Read one line for the session, if it waits for one. Raises KeyboardInterrupt as `sleep` does."""
+        """Read one line for the session if it waits for one. Raises KeyboardInterrupt like `sleep`."""
         desk, prompt, place = self.desk, session.prompt, session.place
         if prompt is None:
             return
@@ -159,7 +161,7 @@ class Debugger:
             session.answer(line)
 
     def follow(self, session: DebugSession) -> None:
-        """Read the session's lines until its model goes on. Raises KeyboardInterrupt as `sleep` does."""
+        """Read the session's lines until its model continues. Raises KeyboardInterrupt like `sleep`."""
         session.attended = True
         while True:
             try:
@@ -175,7 +177,7 @@ class Debugger:
         return self.desk is not None and self.desk.can_read()
 
     def wait_for(self, holds: Callable[[], bool], seconds: float) -> None:
-        """Wait until that holds of the sessions, for so many seconds at most."""
+        """Wait until the condition on the sessions holds, for at most that many seconds."""
         with self._changed:
             self._changed.wait_for(holds, seconds)
 
@@ -186,10 +188,10 @@ class Debugger:
         what = ", and its request fails with BdbQuit" if session.live else ""
         raise KeyboardInterrupt(f"the debugger of '{session.instance.name}' was left{where} ({why}){what}.") from None
 
-    # -- nobody may wait for ever
+    # -- the end of pauses without a typist
 
     def _seek(self, session: DebugSession) -> None:
-        """Ask for somebody to type, if nobody does."""
+        """Find a typist for a pause without one."""
         desk = self.desk
         if desk is not None and session.live and session.prompt is not None and not session.attended:
             name, minutes = session.model, UNATTENDED_SECONDS / 60
@@ -206,7 +208,7 @@ class Debugger:
             self._go_on(session, "nobody typed anything")
 
     def _go_on(self, session: DebugSession, why: str) -> None:
-        """Let the model go on; its log, and the desk, get what the author would have seen."""
+        """Let the model continue; the frames and variables for the author go to its log and the desk."""
         text, place, now = session.story(why), session.place, time.monotonic()
         if session.live and now - self._described_at.get(place, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
             text = f"'{session.instance.name}' goes on at {place} again, because {why}."
@@ -219,7 +221,7 @@ class Debugger:
         session.answer(None)
 
     def close(self) -> None:
-        """Let every paused model go on, because the server stops."""
+        """Let every paused model continue, because the server stops."""
         self.desk = None
         for session in self.sessions():
             self._go_on(session, "the server stops")

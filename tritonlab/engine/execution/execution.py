@@ -29,8 +29,9 @@ from .response_factory import build_response
 
 
 class Execution:
-    """One `execute` call; it has a payload while the stub has it. `record` counts how long it took; `idle` is called
-    when the stub can take the next."""
+    """One `execute` call; it has a payload while the stub executes it. `record` counts its duration; `idle` is called
+    when the stub can take the next call.
+    """
 
     __slots__ = ("batch_id", "idle", "payload", "record")
 
@@ -47,8 +48,9 @@ class Execution:
 
 @dataclass(frozen=True)
 class Death:
-    """What a stub left when it died: the `execution` that was running, and the `requests` without final
-    responses. `worked`: whether it had executed anything besides the warm-up."""
+    """The remains of a stub that died: the running `execution`, and the `requests` without final responses. `worked`:
+    whether it had executed anything besides the warm-up.
+    """
 
     stub: ModelStub
     execution: Execution | None
@@ -57,27 +59,29 @@ class Death:
 
 
 class AnswerLead:
-    """The reading of one stub's answers by the thread that waits, as the `policy` says, which spares it being woken.
-    Requests have this object as their executor while the stub has them."""
+    """The reading of one stub's answers by the waiting thread, by the rules of `policy`, which saves a wake-up.
+    Requests have this object as their executor while the stub has them.
+    """
 
     def __init__(self, link: StubLink, policy: WaitPolicy) -> None:
         self._link = link
         self._policy = policy
 
     def reserve(self, request: InferenceRequest) -> None:
-        """Reserve the answer for this thread if it is the one that waits for it. Otherwise the link reader would be
-        woken for an answer that comes before the call that sends the batch has returned.
+        """Reserve the answer for this thread if it is the waiting one. Otherwise the link reader would be woken for an
+        answer that arrives before the call that sends the batch returns.
 
-        After a pause this thread finds nothing in the processor's caches, and so comes to `lead` only after the answer:
-        with 100 requests a second that woke the link reader each time, for 6 % of the processor time of HTTP and gRPC
-        requests."""
+        After a pause the processor's caches are cold, and this thread reaches `lead` only after the answer: at 100
+        requests a second the link reader was woken each time, for 6 % of the processor time of HTTP and gRPC requests.
+        """
         policy = self._policy
         if request.waiting_thread == get_ident() and policy.is_quick and self._link.hold(unwatch=policy.has_slept):
             request.waiting_thread, request.reserved_lead = 0, self
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
-        """Read the answers as `core.infer_request.Leadable` says. It polls first if the last execution was short and a
-        core is free. Once `execute` waits for another model the link reader reads the messages of both models."""
+        """Read the answers by the contract of `core.infer_request.Leadable`. Poll first if the last execution was short
+        and a core is free. Once `execute` waits for another model the link reader reads the messages of both models.
+        """
         link, policy = self._link, self._policy
         if not link.held and (policy.is_blocked or not (patient or policy.is_quick)):
             return False
@@ -88,24 +92,26 @@ class AnswerLead:
         return led
 
     def wait_for_another(self, waits: bool) -> None:
-        """Note whether `execute` waits for another model's answer, during which it needs no core, and the link reader
-        polls for the messages of both models."""
+        """Note whether `execute` waits for another model's answer. It then needs no core, and the link reader polls for
+        the messages of both models.
+        """
         if waits and self._link.reader is not None:
             self._link.read_by(None)
         self._policy.block(waits)
 
 
 class StepByStep:
-    """A caller of steps that bring further steps: those come after the one that brought them, not within it.
+    """A caller of steps that produce further steps, which run after the step that produced them, not within it.
 
-    It ends payloads that are not sent. Such an end makes the instance idle, which may bring it the next payload at
-    once; for a queue of hundreds that would be too deep a recursion."""
+    It ends payloads that are not sent. Such an end makes the instance idle, so the next payload may follow at once;
+    hundreds of queued payloads would recurse too deeply.
+    """
 
     def __init__(self) -> None:
-        self._steps: dict[int, deque[Callable[[], object]]] = {}  # by thread, while it goes through them
+        self._steps: dict[int, deque[Callable[[], object]]] = {}  # by thread, while it runs them
 
     def __call__(self, step: Callable[[], object]) -> None:
-        """Call `step` now, or after the step that this thread is in."""
+        """Call `step` now, or after the current step of this thread."""
         thread = get_ident()
         if thread in self._steps:
             self._steps[thread].append(step)
@@ -142,15 +148,15 @@ class StubExecutor:
         self._events = events
         self._policy = WaitPolicy(services.cores)
         self.lead = AnswerLead(stub.link, self._policy)
-        #: what requests get of it
+        #: the output that requests get of it
         self._leader = self.lead if events.leads else None
         self._record = record
         self._numbers = numbers
         self._copies = Copies(services.instruments, services.clock)
-        #: a decoupled model's threads print on when `execute` has returned
+        #: a decoupled model's threads print even after `execute` has returned
         self._ends_lines = not plan.decoupled
         self._on_lost = on_lost
-        self._lock = threading.Lock()  # guards the next three
+        self._lock = threading.Lock()  # guards the next three fields
         self._running: Execution | None = None
         self._closed = self._worked = False
         self._ends = StepByStep()
@@ -158,14 +164,14 @@ class StubExecutor:
             stub, self.inflight, services.clock, book=services.failures, batch_id=lambda: self.batch_id
         )
         stub.link.on_message(Executed, self._on_executed)
-        # what it writes between two executions is about the requests that are left to their senders
+        # output between two executions is about the requests that are left to their senders
         stub.whose = lambda: list(self.inflight.values()) if (now := self.payload) is None else now.requests
 
     # -- payloads to the stub
 
     def send(self, payload: Payload, warmup: InferStats | None = None) -> bool:
-        """Send the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
-        the caller. `warmup`: alone counts the batch, which comes before any scheduler gives this stub payloads."""
+        """Send the batch to the stub. Returns False if the stub takes no more. Never blocks; errors reach the requests,
+        not the caller. `warmup`: the only record of the batch, which is sent before any scheduler sends payloads."""
         stub, services = self.stub, self._services
         idle: Callable[[], object] = self._events.idle if warmup is None else _ignore
         now = services.clock.now()
@@ -195,16 +201,16 @@ class StubExecutor:
                 link.send_batch(execution.batch_id, packed, policy.stub_spin_us)
                 if policy.has_slept and link.held and policy.gives_way(sent):
                     os.sched_yield()
-            except Exception as failure:  # a field of a type that has no wire form
+            except Exception as failure:  # a field whose type has no wire form
                 error = _unsendable(failure)
-        if error is not None:  # the instance must become idle all the same
+        if error is not None:  # the instance must become idle in any case
             self._ends(partial(self._fail, execution, error, None))
         if stub.link.lost:
             self._on_lost(self)
         return True
 
     def _begin(self, execution: Execution, now: int, leader: AnswerLead | None) -> bool:
-        """Make `execution` the one that runs. Returns False if this stub takes no more."""
+        """Make `execution` the running one. Returns False if this stub takes no more."""
         with self._lock:
             if self._closed:
                 return False
@@ -219,7 +225,7 @@ class StubExecutor:
                 request.executor = leader
                 inflight[request.serial] = request
             if payload.nulls:
-                inflight.pop(NullRequest.SERIAL, None)  # nobody waits for the answers to null requests
+                inflight.pop(NullRequest.SERIAL, None)  # no client waits for the answers to null requests
             return True
 
     # -- answers from the stub
@@ -260,7 +266,7 @@ class StubExecutor:
             self.inflight.respond(request, response)
 
     def _release(self, execution: Execution) -> bool:
-        """Let the stub take the next batch. Returns False if it was found dead meanwhile."""
+        """Let the stub take the next batch. Returns False if it has died meanwhile."""
         with self._lock:
             if self._running is not execution:
                 return False
@@ -270,7 +276,7 @@ class StubExecutor:
         return True
 
     def _fail(self, execution: Execution, error: TritonError, times: ExecuteTimes | None) -> None:
-        """Fail the whole call: each of its requests that is still open gets the error (rules 3.2, 3.5)."""
+        """Fail the whole call: each of its open requests gets the error (rules 3.2, 3.5)."""
         if self._release(execution):
             execution.ended(times or ExecuteTimes(0, 0, 0), failed=True)
         self.inflight.fail([r for r in execution.payload.requests if r.serial in self.inflight], error)
@@ -285,23 +291,23 @@ class StubExecutor:
 
     @property
     def batch_id(self) -> int:
-        """The number of the running `execute` call, 0 if there is none."""
+        """The number of the running `execute` call, 0 if none runs."""
         execution = self._running
         return execution.batch_id if execution is not None else 0
 
     def executes(self, request: InferenceRequest) -> bool:
-        """Return whether the running `execute` call has the request and has not answered it."""
+        """Return whether the running `execute` call has the request and has not yet answered it."""
         payload = self.payload
         return payload is not None and request.serial in self.inflight and any(r is request for r in payload.requests)
 
     # -- end
 
-    def close(self) -> None:  # an execution that runs goes on
+    def close(self) -> None:  # a running execution continues
         with self._lock:
             self._closed = True
 
     def die(self) -> Death:
-        """Note that the stub is dead, and return what it left."""
+        """Note that the stub is dead, and return its remains."""
         with self._lock:
             self._closed = True
             self.inflight.dying = True
@@ -310,7 +316,7 @@ class StubExecutor:
         return Death(self.stub, execution, list(self.inflight.values()), self._worked)
 
     def bury(self, death: Death, error: TritonError) -> None:
-        """Fail what was in flight when the stub died."""
+        """Fail the requests in flight when the stub died."""
         if death.execution is not None:
             death.execution.ended(ExecuteTimes(0, 0, 0), failed=True)
         self.keeper.keep_death(error, death.requests, death.execution.batch_id if death.execution is not None else 0)
@@ -318,7 +324,7 @@ class StubExecutor:
         self.inflight.drained.set()
 
     def abort(self, error: TritonError) -> None:
-        """Fail the requests in flight of a stub that was killed on purpose; nothing is counted."""
+        """Fail the requests in flight of a stub that was killed on purpose; no counter changes."""
         self.close()
         self._policy.end_execution()
         self.inflight.fail(list(self.inflight.values()), error)
@@ -328,8 +334,9 @@ class StubExecutor:
 def _pack(
     requests: Sequence[InferenceRequest], link: StubLink, copies: Copies
 ) -> tuple[PackedBatch | None, TritonError | None]:
-    """Put the inputs into the stub's region, those on a GPU too if the model wants them on the host. Returns them
-    packed, or the error."""
+    """Put the inputs into the stub's region, GPU inputs too if the model wants them on the host. Returns the packed
+    inputs, or the error.
+    """
     try:
         packed = link.pack(requests)
     except SharedMemoryError as error:

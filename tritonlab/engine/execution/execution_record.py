@@ -1,4 +1,4 @@
-"""How long the executions of a model took, for its statistics and for listeners."""
+"""The durations of a model's executions, for its statistics and for listeners."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from .payload import Payload
 
 
 class ExecutionRecord:
-    """The count of the executions of one instance in its model's `stats`. With `warmup` the requests are no
-    client's."""
+    """The count of the executions of one instance in its model's `stats`. With `warmup` the requests have no client."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class ExecutionRecord:
                     request.on_executed(times)
         hook = self._instruments.batch_executed
         if hook is not None and requests and not self._warmup:
-            # one by one: to put some into a tuple first takes longer
+            # one by one, as packing them into a tuple takes longer
             hook(
                 requests[0].model_name,
                 self._version,

@@ -1,4 +1,4 @@
-"""What is known of a failure of the author's code, kept when a stub reports it, or dies of it."""
+"""The records of failures of the author's code, kept when a stub reports one or dies of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .response_factory import failure_of
 
 class FailureKeeper:
     """The failures of one stub on their way into the server's book. `inflight` are its requests; `batch_id` returns the
-    number of the execution that runs, 0 if none does.
+    number of the running execution, 0 if none runs.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class FailureKeeper:
         stub.link.on_message(Failed, self._on_failed)
 
     def _on_failed(self, ident: int, failed: Failed) -> None:
-        """Keep a failure. The error of its requests comes with another message."""
+        """Keep a failure. The error of its requests arrives with another message."""
         requests = [self._inflight[handle] for handle in failed.handles if handle in self._inflight]
         error = failure_of(failed.failure)
         self._add(
@@ -48,7 +48,9 @@ class FailureKeeper:
         )
 
     def keep_death(self, error: TritonError, requests: Sequence[InferenceRequest], batch_id: int) -> None:
-        """Keep that the stub died of these requests, and give it to the error. The stub can tell no variables."""
+        """Keep the record that the stub died of these requests, and attach it to the error. A dead stub reports no
+        variables.
+        """
         if self._book.capacity and requests and isinstance(error, ModelError):
             passed = error.exception.frames if error.exception is not None else ()
             frames = [
@@ -72,11 +74,11 @@ class FailureKeeper:
         return error
 
     def attach(self, error: ModelError, requests: Sequence[InferenceRequest]) -> None:
-        """Give the error what was kept of the failure of one of these requests."""
+        """Attach the kept failure of one of these requests to the error."""
         error.capsule = self._book.find(self._stub.source.model, [request.serial for request in requests])
 
     def answered_with_error(self) -> None:
-        """Count a response that carries an error of the author's making."""
+        """Count a response with an error made by the author."""
         self._book.answered_with_error(self._stub.source.model)
 
     def _add(

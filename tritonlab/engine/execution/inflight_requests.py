@@ -1,4 +1,4 @@
-"""The requests that an instance still has to answer, and their ends."""
+"""The requests that an instance has yet to answer, and their ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...ipc.link.stub_link import RESCHEDULED
 class InflightRequests(dict[int, InferenceRequest]):
     """The handles of the requests that may still get responses, in order of arrival.
 
-    Guarantees: a request gets one final response; whatever comes for it later is dropped. `drained` is set whenever the
-    last one has got its own.
+    Guarantees: a request gets one final response; later responses are dropped. `drained` is set whenever the last
+    request has its final response.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class InflightRequests(dict[int, InferenceRequest]):
         reschedule: Callable[[InferenceRequest], bool],
     ) -> None:
         super().__init__()
-        #: whether the stub is dead; then its burial fails what is here
+        #: whether the stub is dead; then its burial fails the requests here
         self.dying = False
-        #: why it died, once it is buried
+        #: the reason of its death, once it is buried
         self.death: TritonError | None = None
         self.drained = threading.Event()
         self._version = version
@@ -48,17 +48,17 @@ class InflightRequests(dict[int, InferenceRequest]):
                 return  # the request has had its final response
             request.executor = None
         deliver(request, response, self._instruments, self._clock)
-        if final and not self and not self.drained.is_set():  # asked first, because `set` is slow
+        if final and not self and not self.drained.is_set():  # checked first, because `set` is slow
             self.drained.set()
 
     def drain(self) -> None:
-        """Block until each of them has got its final response."""
+        """Block until each of them has its final response."""
         self.drained.clear()
         if self:
             self.drained.wait()
 
     def fail(self, requests: Iterable[InferenceRequest], error: TritonError) -> None:
-        """End those of the requests that are still open with the error."""
+        """End the open ones of the requests with the error."""
         for request in requests:
             self.respond(request, error_response(request, self._version, error))
 
@@ -69,8 +69,7 @@ class InflightRequests(dict[int, InferenceRequest]):
                 self.give_back(request)
 
     def give_back(self, request: InferenceRequest) -> None:
-        """Give a request released with RESCHEDULE back to its scheduler; if that does not take it the request
-        fails."""
+        """Return a request released with RESCHEDULE to its scheduler; a request that the scheduler refuses fails."""
         if self.pop(request.serial, None) is None:
             return  # it has had its final response, or fills a slot
         request.executor = None
@@ -87,15 +86,15 @@ class InflightRequests(dict[int, InferenceRequest]):
             )
         except TritonError as refusal:
             error = refusal
-        # Triton drops it with a log line and its client waits for ever (rule 3.9.5)
+        # Triton drops it with a log line, and its client waits for ever (rule 3.9.5)
         self[request.serial] = request
-        if self.dying:  # the scheduler has ended the sequence for that, which the client is to be told
+        if self.dying:  # the scheduler has ended the sequence for this reason, which the client must learn
             if self.death is None:
                 return
             error = self.death
         self.fail([request], error)
 
     def bury(self, requests: Iterable[InferenceRequest], death: TritonError) -> None:
-        """End those of the requests that are still open, and all that are here, because the stub is dead."""
-        self.death = death  # first, so that what `give_back` puts here meanwhile is failed by one of the two
+        """End the open ones of the requests, and all requests here, because the stub is dead."""
+        self.death = death  # first, so that requests added by `give_back` meanwhile are failed by one of the two
         self.fail([*requests, *list(self.values())], death)

@@ -1,4 +1,4 @@
-"""The unit of execution: the requests that go to one instance in one `execute` call."""
+"""The unit of execution: the requests of one `execute` call to one instance."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ...core.inference.infer_request import InferenceRequest
 
 @dataclass(slots=True)
 class Payload:
-    """The requests of one `execute` call. `size` is the sum of their batch dimensions; `reason` is why the
-    batch was closed there; `nulls` is how many of them are NullRequests.
+    """The requests of one `execute` call. `size` is the sum of their batch dimensions; `reason` is why the batch ends
+    there; `nulls` is the number of NullRequests.
 
-    `late` is called when the batch is ready to go out. It ends requests whose time is up and returns them; the instance
-    executes the others.
+    `late` is called when the batch is ready to be sent. It ends and returns timed-out requests; the instance executes
+    the others.
     """
 
     requests: Sequence[InferenceRequest]
@@ -24,6 +24,6 @@ class Payload:
     late: Callable[[Sequence[InferenceRequest]], Sequence[InferenceRequest]] | None = None
 
     def without(self, late: Sequence[InferenceRequest]) -> Payload | None:
-        """Return a payload of the other requests; None if there are none."""
+        """Return a payload of the other requests; None if none are left."""
         rest = [request for request in self.requests if request not in late]
         return Payload(rest, sum(request.batch_size for request in rest), self.reason, late=self.late) if rest else None

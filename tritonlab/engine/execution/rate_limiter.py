@@ -1,9 +1,8 @@
 """The rate limiter, which decides which instance executes next, where executions share resources (rule 5.10.2).
 
-A server without `rate_limit="execution_count"` has no RateLimiter, and nothing of this on the way of a request. With
-one, a scheduler that has a batch for an idle instance asks `admit`. A refused instance waits for its turn with nothing
-in its hands: its scheduler forms the batch only when the resources are there, so the batch grows meanwhile, as
-Triton's does.
+A server without `rate_limit="execution_count"` has no RateLimiter, and its requests pay nothing. With one, a scheduler
+that has a batch for an idle instance calls `admit`. A refused instance waits for its turn without a payload: its
+scheduler forms the batch only when the resources are free, so the batch grows meanwhile, as on Triton.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from ...core.status import InvalidArgumentError
 from ..life.instance_plan import InstanceEvents, InstanceT
 
-#: The device number of resources that all devices share; in limits, of every device that is not named.
+#: The device number of resources that all devices share; in limits, of every device without its own limit.
 GLOBAL = -1
 
 #: Name -> amount, everywhere or by device.
@@ -32,7 +31,7 @@ def make_rate_limiter(mode: str, limits: Limits | None) -> RateLimiter | None:
 
 
 class _Context:
-    """What the limiter knows of an instance. `needs` maps (resource, device) to an amount."""
+    """The limiter's record of an instance. `needs` maps (resource, device) to an amount."""
 
     __slots__ = ("executions", "holds", "needs", "priority", "retry")
 
@@ -51,8 +50,9 @@ class _Context:
 
 
 class TurnWait(NamedTuple):
-    """Why an instance has no turn yet: `first` goes before all that wait, perhaps itself, and `holders` execute with
-    its `resources`."""
+    """The reason why an instance has no turn yet: `first` is the next of all waiting instances, perhaps itself, and
+    `holders` execute with its `resources`.
+    """
 
     first: Any
     resources: list[str]
@@ -60,25 +60,26 @@ class TurnWait(NamedTuple):
 
 
 class RateLimiter:
-    """The resources of a server and the instances that wait for them. `limits` are the given amounts; a resource
-    that they leave out does not exist. Without any limits there is as much of each as any instance needs (measured).
+    """The resources of a server and the instances that wait for them. `limits` are the given amounts; other resources
+    do not exist. Without any limits each resource has the largest amount that an instance needs (measured).
 
-    Guarantees: an instance has all its resources or none. Of those that wait only the first by rank may take, so that
-    many small ones do not starve a big one; others that would fit wait behind it, as Triton's do. `retry` callables
-    are called without the lock, one at a time.
+    Guarantees: an instance has all its resources or none. Only the first waiting instance by rank may take resources,
+    so that many small ones do not starve a big one; others that would fit wait behind it, as on Triton. `retry`
+    callables are called without the lock, one at a time.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards all fields below
         self._contexts: dict[Any, _Context] = {}
         self._used: dict[tuple[str, int], int] = {}
         self._waiting: list[_Context] = []  # oldest first
-        self._turn: _Context | None = None  # the instance that has been told to ask again
+        self._turn: _Context | None = None  # the instance that was told to try again
 
     def register(self, instance: Any, config: Any, device_id: int) -> None:
-        """Add an instance with its group's `rate_limiter`. Raises InvalidArgumentError with Triton's text for one
-        that could never execute."""
+        """Add an instance with its group's `rate_limiter`. Raises InvalidArgumentError with Triton's text if it could
+        never execute.
+        """
         context = _Context(config, device_id)
         with self._lock:
             for key, count in context.needs.items():
@@ -99,7 +100,7 @@ class RateLimiter:
             self._contexts[instance] = context
 
     def unregister(self, instance: Any) -> None:
-        """Take an instance out, whatever it held or waited for; one that is not there is ignored."""
+        """Remove an instance with its resources and its wait; ignores an unknown one."""
         with self._lock:
             context = self._contexts.pop(instance, None)
             if context is None:
@@ -111,12 +112,13 @@ class RateLimiter:
     # -- for schedulers
 
     def first(self, idle: Collection[Any]) -> Any:
-        """Return which of a model's idle instances is next by its priority."""
+        """Return the next of a model's idle instances by priority."""
         return min(idle, key=lambda instance: self._contexts[instance].rank)
 
     def admit(self, instance: Any, retry: Callable[[], None]) -> bool:
         """Give the instance its resources for one execution. If it returns False the instance waits, and `retry()` is
-        called at its turn; a scheduler with nothing to execute then need not call again. Called under its lock."""
+        called at its turn, unneeded by a scheduler with nothing to execute. Called under the scheduler's lock.
+        """
         with self._lock:
             context = self._contexts[instance]
             context.retry = retry
@@ -134,19 +136,20 @@ class RateLimiter:
             return False
 
     def release(self, instance: Any) -> None:
-        """Take the resources back after an execution. Nobody gets a turn before `serve`, so the instance may ask
-        first."""
+        """Take the resources back after an execution. No instance gets a turn before `serve`, so this one may call
+        `admit` first.
+        """
         with self._lock:
             context = self._contexts.get(instance)
             if context is not None:
                 self._free(context)
 
     def serve(self) -> None:
-        """Give turns while there are resources for the first that waits. Called without any lock."""
+        """Give turns while the resources of the first waiting instance are free. Called without any lock."""
         while True:
             with self._lock:
                 if self._turn is not None or not self._waiting:
-                    return  # the thread that gives turns now will look again
+                    return  # the thread that gives turns now will check again
                 context = min(self._waiting, key=lambda c: c.rank)
                 if not self._fits(context):
                     return
@@ -159,7 +162,7 @@ class RateLimiter:
                     self._turn = None
 
     def wait_of(self, instance: Any) -> TurnWait | None:
-        """Return why an instance waits; None if it does not."""
+        """Return the reason of an instance's wait; None if it does not wait."""
         with self._lock:
             if self._contexts.get(instance) not in self._waiting:
                 return None
@@ -170,8 +173,9 @@ class RateLimiter:
             return TurnWait(turn, sorted({name for name, _ in missing}), holders)
 
     def events(self, events: InstanceEvents[InstanceT]) -> InstanceEvents[InstanceT]:
-        """Return `events` changed so that an instance gives its resources back after each execution and when its stub
-        dies."""
+        """Return `events` changed so that an instance returns its resources after each execution and when its stub
+        dies.
+        """
 
         def idle(instance: Any) -> None:
             self.release(instance)
@@ -180,7 +184,7 @@ class RateLimiter:
 
         def away(instance: Any) -> bool:
             was_idle = events.away(instance)
-            # a payload that is on its way there will execute without: once, in the new stub
+            # a payload already on its way will execute without resources: once, in the new stub
             self.release(instance)
             self.serve()
             return was_idle
@@ -190,7 +194,7 @@ class RateLimiter:
     # -- under the lock
 
     def _configured_limit(self, key: tuple[str, int]) -> int | None:
-        """Return the amount that the server's options give; None if they name no resource at all."""
+        """Return the amount in the server's options; None if they name no resource at all."""
         if not self._limits:
             return None
         name, device = key

@@ -1,4 +1,4 @@
-"""What a stub answered, turned into the responses that clients get."""
+"""The clients' responses, made from a stub's answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parse_parameters(text: str) -> dict[str, ParameterValue]:
 
 
 def error_of(error: ResponseError) -> TritonError:
-    """Return the author's TritonError, or the error that the stub reports of the model."""
+    """Return the author's TritonError, or the model error that the stub reports."""
     if error.code is None:
         return ModelError(str(error.text), exception=_exception_of(error.exception))
     return TritonError.from_code(Code(error.code), str(error.text))

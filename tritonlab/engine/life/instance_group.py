@@ -11,7 +11,7 @@ from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from .model_instance import ModelInstance
 from .model_stub import ModelStub
 
-#: The events of a passive instance, of which no scheduler hears (rule 5.1.4).
+#: The events of a passive instance, which has no scheduler (rule 5.1.4).
 _UNHEARD: InstanceEvents[ModelInstance] = InstanceEvents(
     idle=lambda instance: None,
     away=lambda instance: False,
@@ -27,14 +27,14 @@ def make_instances(
     stats: InferStats,
     events: InstanceEvents[ModelInstance],
 ) -> list[ModelInstance]:
-    """Make the instances; nothing of them runs before `start_instances`."""
+    """Make the instances; none of them runs before `start_instances`."""
     return [ModelInstance(plan, services, stats, _UNHEARD if plan.passive else events) for plan in plans]
 
 
 def start_instances(instances: Sequence[ModelInstance], first_stub: ModelStub | None = None) -> None:
     """Start all instances at once (rule 2.2); `first_stub` already imports the model for the first of them.
 
-    Raises the first failure, in their order, after all others were ended.
+    Raises the first failure, in the order of the instances, once all others have ended.
     """
     if len(instances) == 1:
         instances[0].start(first_stub)
@@ -68,7 +68,7 @@ def abort_instances(instances: Sequence[ModelInstance]) -> None:
 
 
 def _each(instances: Sequence[ModelInstance], do: Callable[[ModelInstance], None]) -> None:
-    # These are plain threads: a pool starts none once the interpreter ends, which is when a kernel's server stops.
+    # Plain threads, because a pool starts none once the interpreter ends, when a kernel's server stops.
     others = [threading.Thread(target=do, args=(instance,), name="unload", daemon=True) for instance in instances[1:]]
     for thread in others:
         thread.start()

@@ -1,4 +1,4 @@
-"""What an instance is made of, what it shares with its server's others, and what it reports to whom."""
+"""The parts of an instance, its share of the server's services, and the events that it reports."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..debugging.debugger import Debugger
 from .model_stub import ModelSource
 from .warmup import Warmup
 
-#: `model_instance.ModelInstance`, which is built on these.
+#: `model_instance.ModelInstance`, which builds on this module.
 InstanceT = TypeVar("InstanceT")
 
 
 @dataclass(frozen=True)
 class InstancePlan:
-    """What makes an instance: its identity and the arguments of its model."""
+    """The identity of an instance and the arguments of its model."""
 
     source: ModelSource
     name: str
@@ -35,20 +35,20 @@ class InstancePlan:
     args: dict[str, str]
     outputs: tuple[str, ...]
     decoupled: bool
-    #: the reshapes of outputs whose shapes clients see differently
+    #: the reshapes of outputs that have another shape for clients
     reshapes: OutputReshapes | None = None
-    #: the requests it executes before it is ready
+    #: the requests executed before the instance is ready
     warmup: Warmup | None = None
     #: whether it gets no requests
     passive: bool = False
-    #: whether its GPU is none
+    #: whether it has no GPU
     simulated: bool = False
-    #: whether inputs in the memory of a GPU arrive there, not in host memory (rule 2.12.1)
+    #: whether inputs in GPU memory arrive there, not in host memory (rule 2.12.1)
     device_inputs: bool = False
 
     @property
     def label(self) -> str:
-        """What views and listeners call the instance: those of one group on several GPUs share the name."""
+        """The name of the instance for views and listeners; the instances of one group on several GPUs share it."""
         if self.kind != "GPU":
             return self.name
         return f"{self.name} on {'simulated ' * self.simulated}GPU {self.device_id}"
@@ -56,16 +56,18 @@ class InstancePlan:
 
 @dataclass
 class InstanceServices(Generic[InstanceT]):
-    """What all instances of a server share. It is passed in, so that this package imports nothing above it."""
+    """The services that all instances of a server share. They are passed in, so that this package imports nothing above
+    it.
+    """
 
     pool: StubPool
     clock: Clock
     instruments: Instruments
     log: LogBook
     cores: Cores
-    #: does what a stub asks for: (instance, link, id, call); must not block, replies over the link
+    #: answers a stub's calls: (instance, link, id, call); must not block, replies over the link
     on_call: Callable[[InstanceT, StubLink, int, Any], None]
-    #: called when the stub behind the link, or a process that it forked, has ended; perhaps more than once
+    #: called when the stub behind the link, or a process forked by it, has ended; perhaps more than once
     on_link_end: Callable[[StubLink], None]
     #: calls a function, which must not block, after that many nanoseconds
     later: Callable[[int, Callable[[], None]], None]
@@ -75,22 +77,22 @@ class InstanceServices(Generic[InstanceT]):
 
 @dataclass
 class InstanceEvents(Generic[InstanceT]):
-    """The calls by which an instance reports to its scheduler what happened. All are called without a lock held."""
+    """The calls by which an instance reports events to its scheduler. All are called without a lock held."""
 
-    #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
+    #: ready for a payload; called before the last payload's responses are sent, so that the next one executes meanwhile
     idle: Callable[[InstanceT], None]
     #: its stub died: no payloads until the next `idle`; returns whether it was idle
     away: Callable[[InstanceT], bool]
-    #: takes no payloads, unless it is `ready` once more
+    #: takes no payloads until it is `ready` again
     gone: Callable[[InstanceT], None]
     #: was gone and takes payloads again
     ready: Callable[[InstanceT], None]
     #: takes back a request released with RESCHEDULE, before `idle`; False if the scheduler takes none back, TritonError
-    #: if it does not take this one
+    #: if it refuses this one
     reschedule: Callable[[InferenceRequest], bool]
     #: whether the scheduler takes requests back at all
     iterative: bool = False
-    #: whether waiting callers may read the stub's answers; not if responses wait for those of others (rule 5.5.7)
+    #: whether waiting callers may read the stub's answers; False if responses wait for earlier requests' (rule 5.5.7)
     leads: bool = True
 
 

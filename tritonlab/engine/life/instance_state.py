@@ -22,7 +22,7 @@ class InstanceEvent(enum.Enum):
     STOP = "stop"
 
 
-#: A pair of state and event that is not here is a defect of the server and raises.
+#: Pairs of state and event; any other pair is a defect of the server and raises.
 TRANSITIONS = {
     (InstanceState.STARTING, InstanceEvent.INITIALIZED): InstanceState.READY,
     (InstanceState.STARTING, InstanceEvent.GAVE_UP): InstanceState.FAILED,
@@ -38,7 +38,7 @@ TRANSITIONS = {
 
 
 class InstanceLife:
-    """The state of one instance. A thread that looks at it and acts on it holds `lock` meanwhile."""
+    """The state of one instance. A thread that reads it and acts on it holds `lock` meanwhile."""
 
     def __init__(self) -> None:
         self.state = InstanceState.STARTING
@@ -50,17 +50,17 @@ class InstanceLife:
         return self.state is InstanceState.STOPPED
 
     def advance(self, event: InstanceEvent) -> None:
-        """Move to the state that follows on `event`; the caller holds the lock. Raises KeyError if there is none."""
+        """Move to the next state after `event`; the caller holds the lock. Raises KeyError if the event is illegal."""
         self.state = TRANSITIONS[self.state, event]
 
     def give_up(self) -> None:
-        """Move to FAILED, because the instance will not come up (again)."""
+        """Move to FAILED, because the instance will not start (again)."""
         with self.lock:
             if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
                 self.advance(InstanceEvent.GAVE_UP)
 
     def try_again(self) -> bool:
-        """Move to a new start after a pause. Returns False if the instance was stopped or is to leave."""
+        """Move to a new start after a pause. Returns False if the instance was stopped or is leaving."""
         with self.lock:
             if self.state is not InstanceState.FAILED or self._retired:
                 return False
@@ -68,6 +68,6 @@ class InstanceLife:
             return True
 
     def retire(self) -> None:
-        """Make sure that after a failed start the instance is not started again."""
+        """Prevent a new start of the instance after a failed one."""
         with self.lock:
             self._retired = True

@@ -27,10 +27,10 @@ _EXITED = "Server exited before the request completed"
 
 
 class ModelInstance:
-    """An instance that runs payloads, one at a time, in its own stub, and in a new one when that has died.
+    """An instance that runs payloads, one at a time, in its own stub, and in a new stub after that one dies.
 
     Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a
-    final response, come what may.
+    final response in any case.
     """
 
     def __init__(
@@ -51,22 +51,22 @@ class ModelInstance:
         self.replacement = StubReplacement(
             instance=self, life=self._life, events=self._events, clock=services.clock, later=services.later
         )
-        #: the names of the models that its BLS calls went to
+        #: the names of the models called by its BLS calls
         self.called: set[str] = set()
-        #: the sessions of debuggers in its stub, which `debugger.Debugger` keeps
+        #: the sessions of debuggers in its stub, kept by `debugger.Debugger`
         self.debugged = DebugSessions()
-        #: gives it its turns, where executions share resources
+        #: gives it its turns if executions share resources
         self.limiter: RateLimiter | None = None
-        #: the warmup that it executes before it is READY
+        #: the warmup executed before it is READY
         self.warmup: WarmupRun | None = None
         self._batches = itertools.count(1)
         # the lock of `life` guards the next two
         #: the executor of the current stub, or of the last one
         self._executor: StubExecutor | None = None
-        #: the executor that gets payloads: the same one while the instance is READY, else None
+        #: the executor for payloads: the same one while the instance is READY, else None
         self._serving: StubExecutor | None = None
 
-    # -- what it is doing
+    # -- its current work
 
     @property
     def state(self) -> InstanceState:
@@ -97,15 +97,15 @@ class ModelInstance:
 
     @property
     def batch_id(self) -> int:
-        """The number of the running `execute` call, 0 if there is none."""
+        """The number of the running `execute` call, 0 if none runs."""
         return self._executor.batch_id if self._executor is not None else 0
 
     def executes(self, request: InferenceRequest) -> bool:
-        """Return whether the running `execute` call has the request and has not answered it."""
+        """Return whether the running `execute` call has the request and has not yet answered it."""
         return self._executor is not None and self._executor.executes(request)
 
     def awaited(self) -> str:
-        """Return a text for people: what the end of the instance waits for."""
+        """Return a text for people on the waits that delay the end of the instance."""
         stub, name, count = self.stub, self.name, len(self.inflight)
         if count:
             return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid}){self.debugged.words}"
@@ -121,8 +121,9 @@ class ModelInstance:
     # -- start
 
     def start(self, stub: ModelStub | None = None) -> None:
-        """Import and initialize the model, in `stub` if given, and blocks meanwhile. Raises ModelError with Triton's
-        text."""
+        """Import and initialize the model, in `stub` if given. Blocks meanwhile. Raises ModelError with Triton's
+        text.
+        """
         plan = self.plan
         if self._life.stopped:
             raise self._stopped_while_starting()
@@ -157,7 +158,7 @@ class ModelInstance:
             self._on_lost(executor)
 
     def _adopt(self, stub: ModelStub) -> StubExecutor:
-        """Make it the instance's stub."""
+        """Make the stub the instance's own."""
         services = self._services
         stub.debugger, stub.label = services.debugger, self.plan.label
         executor = StubExecutor(
@@ -195,7 +196,7 @@ class ModelInstance:
         if executor is not None and executor.send(payload):
             return
         with self._life.lock:
-            # between two starts it is FAILED for a moment; in a pause nothing is held
+            # between two starts it is FAILED for a moment; during a pause nothing is held
             restarts = self.state in (InstanceState.RESTARTING, InstanceState.FAILED)
             if restarts and self.replacement.hold(payload):
                 return
@@ -206,27 +207,27 @@ class ModelInstance:
             self.refuse(payload, ModelError(f"Stub process '{self.plan.name}' is not healthy."))
 
     def refuse(self, payload: Payload, error: TritonError) -> None:
-        """End with `error` the requests of a payload that no stub has got."""
+        """End the requests of a payload that reached no stub with `error`."""
         services = self._services
         for request in payload.requests:
             deliver_error(
                 request, self.plan.source.version, error=error, instruments=services.instruments, clock=services.clock
             )
 
-    # -- calls of others
+    # -- calls of other modules
 
     def wait_for_another(self, waits: bool) -> None:
-        """Note whether `execute` waits for another model's answer, or for a line that is typed to its debugger."""
+        """Note whether `execute` waits for another model's answer, or for a line typed to its debugger."""
         if self._executor is not None:
             self._executor.lead.wait_for_another(waits or bool(self.debugged.place))
 
     def say(self, text: str, level: str = "ERROR") -> None:
-        """Add a line to the server's log, in the instance's name."""
+        """Add a line to the server's log under the instance's name."""
         if self.stub is not None:
             self.stub.log("server", level, text)
 
     def wake_reader(self, link: StubLink) -> None:
-        """Wake the caller that reads the stub's own link, if `link` is that of a process that the model forked."""
+        """Wake the caller that reads the stub's own link, if `link` belongs to a process that the model forked."""
         if self.stub is not None and link is not self.stub.link:
             self.stub.process.monitor.wake()
 
@@ -241,7 +242,7 @@ class ModelInstance:
             self.replacement.begin(executor.die())
 
     def bury(self, death: Death, error: TritonError) -> None:
-        """Fail what was in flight when the stub died."""
+        """Fail the requests in flight when the stub died."""
         services, source = self._services, self.plan.source
         if (hook := services.instruments.instance_died) is not None:
             reason = self.replacement.last_death
@@ -252,8 +253,9 @@ class ModelInstance:
     # -- end
 
     def retire(self) -> None:
-        """Prepare the instance to leave: after a failed start it is not started again. Blocks until it is up or
-        FAILED, and its scheduler knows."""
+        """Prepare the instance to leave: after a failed start it is not started again. Blocks until it is READY or
+        FAILED and its scheduler is informed.
+        """
         self._life.retire()
         self.replacement.join()
 

@@ -30,22 +30,22 @@ from .stub_death import CrashReport, blocked_stacks, interrupted_load, place_of
 #: Seconds a query waits for `is_ready()` (rule 2.7.3).
 READY_TIMEOUT = 5.0
 _KEPT_LINES = 20
-#: More than are kept in an error, because the lines of a crash report are left out there.
+#: More than an error keeps, because the lines of a crash report are removed from them.
 _REMEMBERED_LINES = 200
-#: Seconds to wait, after an interrupt, until the stub has said where the model was.
+#: Seconds to wait, after an interrupt, for the stub's report of the model's place.
 _INTERRUPTED_SECONDS = 2.0
 #: Seconds between looks for a debugger's prompt, while another thread reads the link.
 _LOOK_SECONDS = 0.05
-#: Seconds to wait for what a signal handler writes.
+#: Seconds to wait for the output of a signal handler.
 _BLOCKED_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go
-    to the end of sys.path (rule 2.1.5).
+    """The place of a model's code, and its form in the stub. `module` is `<version>.<stem>`; `paths` are appended to
+    sys.path (rule 2.1.5).
 
-    `interpreter` is the Python that the stub is started with, `variables` what its environment has besides.
+    `interpreter` is the stub's Python, `variables` are added to its environment.
     """
 
     model: str
@@ -59,15 +59,15 @@ class ModelSource:
 
 
 class ReadyQuery(NamedTuple):
-    """One query on its way. `joined` means that it shares the call of an earlier query that is not answered yet."""
+    """One running query. `joined`: it shares the call of an earlier query that is not yet answered."""
 
     answer: Answer
     joined: bool
 
 
 class ReadinessCheck:
-    """The question for the author's `is_ready()`, over the monitor socket, which answers even during `execute` (rule
-    2.7). Queries that come while it runs share its answer, so a slow one is never run twice at once.
+    """The queries of the author's `is_ready()`, over the monitor socket, which answers even during `execute` (rule
+    2.7). Queries during a call share its answer, so a slow one never runs twice at once.
 
     Guarantees: `ask` and `await_ready` may be called from any thread.
     """
@@ -79,7 +79,7 @@ class ReadinessCheck:
         self._running: Answer | None = None
 
     def ask(self) -> ReadyQuery:
-        """Start `is_ready()`, or join the call that runs."""
+        """Start `is_ready()`, or join the running call."""
         with self._lock:
             joined = self._running is not None and not self._running.done()
             if not joined:
@@ -88,7 +88,7 @@ class ReadinessCheck:
             return ReadyQuery(self._running, joined)
 
     def await_ready(self, query: ReadyQuery, timeout: float = READY_TIMEOUT) -> bool:
-        """Wait for the answer. Returns False if the model has no `is_ready`, and so always is ready; else True.
+        """Wait for the answer. Returns False if the model has no `is_ready`, which means always ready; else True.
 
         Raises UnavailableError with Triton's text if it is not ready: `is_ready` returned False or no bool, raised, or
         took more than `timeout` seconds.
@@ -106,26 +106,27 @@ class ReadinessCheck:
 
 
 class ModelStub:
-    """One stub process that works for one model. Methods that wait raise ModelError with the text a client sees."""
+    """One stub process that works for one model. Methods that wait raise ModelError with the text for clients."""
 
     def __init__(
         self, pool: StubPool, source: ModelSource, instance: str, log: LogBook, like: StubProcess | None = None
     ) -> None:
-        """Take a stub from the pool and begin to import the model there, without waiting for that. `like`: as in
-        `StubPool.acquire`."""
+        """Take a stub from the pool and begin to import the model there, without waiting. `like`: as in
+        `StubPool.acquire`.
+        """
         self.source = source
         self.instance = instance
-        #: what its log lines call it (`InstancePlan.label`)
+        #: its name in log lines (`InstancePlan.label`)
         self.label = instance
-        #: returns the requests that what it prints and logs now is about
+        #: returns the requests behind its current output and log lines
         self.whose: Callable[[], Collection[InferenceRequest]] = tuple
         self._log = log
-        #: the last lines that this process, and no earlier one of the instance, printed and logged
+        #: the last lines that this process, not an earlier one of the instance, printed and logged
         self._printed: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._crash = CrashReport()
-        #: the lines of stderr, kept only while faulthandler is asked for the stacks
+        #: the lines of stderr, kept only while faulthandler is dumping the stacks
         self._blocked: list[str] | None = None
-        #: called when the process has ended for any reason; perhaps more than once
+        #: called when the process has ended, for any reason; perhaps more than once
         self.on_end: Callable[[], None] = lambda: None
         #: serves the prompts of a `breakpoint()` in `initialize`, on the thread that waits for it
         self.debugger: Debugger | None = None
@@ -139,7 +140,9 @@ class ModelStub:
             raise interrupted_load(instance, "", str(interrupt)) from None
 
     def _begin(self, pool: StubPool, like: StubProcess | None) -> None:
-        """Take a stub and begin the import. An interrupt in between would lose the process, or a zygote's answer."""
+        """Take a stub and begin the import. An interrupt between the two would lose the process, or a zygote's
+        answer.
+        """
         source = self.source
         lines: list[str] = []
         self.process: StubProcess = pool.acquire(
@@ -174,7 +177,7 @@ class ModelStub:
         self.log(stream, level, text)
 
     def log(self, stream: str, level: str, text: str, file: str = "", line: int = 0, unheard: bool = False) -> None:
-        """Add a line to the server's log, in the name of the instance and of the requests in execution."""
+        """Add a line to the server's log under the name of the instance and of the requests in execution."""
         source = self.source
         if stream != "server":
             self._printed.append(text)
@@ -212,7 +215,7 @@ class ModelStub:
             self._outcome(lambda: answer)
 
     def auto_complete(self, config: str) -> dict[str, Any] | None:
-        """Return what auto_complete_config made of the config (JSON text); None if the model has no such method."""
+        """Return the config after auto_complete_config (JSON text); None if the model has no such method."""
         returned = self._outcome(partial(self.link.auto_complete, config))
         return None if returned is None else json.loads(returned)
 
@@ -223,8 +226,7 @@ class ModelStub:
         )
 
     def _outcome(self, ask: Callable[[], Answer]) -> Any:
-        """Return what the stub answers. An interrupt may come as soon as the stub has the command, so sending it is
-        within."""
+        """Return the stub's answer. The command is sent within, as an interrupt may come as soon as the stub has it."""
         try:
             answer = ask()
             self._await(answer)
@@ -249,7 +251,7 @@ class ModelStub:
             debugger.serve_all()
 
     def unhealthy(self) -> ModelError:
-        """Return the error for everything that waits for this stub after it died."""
+        """Return the error for all waits for this stub after its death."""
         self.process.reap()
         self.on_end()
         reason = f"The stub process of '{self.instance}' ended with {self.process.child.exit_reason()}."
@@ -267,11 +269,11 @@ class ModelStub:
         return died
 
     def died(self) -> ModelError | None:
-        """Return why the stub is not healthy; None while it is."""
+        """Return the reason why the stub is not healthy; None while it is."""
         return self.unhealthy() if self.link.lost else None
 
     def last_lines(self, besides: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the last lines that this process printed, without those in `besides`."""
+        """Return the last lines that this process printed, without the lines in `besides`."""
         return tuple([text for text in self._printed.copy() if text not in besides][-_KEPT_LINES:])
 
     def dump_stacks(self, timeout: float) -> str:
@@ -282,35 +284,40 @@ class ModelStub:
         return str(answer.value) if not answer.lost else ""
 
     def modules(self, timeout: float) -> dict[str, str]:
-        """Return the file of every module that the stub has imported, by name; nothing if it did not answer within
-        `timeout` seconds."""
+        """Return the file of every module that the stub has imported, by name; empty if no answer came within `timeout`
+        seconds.
+        """
         return dict(self._value(self.process.monitor.list_modules(), timeout) or {})
 
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
-        """Return what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
-        `timeout` seconds."""
+        """Return the waits of the running `execute`, as WAITS reports them; empty if that took more than `timeout`
+        seconds.
+        """
         needs: Needs | None = self._value(self.process.monitor.waits(), timeout)
         return (needs.wait, needs.calls) if needs is not None else (0, [])
 
     def reads(self, record: bool, timeout: float) -> ReadsRecorded | None:
-        """Return what the author's code has read outside of its model while it was loaded, and while it executed since
-        `record` was set; None if that took more than `timeout` seconds. `record`: from now on, too."""
+        """Return the reads of the author's code outside of its model: during the load, and during executions since
+        `record` was set; None if that took more than `timeout` seconds. `record`: record executions from now on.
+        """
         found: ReadsRecorded | None = self._value(self.process.monitor.tell_reads(record), timeout)
         return found
 
     def profile(self, begin: bool, memory: bool, batching: bool, timeout: float) -> Profiled | None:
-        """Begin or end a profile of the author's lines, and return what it found until now; None if that took more than
+        """Begin or end a profile of the author's lines, and return its results so far; None if that took more than
         `timeout` seconds. `memory` and `batching` are as in the message."""
         found: Profiled | None = self._value(self.process.monitor.profile(begin, memory, batching), timeout)
         return found
 
     def _value(self, answer: Answer, timeout: float) -> Any:
-        """Return what the monitor answers; None if that took more than `timeout` seconds, or there is nothing."""
+        """Return the monitor's answer; None if it is empty or took more than `timeout` seconds."""
         came = self.process.monitor.await_answer(answer, timeout) and not answer.lost and not answer.failure
         return answer.value if came else None
 
     def _blocked_stacks(self) -> str:
-        """Return the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""
+        """Return the stacks of a stub whose monitor thread cannot run. Their lines also appear among the model's
+        own.
+        """
         lines: list[str] = []
         self._blocked = lines
         if not self.process.signal_stacks():
@@ -318,7 +325,7 @@ class ModelStub:
             return ""
         end = time.monotonic() + _BLOCKED_SECONDS
         while time.monotonic() < end:
-            time.sleep(0.02)  # once the first line is there the others follow at once
+            time.sleep(0.02)  # the other lines follow the first one at once
             before = len(lines)
             self.process.output.drain_all()
             if lines and len(lines) == before:
@@ -328,7 +335,7 @@ class ModelStub:
         return f"C code holds the interpreter's lock (the GIL).\n{stacks}" if stacks else ""
 
     def finalize(self) -> None:
-        """Run the author's `finalize` and end the process; what it raises is logged and ignored (rule 2.8.2)."""
+        """Run the author's `finalize` and end the process; its exceptions are logged and ignored (rule 2.8.2)."""
         outcome = self.process.finalize()
         self.on_end()
         if outcome is not None and outcome.failure is not None:

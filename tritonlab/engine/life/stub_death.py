@@ -1,4 +1,4 @@
-"""What faulthandler prints in a stub that dies of a signal, or that C code blocks: where Python was."""
+"""The output of faulthandler in a stub that dies of a signal or is blocked by C code: the place in Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ...core.status import Frame, LoadInterrupted, RemoteException
 from ...ipc.processes.interpreter import STUB
 
-#: Lines of faulthandler that are kept: it prints a hundred frames at most.
+#: The most lines of faulthandler that are kept: it prints at most a hundred frames.
 _KEPT = 150
 _BEGIN = "Fatal Python error: "
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
@@ -17,7 +17,7 @@ _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<fu
 #: A line of `StubMonitor.dump_stacks`.
 _STACK_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 
-#: What faulthandler calls a signal. Python's own fatal errors say anything else and end in SIGABRT.
+#: The names of signals in faulthandler. Python's own fatal errors have other texts and end in SIGABRT.
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
     "Aborted": "SIGABRT",
@@ -35,7 +35,7 @@ class CrashReport:
         self.lines: deque[str] = deque(maxlen=_KEPT)
 
     def add(self, line: str) -> None:
-        """Take one line of stderr; it costs nearly nothing until something crashes."""
+        """Add one line of stderr, at almost no cost until a crash."""
         if line.startswith(_BEGIN):
             self.lines.clear()
             self.lines.append(line)
@@ -43,8 +43,9 @@ class CrashReport:
             self.lines.append(line)
 
     def exception(self, signal: str) -> RemoteException | None:
-        """Return the death by `signal` (`SIGSEGV`) as an exception of that name, raised where Python was. Returns None
-        if nothing was reported, or another signal, which is of a process that the model forked."""
+        """Return the death by `signal` (`SIGSEGV`) as an exception of that name, raised at the reported place in
+        Python. Returns None without a report, or if it is of another signal, in a process that the model forked.
+        """
         if not self.lines:
             return None
         text = self.lines[0].removeprefix(_BEGIN).strip()
@@ -68,27 +69,28 @@ class CrashReport:
 
 
 def is_stub_frame(line: str) -> bool:
-    """Return whether a line of faulthandler is a frame of the stub, not of the author's code or what that called."""
+    """Return whether a line of faulthandler is a frame of the stub, not of the author's code or its callees."""
     found = _FRAME.fullmatch(line)
     return found is not None and found["file"].startswith(f"{STUB.parent}/")
 
 
 def blocked_stacks(lines: Iterable[str]) -> str:
-    """Return the author's part of what faulthandler wrote about all threads, innermost call first."""
+    """Return the author's part of faulthandler's output on all threads, innermost call first."""
     threads: list[list[str]] = []
     for line in lines:
         if line.startswith(("Current thread ", "Thread ")):
             threads.append([line])
         elif threads and _FRAME.fullmatch(line) is not None and not is_stub_frame(line):
             threads[-1].append(line)
-    # without our frames, a thread of ours has only its start left
+    # without the stub's frames, a thread of the stub has only its start left
     blocked = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]
     return "\n".join(line for thread in blocked for line in thread)
 
 
 def interrupted_load(instance: str, stacks: str, during: str = "") -> LoadInterrupted:
-    """Return the interrupt of a load, with the place of the model's main thread, which comes first in `stacks`.
-    `during` ends the sentence where there is no model yet."""
+    """Return the interrupt of a load, with the place of the model's main thread, which is first in `stacks`. `during`
+    ends the sentence if no model exists yet.
+    """
     text = f"the load of '{instance}' was interrupted{during and ' '}{during}"
     thread = stacks.split("\nThread '", 1)[0]
     found = [_STACK_FRAME.fullmatch(line) for line in thread.splitlines()]
@@ -98,7 +100,7 @@ def interrupted_load(instance: str, stacks: str, during: str = "") -> LoadInterr
 
 
 def place_of(exception: RemoteException, model_file: str) -> str:
-    """Return words for a sentence that say where that was: the model's innermost line, and what it had called."""
+    """Return the place for a sentence: the model's innermost line, and its call."""
     if not exception.frames:
         return ""
     innermost = exception.frames[-1]

@@ -1,9 +1,9 @@
-"""What follows the death of an instance's stub: its requests fail with the reason, and it starts again.
+"""The sequel to the death of an instance's stub: its requests fail with the reason, and it starts again.
 
-After a start that fails, or stubs that die again and again without having executed anything, it starts again after
-growing pauses (`RestartPolicy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first
-pause until a start succeeds the scheduler knows that the instance is gone, so that its requests are refused with
-Triton's text. During a pause there is no thread, only an entry of the server's timer.
+After a failed start, or repeated deaths of stubs that executed nothing, it starts again after growing pauses
+(`RestartPolicy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first pause until a
+start succeeds the instance is gone for its scheduler, which refuses its requests with Triton's text. A pause needs no
+thread, only an entry of the server's timer.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ FIRST_PAUSE = _SECOND // 4
 LONGEST_PAUSE = 60 * _SECOND
 #: A stub that lived for this long did not die of its start.
 _LONG_LIFE = LONGEST_PAUSE
-#: How many deaths in a row without an execution are followed by a start at once; a model's own threads may kill it.
+#: The number of successive deaths without an execution that are followed by a start at once; a model's own threads may
+#: kill it.
 FREE_DEATHS = 2
-#: The same of stubs that were killed, where a start counts, too. A kill says nothing about the model, but it may be the
-#: model's own, or that of something that kills whatever takes as much memory as this model.
+#: The same for stubs that were killed; failed starts count too. A kill shows nothing about the model, but it may be the
+#: model's own, or by a program that kills any process with this much memory.
 FREE_KILLS = 8
 
 
 def pause_after(failures: int) -> int:
-    """Return the nanoseconds before the next start, after that many failures in a row."""
+    """Return the nanoseconds before the next start, after that many successive failures."""
     return min(FIRST_PAUSE << min(failures - 1, 10), LONGEST_PAUSE)
 
 
 class RestartPolicy:
-    """The rule for how long an instance whose stub has ended waits before it starts another, by its failures in a row.
-    Each method returns the nanoseconds before the next start."""
+    """The rule for the wait before an instance starts another stub, by its successive failures. Each method returns the
+    nanoseconds before the next start.
+    """
 
     def __init__(self) -> None:
         self.failures = 0
@@ -52,7 +54,8 @@ class RestartPolicy:
 
     def after_death(self, *, has_requests: bool, has_worked: bool, is_killed: bool) -> int:
         """Count the death of a stub that was READY. `has_requests`: it died with requests in flight; `has_worked`: it
-        had executed something, or lived for long."""
+        had executed something, or lived long enough.
+        """
         if has_requests or has_worked:
             self.failures, self._kills = int(not has_requests), 0
         elif is_killed and self._is_free_kill():
@@ -80,12 +83,13 @@ class ReplacedInstance(Protocol):
     def name(self) -> str: ...
 
     def start(self) -> None:
-        """Start a stub, and block meanwhile. Raises what made it fail; then the instance is FAILED, unless
-        stopped."""
+        """Start a stub, and block meanwhile. Raises the error of a failed start; then the instance is FAILED, unless
+        stopped.
+        """
         ...
 
     def bury(self, death: Death, error: TritonError) -> None:
-        """Fail what was in flight when the stub died."""
+        """Fail the requests in flight when the stub died."""
         ...
 
     def execute(self, payload: Payload) -> None: ...
@@ -100,8 +104,8 @@ class ReplacedInstance(Protocol):
 class StubReplacement:
     """The replacement of the stubs of one instance. `later(ns, function)` calls a function that must not block.
 
-    Guarantees: one start at a time. A payload that comes while the stub is replaced (`hold`) is executed by the new
-    one, or fails. After `end` nothing starts any more.
+    Guarantees: one start at a time. A payload that arrives during a replacement (`hold`) is executed by the new stub,
+    or fails. After `end` no stub starts.
     """
 
     def __init__(
@@ -112,11 +116,11 @@ class StubReplacement:
         clock: Clock,
         later: Callable[[int, Callable[[], None]], None],
     ) -> None:
-        #: how often the instance has been started again
+        #: the number of restarts of the instance
         self.count = 0
-        #: why its last stub ended
+        #: the reason why its last stub ended
         self.last_death = ""
-        #: why it does not run, and when it is started again (`Clock.now()` nanoseconds); empty and None while it runs
+        #: why it does not run, and the time of its next start (`Clock.now()` nanoseconds); empty and None while it runs
         self.failure = ""
         self.next_try: int | None = None
         self._instance = instance
@@ -124,13 +128,13 @@ class StubReplacement:
         self._events = events
         self._clock = clock
         self._later = later
-        self._lock = threading.Lock()  # guards the next five
+        self._lock = threading.Lock()  # guards the next five fields
         self._tasks: deque[Callable[[], None]] = deque()
         self._thread: threading.Thread | None = None
         self._ended = False
         self._waiting: Payload | None = None
-        self._gone = False  # whether the scheduler was told that the instance is gone
-        # only the thread that replaces uses the rest
+        self._gone = False  # whether the scheduler was informed that the instance is gone
+        # only the replacing thread uses the rest
         self._error: TritonError = UnavailableError("")  # of the last death
         self._policy = RestartPolicy()
         self._started = clock.now()
@@ -140,8 +144,9 @@ class StubReplacement:
         self._submit(lambda: self._follow(death))
 
     def hold(self, payload: Payload) -> bool:
-        """Keep a payload that the scheduler sent while the stub was dying. Returns False if the scheduler knows by now
-        that the instance is gone."""
+        """Keep a payload that the scheduler sent while the stub was dying. Returns False if the scheduler was already
+        informed that the instance is gone.
+        """
         with self._lock:
             if self._gone:
                 return False
@@ -149,7 +154,7 @@ class StubReplacement:
             return True
 
     def end(self, error: TritonError) -> None:
-        """Start no more stubs, because the instance was stopped; payloads that wait for one fail with `error`."""
+        """Start no more stubs, because the instance was stopped; waiting payloads fail with `error`."""
         with self._lock:
             self._ended = True
         self.join()
@@ -157,12 +162,12 @@ class StubReplacement:
         self._refuse_waiting(error)
 
     def join(self) -> None:
-        """Wait until there is nothing more to do now."""
+        """Wait until no work is left for now."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    # -- one thread at a time, while there is something to do
+    # -- one thread at a time, while work is left
 
     def _submit(self, task: Callable[[], None]) -> None:
         with self._lock:
@@ -182,8 +187,8 @@ class StubReplacement:
             task()
 
     def _follow(self, death: Death) -> None:
-        # This gives an idle or executing instance back to the scheduler; else a payload is on its way, and `execute`
-        # does.
+        # This returns an idle or executing instance to the scheduler; otherwise a payload is on its way, and `execute`
+        # does it.
         returns = self._events.away() or death.execution is not None
         self._error = error = death.stub.unhealthy()
         self.last_death = error.reason
@@ -200,7 +205,7 @@ class StubReplacement:
             self._pause(pause, f"it died {self._policy.failures} times without a request in between. {error.reason}")
 
     def _start(self, returns: bool) -> None:
-        """Start a stub. With `returns` the scheduler gets the instance back."""
+        """Start a stub. With `returns` the instance is returned to the scheduler."""
         while True:
             try:
                 self._instance.start()
@@ -209,7 +214,7 @@ class StubReplacement:
                 if not self._is_retried(failure):
                     return
         if self._life.stopped:
-            return  # it was stopped while it started; `end` fails what waits for it
+            return  # stopped during its start; `end` fails the payloads that wait for it
         self.count += 1
         self.failure, self.next_try = "", None
         self._started = self._clock.now()
@@ -227,7 +232,7 @@ class StubReplacement:
             self._events.idle()
 
     def _is_retried(self, failure: Exception) -> bool:
-        """Return whether a start that failed is tried again at once, or note when it is."""
+        """Return whether a failed start is repeated at once; otherwise note the time of the next one."""
         if not isinstance(failure, TritonError):
             _log.exception("'%s' could not be started again", self._instance.name)
         what = f"it could not be started again: {_text_of(failure)}"
@@ -240,7 +245,7 @@ class StubReplacement:
         return False
 
     def _pause(self, pause: int, failure: str, more: str = "") -> None:
-        """Note why the instance does not run, and start it again later, unless stopped. `more` is for the log."""
+        """Note why the instance does not run, and start it again later, unless stopped. `more` is added to the log."""
         with self._lock:
             known, self._gone = self._gone, True
         self._refuse_waiting(self._error)

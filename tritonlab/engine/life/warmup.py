@@ -1,6 +1,6 @@
 """The requests of `model_warmup`, which an instance executes between `initialize` and READY (rule 5.8).
 
-As with Triton they go straight to the instance, past the scheduler: no controls are added, and the response cache is
+As on Triton they bypass the scheduler and go to the instance: no controls are added, and the response cache is
 not used. A stub that replaces a dead one is cold like the first one and warms up again (Triton starts none again).
 """
 
@@ -31,13 +31,13 @@ from ..execution.payload import Payload
 
 #: Seconds between checks whether a stub has died without an answer.
 _LOOK = 0.1
-#: The most requests that are made of one sample; more than any batch holds.
+#: The most requests made of one sample; more than any batch holds.
 _MOST_REQUESTS = 1 << 20
 
 
 class Warmup:
     """The samples of a final configuration. `directory` is the model's; data files are in its `warmup/`.
-    `counted`: whether the statistics show the executions, as Triton's do."""
+    `counted`: whether the executions count in the statistics, as on Triton."""
 
     def __init__(self, config: ModelConfig, directory: Path, rules: RequestRules, *, counted: bool = True) -> None:
         self.counted = counted
@@ -63,11 +63,12 @@ class Warmup:
     def largest_batch(self) -> int:
         return int(self._config.max_batch_size)
 
-    # -- what the samples hold
+    # -- the content of the samples
 
     def _sample(self, setting: Any) -> dict[str, Tensor]:
-        """Return the inputs of a request of batch 1, checked like a client's. Inputs that the configuration does not
-        name, controls above all, are handed on unchecked, as by Triton."""
+        """Return the inputs of a request of batch 1, checked like a client's. Inputs outside of the configuration,
+        mainly controls, are passed on unchecked, as by Triton.
+        """
         config = self._config
         tensors = {name: self._tensor(name, spec) for name, spec in sorted(setting.inputs.items())}
         declared = {tensor.name for tensor in config.input}
@@ -108,7 +109,7 @@ class Warmup:
                 f"{dims_text(spec.dims)}: more than there is memory for"
             )
         if not datatype.byte_size:
-            return np.zeros(size, np.uint8)  # random strings are empty strings, too
+            return np.zeros(size, np.uint8)  # random strings are empty strings too
         if kind == "zero_data":
             return np.zeros(count, datatype.numpy)
         data = np.random.default_rng().integers(0, 256, size, np.uint8)
@@ -124,8 +125,8 @@ class Warmup:
 
 
 class WarmupRun:
-    """The warmup of one instance. `send(payload, stats)` sends a payload to its stub, to be recorded in
-    `stats`; `died` returns the error of a stub that answers no more.
+    """The warmup of one instance. `send(payload, stats)` sends a payload to its stub and records it in `stats`; `died`
+    returns the error of a dead stub.
 
     Records pass through here: they show the end of a call even if all its requests were answered through their
     senders.
@@ -140,7 +141,7 @@ class WarmupRun:
         send: Callable[[Payload, InferStats], object],
         died: Callable[[], ModelError | None],
     ) -> None:
-        #: the name of the sample that is executed
+        #: the name of the running sample
         self.sample = ""
         self._stats = _Recorder(stats if warmup.counted else None, self._on_recorded)
         self._warmup = warmup
@@ -153,7 +154,9 @@ class WarmupRun:
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Execute the samples, and block meanwhile. Raises TritonError for the first that cannot be made or fails."""
+        """Execute the samples, and block meanwhile. Raises the TritonError of the first that cannot be made or
+        fails.
+        """
         for name, requests in self._warmup.samples():
             self.sample = name
             errors = self._errors_of(requests)
@@ -195,7 +198,7 @@ class WarmupRun:
 
 
 class _Recorder(InferStats):
-    """A recorder that passes on what counts."""
+    """A recorder that passes on executions that count."""
 
     __slots__ = ("_counted", "_recorded")
 

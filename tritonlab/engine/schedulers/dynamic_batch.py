@@ -1,4 +1,4 @@
-"""`take_batch`, the dynamic batcher's decision: which requests of a queue go into the next batch, and why no more."""
+"""`take_batch`, the dynamic batcher's decision: the requests of a queue for the next batch, and why it ends there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .policy_queue import QueuePolicies
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """The part of a model's configuration that decides about its batches. `delay` is in nanoseconds."""
+    """The fields of a model's configuration that determine its batches. `delay` is in nanoseconds."""
 
     max_batch_size: int = 0
     dynamic: bool = False
@@ -22,11 +22,11 @@ class BatchConfig:
     delay: int = 0
     #: inputs whose shapes must be equal within a batch (rule 5.5.5); empty if shapes cannot differ
     equal_shape_inputs: tuple[str, ...] = ()
-    #: whether requests may differ in which inputs they carry (rule 5.5.6)
+    #: whether requests may carry different inputs (rule 5.5.6)
     optional_inputs: bool = False
-    #: whether younger requests may stand before older ones, because of priorities or delayed requests
+    #: whether younger requests may be before older ones, because of priorities or delayed requests
     ranked: bool = False
-    #: whether a request that was cancelled while it waited is executed nevertheless (rule 3.10.2)
+    #: whether a request that was cancelled while it waited is executed anyway (rule 3.10.2)
     keeps_cancelled: bool = False
 
     @staticmethod
@@ -47,9 +47,9 @@ class BatchConfig:
         )
 
 
-@dataclass(slots=True)  # not frozen: that would triple the time to make one
+@dataclass(slots=True)  # not frozen, which would triple the time to make one
 class Batch:
-    """A decision: the first `count` requests of the queue go now; `reason` is why no more do."""
+    """A decision: the first `count` requests of the queue go now; `reason` is why the batch ends there."""
 
     count: int
     size: int
@@ -58,13 +58,13 @@ class Batch:
 
 @dataclass(slots=True)
 class WaitUntil:
-    """A decision: nothing goes before `until` (`Clock.now()` nanoseconds), unless another request comes."""
+    """A decision: no batch before `until` (`Clock.now()` nanoseconds), unless another request arrives."""
 
     until: int
 
 
 class Batchable(Protocol):
-    """A request, or a sequence's candidate, to be put into a batch. `queue_start` is when it came to the batcher."""
+    """A request, or a sequence's candidate, for a batch. `queue_start` is the time of its arrival at the batcher."""
 
     batch_size: int
     queue_start: int
@@ -72,11 +72,11 @@ class Batchable(Protocol):
 
 
 def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | WaitUntil | None:
-    """Return what an idle instance should do with the queue, oldest request first; None if it is empty.
+    """Return the decision for an idle instance on the queue, oldest request first; None if the queue is empty.
 
-    Rules 5.5.2 to 5.5.6: with a delay a batch goes as soon as one of these holds: it has a preferred size; with the
-    next request it would outgrow all preferred sizes or `max_batch_size`; the next request does not fit it; its oldest
-    request has waited for the delay. Without a delay whatever waits goes at once.
+    Rules 5.5.2 to 5.5.6: with a delay a batch goes as soon as it has a preferred size, the next request would make it
+    exceed all preferred sizes or `max_batch_size`, the next request does not fit, or its oldest request has waited for
+    the delay. Without a delay all waiting requests go at once.
     """
     if not config.dynamic:
         for request in queue:

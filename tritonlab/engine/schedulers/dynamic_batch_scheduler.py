@@ -1,6 +1,6 @@
 """The default scheduler and the dynamic batcher, one thin shell with a lock around the pure `take_batch`.
 
-Without `dynamic_batching` a batch is one request (rule 5.5.1), which is only another `BatchConfig`.
+Without `dynamic_batching` a batch is one request (rule 5.5.1): just another `BatchConfig`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .scheduler import STOPPING, Instance, WakeUp
 _CANCEL = Batch(0, 0, "cancel")
 _TIMEOUT = Batch(0, 0, "timeout")
 
-#: Work of a decision: an instance executes these requests as this batch; without an instance they end, for one
+#: The work of a decision: an instance executes these requests as this batch, or, without an instance, they end for one
 #: of these reasons.
 BatchWork = tuple[Instance | None, Sequence[InferenceRequest], Batch]
 
@@ -35,10 +35,10 @@ BatchWork = tuple[Instance | None, Sequence[InferenceRequest], Batch]
 class DynamicBatchScheduler:
     """The queue of a model version's requests, which gives idle instances their batches.
 
-    Guarantees: requests leave in the order they came, or in that of their `policies`; with `preserve_ordering` their
-    responses do too. With `hold_until` nothing executes until that many requests wait for the first time. `execute` is
-    called without the lock held, on the thread that made the batch possible: the client's own if an instance was idle.
-    `stats` counts what was queued and never executed.
+    Guarantees: requests leave in the order of arrival, or of their `policies`; with `preserve_ordering` their responses
+    do too. With `hold_until` nothing executes until that many requests first wait. `execute` is called without the lock
+    held, on the thread that made the batch possible: the client's own if an instance was idle. `stats` counts requests
+    that were queued and never executed.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class DynamicBatchScheduler:
         self._timer = timer
         self._order = ResponseOrder() if preserve_ordering else None
         self._rejections = Rejections(version, stats, clock=clock, instruments=instruments, order=self._order)
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards all fields below
         self._queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
         self._instances = InstanceRoster(limiter, self.wake)
         if hold_until:
@@ -79,8 +79,9 @@ class DynamicBatchScheduler:
         return len(self._queue)
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Queue a checked request. Raises UnavailableError once the scheduler stops, when no instance is left, or when
-        the queue is full."""
+        """Queue a checked request. Raises UnavailableError if the scheduler is stopping, no instance is left, or the
+        queue is full.
+        """
         now = self._clock.now()
         request.queue_start = now
         try:
@@ -107,7 +108,7 @@ class DynamicBatchScheduler:
             return list(self._queue)
 
     def held_back(self) -> list[list[InferenceRequest]]:
-        """Return the request that `preserve_ordering` waits for, and those that are answered and wait behind it."""
+        """Return the request that `preserve_ordering` waits for, and the answered requests behind it."""
         return [found] if self._order is not None and (found := self._order.held_back()) else []
 
     def withdraw(self, request: InferenceRequest) -> bool:
@@ -127,7 +128,7 @@ class DynamicBatchScheduler:
         return False
 
     def instance_ready(self, instance: Instance) -> None:
-        """Add an instance that is new, or that was gone."""
+        """Add an instance that is new, or was gone."""
         with self._lock:
             self._instances.add(instance)
             if isinstance(self._refusal, ModelError):
@@ -146,8 +147,8 @@ class DynamicBatchScheduler:
             left()
 
     def instance_away(self, instance: Instance) -> bool:
-        """Give an instance, whose stub has died, no batches until it is idle again. Returns whether it was idle. What
-        was cancelled meanwhile ends: it may be what the next stub would die of, or hang in, too.
+        """Give an instance, whose stub has died, no batches until it is idle again. Returns whether it was idle.
+        Cancelled requests end: the next stub might die of them, or hang in them, too.
         """
         now = self._clock.now()
         with self._lock:
@@ -159,7 +160,7 @@ class DynamicBatchScheduler:
         return was_idle
 
     def instance_leaves(self, instance: Instance, left: Callable[[], None]) -> None:
-        """Give an instance no more batches. `left` is called, without a lock held, once it has none; then
+        """Give an instance no more batches. `left` is called, without a lock held, once it has none; after that
         `instance_gone` may be called.
         """
         with self._lock:
@@ -183,7 +184,7 @@ class DynamicBatchScheduler:
             left()
 
     def wake(self) -> None:
-        """Decide again what to do with the queue. Called by the timer and by tests."""
+        """Decide on the queue again. Called by the timer and by tests."""
         now = self._clock.now()
         with self._lock:
             self._wake_at = 0
@@ -191,7 +192,7 @@ class DynamicBatchScheduler:
         self._do(work, now)
 
     def stop(self) -> None:
-        """Refuse new requests and wait until no request waits and none is on its way to an instance."""
+        """Refuse new requests and wait until none waits and none is on its way to an instance."""
         with self._lock:
             self._refusal = UnavailableError(STOPPING)
         self.wake()  # No more requests will join a batch that waits for them.
@@ -200,12 +201,12 @@ class DynamicBatchScheduler:
                 self._empty.wait()
 
     def _decide(self, now: int) -> list[BatchWork]:
-        """Decide what to do now; the caller holds the lock."""
+        """Make the decisions that are due; the caller holds the lock."""
         work, look = decide(self._queue, self._instances, self.config, now)
         if look and look != self._wake_at:
             self._wake_at = look
             self._timer.call_at(look, self.wake)
-        if self._refusal is not None and not self._queue:  # else no request waits for that
+        if self._refusal is not None and not self._queue:  # otherwise no request waits for it
             self._empty.notify_all()
         return work
 
@@ -229,8 +230,8 @@ class DynamicBatchScheduler:
             instance.execute(payload)
 
     def _drop_late(self, decided: int, requests: Sequence[InferenceRequest]) -> Sequence[InferenceRequest]:
-        """End the requests that timed out before they went out, and return them. The batch was decided a while ago, and
-        a timeout may be shorter than the way to the stub (rule 5.5.10).
+        """End the requests that timed out before they were sent, and return them. The batch was decided a while ago,
+        and a timeout may be shorter than the way to the stub (rule 5.5.10).
         """
         now = self._clock.now()
         late = self._queue.late(requests, now)
@@ -248,8 +249,8 @@ class DynamicBatchScheduler:
 def decide(
     queue: ArrivalQueue | PolicyQueue, instances: InstanceRoster, config: BatchConfig, now: int
 ) -> tuple[list[BatchWork], int]:
-    """Take from the queue what is to be done now, without doing it; return it with the time at which to look again
-    (`Clock.now()` nanoseconds; 0 if nothing depends on the time).
+    """Take the requests to be handled now from the queue, without handling them. Return them with the time of the next
+    look (`Clock.now()` nanoseconds; 0 if nothing depends on the time).
     """
     work: list[BatchWork] = []
     while queue and instances.idle:
@@ -263,7 +264,7 @@ def decide(
             return work, decision.until if deadline is None else min(decision.until, deadline)
         assert decision is not None
         requests = list(islice(queue, decision.count + 1))
-        # A cancelled request may also be the one behind the batch, which did not fit into it.
+        # The request that did not fit into the batch may be cancelled too.
         if not config.keeps_cancelled and (cancelled := [request for request in requests if request.cancelled]):
             work.append((None, cancelled, _CANCEL))
             queue.take_out(cancelled)

@@ -1,8 +1,8 @@
 """`EnsembleProgress`, the decisions for one request of an ensemble (rules 5.7.1, 5.7.6, 5.7.7).
 
 A *round* is a set of tensors that belong together. The request's inputs begin one round; each response of a decoupled
-step begins another. A tensor computed from a round joins that round. Rounds never meet (the load refuses ensembles in
-which they would). So a step runs once per round, as soon as the round has all tensors it reads, and a round that has
+step begins another. A tensor computed from a round joins that round. Rounds never meet (the load refuses ensembles
+where they would). So a step runs once per round, as soon as the round has all tensors that it reads, and a round with
 all outputs becomes a response.
 """
 
@@ -16,15 +16,15 @@ from ...core.inference.tensor import Tensor
 
 
 class Round:
-    """Tensors by name; one that its step did not produce is None. `left` counts per tensor the steps, and the response,
-    that still have to read it; at 0 the tensor is dropped, so that its memory is freed early.
+    """Tensors by name; None if the step did not produce the tensor. `left` counts per tensor the readers still to come,
+    steps and the response; at 0 the tensor is dropped, so that its memory is freed early.
     """
 
     __slots__ = ("answered", "awaited", "left", "tensors")
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor | None] = {}
-        self.awaited: dict[int, int] = {}  # step -> tensors that it still waits for
+        self.awaited: dict[int, int] = {}  # step -> the tensors that it still waits for
         self.left: dict[str, int] = {}
         self.answered = False
 
@@ -40,8 +40,8 @@ class Run:
 
 @dataclass(slots=True)
 class EnsembleWork:
-    """What to do now: first `responses` to the client, then `runs` of steps. `final` means that nothing follows; the
-    last response carries it, or an empty response if there is none. `deadlock` names the outputs that can no longer be
+    """The work of a decision: first `responses` to the client, then `runs` of steps. `final`: nothing follows; the last
+    response carries the flag, or an empty response if there is none. `deadlock` names the outputs that can no longer be
     produced, if there was no response at all; then the request fails.
     """
 
@@ -52,7 +52,7 @@ class EnsembleWork:
 
 
 class EnsembleProgress:
-    """The decisions for one request. `requested` are the outputs the client wants; empty means all. It is not
+    """The decisions for one request. `requested` are the outputs for the client; empty means all. It is not
     thread-safe.
     """
 
@@ -62,19 +62,19 @@ class EnsembleProgress:
         self._outputs = {name: r for name, r in graph.outputs.items() if name in names} if names else graph.outputs
         self._needed = graph.needed(self._outputs) if names else None
         self._responses = 0
-        #: runs that are not over
+        #: runs that have not ended
         self.running = 0
 
     def start(self, inputs: Mapping[str, Tensor]) -> EnsembleWork:
-        """Return the first steps. A missing optional input is passed on as missing; for a missing required one the
-        request waits in vain (rule 5.7.6).
+        """Return the first steps. A missing optional input is passed on as missing; a request without a required input
+        waits in vain (rule 5.7.6).
         """
         first: dict[str, Tensor | None] = {name: None for name in self._graph.optional_inputs}
         first.update(inputs)
         return self._end(self._fill(Round(), first, EnsembleWork()))
 
     def responded(self, run: Run, outputs: Mapping[str, Tensor] | None, final: bool) -> EnsembleWork:
-        """Return what to do after a response of a step's model. `outputs` is None if it only marks the end."""
+        """Return the work after a response of a step's model. `outputs` is None if it only marks the end."""
         work = EnsembleWork()
         self.running -= final
         if outputs is not None:
@@ -83,7 +83,7 @@ class EnsembleProgress:
         return self._end(work)
 
     def _fill(self, round_: Round, tensors: Mapping[str, Tensor | None], work: EnsembleWork) -> EnsembleWork:
-        """Add tensors to a round, and add to `work` what they make possible."""
+        """Add tensors to a round, and add the work that they make possible to `work`."""
         graph = self._graph
         ready: list[Step] = []
         for name, tensor in tensors.items():

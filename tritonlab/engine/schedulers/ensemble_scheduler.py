@@ -1,8 +1,8 @@
-"""`EnsembleScheduler`, which runs the steps of each request as soon as the tensors they read are there (rule 5.7).
+"""`EnsembleScheduler`, which runs each step of a request as soon as its tensors exist (rule 5.7).
 
-After each response of a step, or error, `EnsembleProgress` decides under the request's lock what to do. Without the
-lock, responses then go to the client, and the next steps' requests to their models' schedulers, where they join batches
-with requests of other clients.
+After each response or error of a step, `EnsembleProgress` decides under the request's lock. Without the lock, responses
+then go to the client, and the next steps' requests to their models' schedulers, where they share batches with other
+clients' requests.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ...core.status import Code, EnsembleError, ModelError, TritonError, Unavail
 from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING
 
-#: Why a "batch" of an ensemble closed, for instruments: each request of an ensemble is one.
+#: Why an ensemble's "batch" ends, for instruments: each request of an ensemble is a batch.
 ENSEMBLE = "ensembles do not batch"
 
 
 class EnsembleScheduler:
     """The scheduler of one version of an ensemble; no request waits in it, and it has no instances.
 
-    `infer` starts a step's request (`InferenceServer.infer`); if it raises TritonError the ensemble's request fails.
-    `warn` is called with what is known of a failure beyond the client's text.
+    `infer` starts a step's request (`InferenceServer.infer`); its TritonError fails the ensemble's request. `warn` is
+    called with details of a failure that the client's text lacks.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class EnsembleScheduler:
         self.stats = stats
         self.warn = warn
         self.limits = StepLimits(graph.max_inflight_requests)
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards all fields below
         self._running: dict[int, EnsembleRun] = {}
         self._stopping = False
         self._empty = threading.Condition(self._lock)
@@ -69,7 +69,7 @@ class EnsembleScheduler:
         return 0
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Start a checked request. Raises UnavailableError once the scheduler is stopping."""
+        """Start a checked request. Raises UnavailableError if the scheduler is stopping."""
         now = self.clock.now()
         request.queue_start = request.execute_start = now
         run = EnsembleRun(self, request)
@@ -92,7 +92,7 @@ class EnsembleScheduler:
                 self._empty.notify_all()
 
     def waiting(self) -> list[InferenceRequest]:
-        """Return the requests whose steps run."""
+        """Return the requests with running steps."""
         with self._lock:
             return [run.request for run in self._running.values()]
 
@@ -129,7 +129,7 @@ class EnsembleRun:
     def __init__(self, scheduler: EnsembleScheduler, request: InferenceRequest) -> None:
         self.request = request
         self._scheduler = scheduler
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards all fields below
         self._progress = EnsembleProgress(scheduler.graph, request.requested_outputs)
         self._steps: dict[int, StepRequest] = {}  # by their identity
         self._outbox: deque[InferenceResponse] = deque()
@@ -204,7 +204,7 @@ class EnsembleRun:
             self._scheduler.limits.end(step.number)
             return
         if self.request.cancelled:
-            request.cancel()  # the client may have cancelled before the request was known here
+            request.cancel()  # the client may have cancelled the request before it was registered here
         try:
             self._scheduler.infer(request)
         except TritonError as error:
@@ -237,7 +237,7 @@ class EnsembleRun:
         self.fail(_failed_step(self._scheduler.graph, run, error))
 
     def fail(self, error: TritonError) -> None:
-        """End the request, unless it is over."""
+        """Fail the request, unless it has ended."""
         with self._lock:
             if self._is_over:
                 return
@@ -246,8 +246,8 @@ class EnsembleRun:
         self._deliver()
 
     def cancel(self) -> None:
-        """Cancel the steps because the client cancelled. Triton cancels only steps that start later; here also running
-        ones.
+        """Cancel the steps because the client cancelled. Triton cancels only steps that start later; here running ones
+        too.
         """
         with self._lock:
             steps = list(self._steps.values())
@@ -269,7 +269,7 @@ class EnsembleRun:
             self.request.on_executed(times)
 
     def _deliver(self) -> None:
-        """Send what is in the outbox. While one thread does so, others leave their responses to it."""
+        """Send the outbox. While one thread sends, others leave their responses to it."""
         with self._lock:
             if self._delivering:
                 return
@@ -326,14 +326,14 @@ class _Step:
 
 
 class StepLimits:
-    """The bound of `max_inflight_requests` on the requests of one step that are with its model at a time, over all
-    requests of the ensemble (rule 5.7.10); 0 means none. If a decoupled step responds faster than the next step can
-    follow, that step's requests wait here, in order. Any thread may call any method.
+    """The limit `max_inflight_requests` on the requests of one step at its model at a time, over all requests of the
+    ensemble (rule 5.7.10); 0 means none. If a decoupled step responds faster than the next step can follow, that step's
+    requests wait here, in order. Any thread may call any method.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()  # guards the rest; nothing begins under it
+        self._lock = threading.Lock()  # guards the other fields; no request begins under it
         self._steps: dict[int, _Step] = {}
 
     def start(self, step: int, begin: Callable[[], None]) -> None:
@@ -346,7 +346,7 @@ class StepLimits:
         self._begin(step)
 
     def waiting(self) -> dict[int, int]:
-        """Return how many requests of a step wait, by its number."""
+        """Return the number of waiting requests of each step, by the step's number."""
         with self._lock:
             return {number: len(step.waiting) for number, step in self._steps.items() if step.waiting}
 
@@ -359,7 +359,7 @@ class StepLimits:
         self._begin(step)
 
     def _begin(self, number: int) -> None:
-        """Begin the requests that the limit allows. Only one thread does so at a time, so that a request that ends at
+        """Begin the requests that the limit allows. Only one thread at a time does this, so that a request that ends at
         once does not recurse.
         """
         step = self._steps[number]
@@ -378,7 +378,9 @@ class StepLimits:
 
 
 def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copies) -> dict[str, Tensor]:
-    """Return outputs where the client wants them. If a device cannot be read, their reader gets the error."""
+    """Return outputs in the memory that the client wants. If a device cannot be read, the reader of the outputs gets
+    the error.
+    """
     if any(tensor.memory_type for tensor in outputs.values()):
         with contextlib.suppress(TritonError):
             return request.placed(outputs, copies.to_host)
@@ -386,7 +388,7 @@ def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copie
 
 
 def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
-    """Return the parameters that Triton gives a response with an output that has elements (rule 5.7.8)."""
+    """Return the parameters of Triton's response with an output that has elements (rule 5.7.8)."""
     return {
         "sequence_id": request.correlation_id,
         "sequence_start": bool(request.flags & SEQUENCE_START),
@@ -395,7 +397,7 @@ def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
 
 
 def _failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleError:
-    """Return the error of a step's request in the form that the ensemble's client gets (rule 5.7.5)."""
+    """Return the error of a step's request in the form for the ensemble's client (rule 5.7.5)."""
     inputs = ", ".join(_inputs_text(graph, run))
     reason = f"{run.step} of ensemble '{graph.name}' failed; its inputs: {inputs}"
     text = f"in ensemble '{graph.name}', {error.message}"

@@ -1,4 +1,4 @@
-"""`InstanceRoster`, the instances that take part in a scheduler, and which of them can take a batch now."""
+"""`InstanceRoster`, the instances of a scheduler, and their readiness for a batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from ..execution.rate_limiter import RateLimiter
 from .scheduler import Instance
 
-#: Called, without a lock held, when an instance that leaves gets no more batches.
+#: Called, without a lock held, when a leaving instance gets no more batches.
 Left = Callable[[], None]
 
 
@@ -18,7 +18,8 @@ class InstanceRoster:
     it.
 
     `take` takes an idle instance. With a `limiter` it takes the next one by priority, or returns None while resources
-    are missing and calls `retry` when they are free; meanwhile requests stay queued, and the batch grows (rule 5.10.2).
+    are missing, and `retry` is called when they are free; meanwhile requests stay queued, and the batch grows (rule
+    5.10.2).
     """
 
     def __init__(self, limiter: RateLimiter | None, retry: Callable[[], None]) -> None:
@@ -43,7 +44,7 @@ class InstanceRoster:
         self._all.add(instance)
 
     def back(self, instance: Instance) -> Left | None:
-        """Make an instance idle. If it was to leave it has left now; return its `left` to be called then, else None."""
+        """Make an instance idle. If it was leaving it has left now; return its `left` to be called then, else None."""
         self._away.discard(instance)
         if instance in self._leaving:
             return self._leaving.pop(instance)
@@ -56,7 +57,7 @@ class InstanceRoster:
         return self._take(instance)
 
     def leave(self, instance: Instance, left: Left) -> bool:
-        """Give an instance no more batches. Returns whether it has none now; if it has one, `back` returns `left`."""
+        """Give an instance no more batches. Returns whether it has none now; otherwise `back` returns `left`."""
         if self._take(instance) or instance not in self._all:
             return True
         self._leaving[instance] = left

@@ -1,5 +1,5 @@
-"""`PolicyQueue`, which orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): which may wait, how
-long, and which goes first. It has no lock and no clock.
+"""`PolicyQueue`, which orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): which may wait, for how
+long, and in which order. It has no lock and no clock.
 
 A plain dynamic batcher keeps its requests in an `ArrivalQueue`.
 """
@@ -15,10 +15,10 @@ from ...core.config.model_config import ModelConfig
 from ...core.inference.infer_request import InferenceRequest
 from ...core.status import UnavailableError
 
-#: Triton keeps nanoseconds, and its times since the epoch, in 64 bits (measured). From this duration on, which is more
-#: than 500 years, a deadline from now is taken for one that has wrapped around, into the past.
+#: Triton keeps nanoseconds, and its times since the epoch, in 64 bits (measured). From this duration on, more than 500
+#: years, a deadline wraps around into the past.
 _WRAPS = (1 << 64) - (1 << 61)
-#: Levels that are kept, empty or not.
+#: The number of levels that are kept even if empty.
 _MOST_EMPTY = 64
 
 
@@ -27,7 +27,7 @@ class QueuePolicy:
     """The policy of one level. `timeout` is in nanoseconds; 0 means none, and a `max_size` of 0 no limit.
 
     With `delay` a request that times out goes behind all others of its level instead of being refused. `override`:
-    whether a request's own, shorter timeout counts.
+    whether a request's own shorter timeout counts.
     """
 
     max_size: int = 0
@@ -36,8 +36,8 @@ class QueuePolicy:
     override: bool = False
 
     def deadline(self, request: InferenceRequest) -> int | None:
-        """Return the request's deadline, None if it has none. Its own timeout can only shorten the level's; without one
-        it has no effect (measured).
+        """Return the request's deadline, None if it has none. Its own timeout can only shorten the level's timeout; if
+        the level has none it has no effect (measured).
         """
         timeout = self.timeout
         if self.override and 0 < request.timeout * 1000 < timeout:
@@ -59,8 +59,8 @@ class QueuePolicy:
 
 @dataclass(frozen=True)
 class QueuePolicies:
-    """The policies of a model with `count` levels, up to 2^64 - 1. `special` are those of single levels, 1 is the
-    highest, and `default` is the policy of all others. `default_level` is for priority 0 and those out of range.
+    """The policies of a model with `count` levels, up to 2^64 - 1. `special` has the policies of single levels (1 is
+    the highest), `default` is the policy of all others. `default_level` is for priority 0 and priorities out of range.
     """
 
     special: Mapping[int, QueuePolicy] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class QueuePolicies:
 
 
 class _Level:
-    """The requests of one level: `waiting` by arrival, each with its deadline, and `delayed`, which timed out."""
+    """The requests of one level: `waiting` by arrival, each with its deadline, and `delayed`, the timed-out ones."""
 
     __slots__ = ("delayed", "number", "policy", "waiting")
 
@@ -136,11 +136,11 @@ class PolicyQueue:
 
     def __init__(self, policies: QueuePolicies) -> None:
         self._policies = policies
-        #: the levels that requests have used, highest first, and by number
+        #: the levels used by requests, highest first, and by number
         self._levels: list[_Level] = []
         self._by_number: dict[int, _Level] = {}
         used = [*policies.special.values(), *([policies.default] if policies.count > len(policies.special) else [])]
-        #: whether any request's time is limited
+        #: whether any request has a deadline
         self.timed = any(policy.timeout for policy in used)
         #: whether a timeout may end a request
         self.refuses = any(policy.timeout and not policy.delay for policy in used)
@@ -156,7 +156,7 @@ class PolicyQueue:
         level.waiting.append((level.policy.deadline(request), request))
 
     def _add(self, number: int) -> _Level:
-        """Add a level; a client may name any, so that not all that were used once can stay."""
+        """Add a level. A client may use any number, so empty levels cannot all be kept."""
         if len(self._levels) >= _MOST_EMPTY:
             self._by_number = {level.number: level for level in self._levels if len(level)}
         level = self._by_number[number] = _Level(number, self._policies.policy(number))
@@ -173,7 +173,7 @@ class PolicyQueue:
         raise IndexError("the queue is empty")
 
     def expire(self, now: int) -> list[InferenceRequest]:
-        """Handle requests that timed out: take out and return those to refuse, and move those to delay."""
+        """Handle timed-out requests: remove and return the ones to refuse, and move the ones to delay."""
         refused: list[InferenceRequest] = []
         for level in self._levels:
             if not level.policy.timeout:
@@ -189,7 +189,7 @@ class PolicyQueue:
         return refused
 
     def late(self, requests: Iterable[InferenceRequest], now: int) -> list[InferenceRequest]:
-        """Return which of `requests`, already taken out of the queue, are to be refused because they timed out."""
+        """Return the requests, already taken out of the queue, that must be refused because they timed out."""
         found = []
         for request in requests:
             policy = self._policies.policy(self._policies.level(request.priority))
@@ -198,11 +198,11 @@ class PolicyQueue:
         return found
 
     def next_deadline(self) -> int | None:
-        """Return the earliest time at which `expire` has something to do; None if there is none."""
+        """Return the earliest time at which `expire` has work; None if there is none."""
         return min((until for level in self._levels for until, _ in level.waiting if until is not None), default=None)
 
     def take_out(self, requests: Collection[InferenceRequest]) -> None:
-        """Take these requests out, wherever they are."""
+        """Remove these requests from wherever they are queued."""
         gone = {id(request) for request in requests}
         for level in self._levels:
             level.waiting = deque(entry for entry in level.waiting if id(entry[1]) not in gone)

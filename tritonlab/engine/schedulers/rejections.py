@@ -1,4 +1,4 @@
-"""`Rejections`, the end of requests that are not executed: those a scheduler took, or would have taken."""
+"""`Rejections`, the end of requests that a scheduler does not execute, queued or refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .response_order import ResponseOrder
 
 
 class Rejections:
-    """The end of requests of one model version. `stats` counts those that were cancelled or timed out; `order` does not
-    hold back their error.
+    """The end of requests of one model version. `stats` counts the cancelled and timed-out ones; `order` does not hold
+    back their errors.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Rejections:
             hook(request, reason, now)
 
     def reject(self, request: InferenceRequest, error: TritonError, now: int) -> None:
-        """End a request that waited. An `error` of cancellation or unavailability counts as CANCELED or REJECTED."""
+        """End a request that waited. Errors of cancellation count as CANCELED, of unavailability as REJECTED."""
         if self._order is not None:
             self._order.leave(request)
         if self._stats is not None and isinstance(error, (CancelledError, UnavailableError)):
@@ -68,8 +68,8 @@ class Rejections:
 
 
 def refusal_of(request: InferenceRequest, refusal: TritonError) -> TritonError:
-    """Return the refusal as an exception of this request's own: if several threads raised one object, its traceback
-    would mix their frames.
+    """Return the refusal as this request's own exception object: threads that raise a shared object would mix its
+    traceback.
     """
     if isinstance(refusal, UnavailableError):
         return UnavailableError(request.prefix + refusal.message)

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Turn:
-    """The responses of one request until it is its turn."""
+    """The responses of one request until its turn."""
 
     __slots__ = ("callback", "held", "is_over")
 
@@ -24,29 +24,31 @@ class _Turn:
 
 
 class ResponseOrder:
-    """Responses that are held back until it is their request's turn. Any thread may respond; clients are called one at
-    a time, in order, by the thread whose response made it possible.
+    """Responses that are held back until their request's turn. Any thread may respond; clients are called one at a
+    time, in order, by the thread whose response made it possible.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards all of the below; no client is called under it
+        self._lock = threading.Lock()  # guards all fields below; no client is called under it
         self._turns: OrderedDict[int, tuple[InferenceRequest, _Turn]] = OrderedDict()
         self._delivering = False
 
     def admit(self, request: InferenceRequest) -> None:
-        """Make the request's responses wait for those of all requests admitted before."""
+        """Hold the request's responses back until all requests admitted before are answered."""
         with self._lock:
             self._turns[id(request)] = request, _Turn(request.push(self._on_response))
 
     def leave(self, request: InferenceRequest) -> None:
-        """Let a request that will not be executed end at once, since Triton does not hold refusals back either."""
+        """End a request that will not be executed at once, since Triton does not hold refusals back either."""
         with self._lock:
             del self._turns[id(request)]
         request.pop()
         self._deliver()
 
     def held_back(self) -> list[InferenceRequest]:
-        """Return the request whose turn it is, and behind it those that have responses already; empty if none has."""
+        """Return the request whose turn it is, and the requests behind it that already have responses; empty if none
+        has.
+        """
         with self._lock:
             turns = list(self._turns.values())
         held = [request for request, turn in turns[1:] if turn.held]
@@ -60,7 +62,7 @@ class ResponseOrder:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Send the responses whose turn it is. While one thread does so, others leave theirs to it, which keeps the
+        """Send the responses whose turn it is. While one thread sends, others leave theirs to it, which keeps the
         order.
         """
         with self._lock:

@@ -1,4 +1,4 @@
-"""`Scheduler`, the interface for the server and the instances, and the protocols that a scheduler needs of them."""
+"""`Scheduler`, the interface for the server and the instances, and the protocols of a scheduler's own dependencies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Instance(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that people use for it."""
+        """The name for people."""
         ...
 
     def execute(self, payload: Payload) -> None:
@@ -54,8 +54,8 @@ class Scheduler(Protocol):
         ...
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Take a waiting request out of the queue, for the caller to end. Returns False if it does not wait here (any
-        more), or cannot be taken out.
+        """Take a waiting request out of the queue, for the caller to end. Returns False if it does not wait here, or
+        cannot be taken out.
         """
         ...
 
@@ -70,12 +70,12 @@ class InstanceScheduler(Scheduler, Protocol):
     def reschedule(self, request: InferenceRequest) -> bool:
         """Take a request back that the model released with RESCHEDULE. The instance calls this before `instance_idle`.
         Returns False if this scheduler takes no such requests (rule 3.9.5). Raises TritonError if this request cannot
-        come back.
+        be queued again.
         """
         ...
 
     def instance_ready(self, instance: Instance) -> None:
-        """Add an instance that is new, or that was gone."""
+        """Add an instance that is new, or was gone."""
         ...
 
     def instance_idle(self, instance: Instance) -> None:
@@ -92,5 +92,5 @@ class InstanceScheduler(Scheduler, Protocol):
         ...
 
     def wake(self) -> None:
-        """Look at the queue again. Called by the timer."""
+        """Decide on the queue again. Called by the timer."""
         ...

@@ -23,8 +23,8 @@ from .sequence_inputs import SequenceInputs
 
 @dataclass(frozen=True)
 class SchedulerServices:
-    """The services for every scheduler of a model version. `warn` is called with what Triton would log; `limiter` is
-    None if executions share no resources.
+    """The services for every scheduler of a model version. `warn` is called with the lines that Triton would log;
+    `limiter` is None if executions share no resources.
     """
 
     clock: Clock
@@ -72,6 +72,8 @@ def make_scheduler(
 
 
 def _held_requests() -> int:
-    """Return how many requests must wait before the first executes, Triton's aid for batching tests (rule 5.5.11)."""
+    """Return how many requests must wait before the first one executes, Triton's aid for batching tests (rule
+    5.5.11).
+    """
     text = os.environ.get("TRITONSERVER_DELAY_SCHEDULER", "")
     return int(text) if text.isdecimal() else 0

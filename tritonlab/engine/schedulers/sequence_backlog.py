@@ -1,4 +1,4 @@
-"""`SequenceBacklog`, the sequences that found no free slot, with their requests. It has no lock and no clock."""
+"""`SequenceBacklog`, the sequences without a slot, with their requests. It has no lock and no clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Id = int | str
 
 
 class BacklogSequence:
-    """The requests of a sequence without a slot. `expires` is the earliest of their timeouts, None if none has one."""
+    """The requests of a sequence without a slot. `expires` is the earliest of their timeouts, None without any."""
 
     __slots__ = ("expires", "last_seen", "queue", "sequence")
 
@@ -31,7 +31,7 @@ class BacklogSequence:
 
 class SequenceBacklog:
     """The waiting sequences, in the order of their first requests. `ident in backlog`: that sequence waits and its END
-    has not come.
+    has not arrived.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class SequenceBacklog:
             del self._open[ident]
 
     def pop(self) -> tuple[BacklogSequence, bool]:
-        """Take out the oldest sequence, which gets a slot. Return it, and whether it may get more requests."""
+        """Remove the oldest sequence, which gets a slot. Return it, and whether it may get more requests."""
         entry = self._sequences.popleft()
         return entry, self._close(entry)
 
@@ -72,7 +72,7 @@ class SequenceBacklog:
         return [request for entry in late for request in entry.queue]
 
     def close(self) -> None:
-        """Let none of the sequences get more requests."""
+        """Allow no more requests for the sequences."""
         self._open.clear()
 
     def clear(self) -> list[InferenceRequest]:
@@ -83,11 +83,11 @@ class SequenceBacklog:
         return requests
 
     def requests(self) -> list[InferenceRequest]:
-        """Return the requests that wait, those of the oldest sequence first."""
+        """Return the waiting requests, those of the oldest sequence first."""
         return [request for entry in self._sequences for request in entry.queue]
 
     def deadlines(self) -> Iterable[int]:
-        """Yield the times at which `expire` has something to do."""
+        """Yield the times at which `expire` has work."""
         return [entry.expires for entry in self._sequences if entry.expires is not None]
 
     def _close(self, entry: BacklogSequence) -> bool:

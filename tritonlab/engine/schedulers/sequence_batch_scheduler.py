@@ -1,8 +1,8 @@
 """`SequenceBatchScheduler`, which sends the requests of a sequence to one instance, in order, one at a time (rules 5.6,
 3.9).
 
-The decisions are those of `SequenceTable` (which sequence has which slot) and `SequenceHosts` (what an instance gets
-next); here are the lock, the clock and the instances.
+`SequenceTable` decides on the slot of each sequence, `SequenceHosts` on the next payload of an instance; this module
+has the lock, the clock and the instances.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .sequence_table import SequenceTable, Slot
 
 
 class NextLook:
-    """The earliest time requested of the scheduler's timer. The scheduler's lock guards it."""
+    """The earliest call that the scheduler has requested from the timer. The scheduler's lock guards it."""
 
     def __init__(self, timer: WakeUp) -> None:
         self.at: int | None = None
         self._timer = timer
 
     def request(self, when: int | None, wake: Callable[[], None]) -> None:
-        """Let the timer call `wake` at `when`, unless it calls earlier anyway. `when` None: no call."""
+        """Make the timer call `wake` at `when`, unless an earlier call is requested. `when` None: no call."""
         if when is not None and (self.at is None or when < self.at):
             self.at = when
             self._timer.call_at(when, wake)
 
     def due(self, now: int) -> bool:
-        """Return whether the earliest requested time has come. The timer also calls for a later time that was requested
-        before it, and then there is nothing to do.
+        """Return whether the earliest requested time has come. The timer also calls at later times requested earlier,
+        when no work is due.
         """
         if self.at is None or now < self.at:
             return False
@@ -50,7 +50,7 @@ class NextLook:
         return True
 
 
-#: Triton says nothing of it.
+#: Triton does not report it.
 _UNEXPLAINED = (
     f"{FILLED}the model gets requests that no client sent, with the correlation id 0 and zeros as inputs. Its config "
     "has no control_input of kind CONTROL_SEQUENCE_READY, whose tensor would tell them from others."
@@ -59,10 +59,10 @@ _UNEXPLAINED = (
 
 class SequenceBatchScheduler:
     """The scheduler that keeps each sequence at one slot of one instance. `inputs` adds the model's controls and
-    states; `warn` is called with what Triton writes into its log.
+    states; `warn` is called with the lines of Triton's log.
 
-    Guarantees: a START may reuse an id, and all later requests of a sequence go where its START went. Failures and
-    payloads leave without the lock held.
+    Guarantees: a START may reuse an id, and all later requests of a sequence follow its START. Failures and payloads
+    are sent without the lock held.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class SequenceBatchScheduler:
         self._warn = warn
         self._inputs = inputs
         admitted = None if limiter is None else lambda instance: limiter.admit(instance, self._retry)
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards all fields below
         self._table = SequenceTable(name, config)
         self._hosts = SequenceHosts(self._table, config, inputs, admitted)
         self._next_look = NextLook(timer)
         self._refusal: TritonError | None = None
         self._settled = threading.Condition(self._lock)
-        #: whether the model could not tell a null request, and nobody has been warned of that
+        #: whether the model cannot recognise a null request, and no warning was given yet
         self._confusing = config.direct and not inputs.tells_null_requests
 
     @property
@@ -108,29 +108,30 @@ class SequenceBatchScheduler:
             return self._hosts.waiting()
 
     def occupancy(self) -> Occupancy:
-        """Return which sequence has which slot now, for views."""
+        """Return the current slot of each sequence, for views."""
         with self._lock:
             return self._hosts.occupancy(self._clock.now())
 
     @property
     def gathers(self) -> bool:
-        """Return whether requests wait at an idle instance, for others to join them or for its turn."""
+        """Return whether requests wait at an idle instance, for others to join or for its turn."""
         with self._lock:
             return self._hosts.has_idle
 
     def held_back(self) -> list[list[InferenceRequest]]:
-        """Return, of each instance, the request whose turn to be answered it is, and those that have responses already
-        and wait for it (preserve_ordering)."""
+        """Return, per instance, the request whose turn to be answered it is, and the answered requests that wait for it
+        (preserve_ordering).
+        """
         with self._lock:
             return self._hosts.held_back()
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Return False: a sequence cannot do without one of its requests."""
+        """Return False: a sequence needs each of its requests."""
         return False
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Take a checked request. Raises InvalidArgumentError for one that fits no sequence (rule 5.6.1),
-        UnavailableError once the scheduler stops.
+        """Take a checked request. Raises InvalidArgumentError if it fits no sequence (rule 5.6.1), UnavailableError if
+        the scheduler is stopping.
         """
         now = self._clock.now()
         request.queue_start = now
@@ -147,8 +148,9 @@ class SequenceBatchScheduler:
         self._do(work, now, request)
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Queue a later iteration of an iterative sequence (rule 3.9), to wait until its instance is idle. Raises
-        InvalidArgumentError if the sequence has ended meanwhile."""
+        """Queue a later iteration of an iterative sequence (rule 3.9) until its instance is idle. Raises
+        InvalidArgumentError if the sequence has ended meanwhile.
+        """
         if not self.config.iterative:
             return False
         if request.null:
@@ -173,7 +175,7 @@ class SequenceBatchScheduler:
 
     @contextmanager
     def _deciding(self) -> Iterator[tuple[SequenceWork, int]]:
-        """Hold the lock for a decision; what the decision puts into the work is done after the lock is released."""
+        """Hold the lock for a decision, and do its work after the lock is released."""
         now, work = self._clock.now(), SequenceWork()
         with self._lock:
             yield work, now
@@ -181,23 +183,23 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def _decided(self, work: SequenceWork) -> SequenceWork:
-        """End a decision, under the lock: set the timer for the next look, and wake `stop` if nothing is left."""
+        """End a decision, under the lock: set the timer for the next look, and wake `stop` if no work is left."""
         self._next_look.request(work.wake_at, self.wake)
         if self._refusal is not None:
             self._settled.notify_all()
         return work
 
     def instance_ready(self, instance: Instance) -> None:
-        """Add an instance that is new, or that was gone, with slots of its own."""
+        """Add an instance that is new, or was gone, with its own slots."""
         with self._deciding() as (work, now):
             if isinstance(self._refusal, UnavailableError):
-                return  # `stop` waits only for the instances that it knows
+                return  # `stop` waits only for registered instances
             self._refusal = None
             self._hosts.add(instance, now, work)
         self.instance_idle(instance)
 
     def instance_idle(self, instance: Instance) -> None:
-        """Let the next requests of the sequences go that were in the instance's payload, which is executed now."""
+        """Send the next requests of the sequences in the instance's payload, which is executed now."""
         now = self._clock.now()
         with self._lock:
             host = self._hosts.find(instance)
@@ -209,7 +211,7 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def instance_away(self, instance: Instance) -> bool:
-        """End the sequences that had started at an instance whose stub died. Returns whether it was idle."""
+        """End the sequences that had started at the instance, whose stub died. Returns whether it was idle."""
         with self._deciding() as (work, now):
             host = self._hosts.find(instance)
             if host is None:
@@ -230,7 +232,7 @@ class SequenceBatchScheduler:
                 self._refusal = self._refusal or error
 
     def wake(self) -> None:
-        """Handle idle sequences, timeouts and delays that are due. Called by the timer and by tests."""
+        """Handle the idle sequences, timeouts and delays that are due. Called by the timer and by tests."""
         with self._deciding() as (work, now):
             if not self._next_look.due(now):
                 return
@@ -239,13 +241,13 @@ class SequenceBatchScheduler:
             work.wake_by(self._table.deadline())
 
     def _retry(self) -> None:
-        """Try again now that the rate limiter has resources for an instance that it refused."""
+        """Try again, as the rate limiter now has resources for a refused instance."""
         with self._deciding() as (work, now):
             self._hosts.fill_all(now, work)
 
     def stop(self) -> None:
-        """Refuse new requests and wait until all that were taken are executed. Triton keeps backlogged sequences
-        waiting until those before them are idle for long enough; here sequences that can only wait end at once.
+        """Refuse new requests and wait until all accepted ones are executed. Triton keeps sequences in the backlog
+        until those before them have been idle long enough; here sequences that can only wait end at once.
         """
         with self._deciding() as (work, now):
             self._refusal = UnavailableError(STOPPING)

@@ -8,17 +8,17 @@ from ...core.config.model_config import ModelConfig
 from ...core.status import InvalidArgumentError
 from .dynamic_batch import BatchConfig
 
-#: 2.51 serves a model with a million, and does not come to an end with ten million (measured).
+#: 2.51 serves a model with a million, and does not finish with ten million (measured).
 _MOST_SLOTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class SequenceConfig:
-    """How a sequence model's requests share instances and batches. Times are in nanoseconds.
+    """The rules by which a sequence model's requests share instances and batches. Times are in nanoseconds.
 
-    `slots` is how many sequences one instance works on at a time (rule 5.6.3). With `direct` a sequence's requests are
-    at the position of its slot in every batch; otherwise candidate sequences share a dynamic batcher (rules 5.6.7,
-    5.6.8). `batch` has that batcher's rules; for a direct model, only which inputs must be equal in a batch. Once
+    `slots` is the number of sequences of one instance at a time (rule 5.6.3). With `direct` a sequence's requests are
+    at its slot's position in every batch; otherwise candidate sequences share a dynamic batcher (rules 5.6.7, 5.6.8).
+    `batch` has that batcher's rules; for a direct model, only the inputs that must be equal in a batch. Once
     `minimum_ready` slots have a request a batch does not wait for `delay`; 0 never waits.
     """
 

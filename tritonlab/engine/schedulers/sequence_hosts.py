@@ -1,6 +1,6 @@
-"""`SequenceHosts`, the decision which of the requests in their slots the sequence batcher's instances get next.
+"""`SequenceHosts`, the decision on the next requests that the sequence batcher's instances get from their slots.
 
-Nothing here has a clock, a lock or an effect: `SequenceWork` collects the decisions, and `SequenceBatchScheduler`
+This module has no clock, no lock and no effects: `SequenceWork` collects the decisions, and `SequenceBatchScheduler`
 carries them out.
 """
 
@@ -29,7 +29,7 @@ _EPSILON = 1e-4
 @dataclass(frozen=True)
 class SlotBatch:
     """A decision: the first request of each slot in `numbers` goes now, in a batch of `size` positions. Null requests
-    fill the other positions.
+    fill the remaining positions.
     """
 
     numbers: tuple[int, ...]
@@ -41,7 +41,9 @@ _D = TypeVar("_D", Batch, SlotBatch)
 
 
 class Candidate:
-    """A sequence's next request in the oldest strategy's dynamic batcher. `queue_start` is when it came there."""
+    """A sequence's next request in the oldest strategy's dynamic batcher. `queue_start` is the time of its arrival
+    there.
+    """
 
     __slots__ = ("batch_size", "inputs", "queue_start", "request", "slot")
 
@@ -54,7 +56,7 @@ class Candidate:
 
 
 class SequenceHost:
-    """One instance: whether it can take a payload, what it executes, and the candidates that wait for it."""
+    """One instance: its readiness for a payload, its current execution, and its waiting candidates."""
 
     def __init__(self, index: int, instance: Instance, order: ResponseOrder | None) -> None:
         self.index = index
@@ -68,7 +70,7 @@ class SequenceHost:
 
 @dataclass
 class SequenceWork:
-    """The work of a decision, to be done after the lock is released, and the time of the next look."""
+    """The work of a decision, done after the lock is released, and the time of the next look."""
 
     payloads: list[tuple[Instance, Payload]] = field(default_factory=list)
     failures: Failures = field(default_factory=list)
@@ -80,8 +82,8 @@ class SequenceWork:
 
 
 class SequenceHosts:
-    """The instances of a sequence batcher, by the index that the slots of `table` have. `admitted` returns whether an
-    instance has the resources for a payload; if not, it is offered them later.
+    """The instances of a sequence batcher, by the index in the slots of `table`. `admitted` returns whether an instance
+    has the resources for a payload; if not, they are offered later.
 
     `take_slots` (direct) and `take_batch` (oldest) choose the requests of a payload.
     """
@@ -111,32 +113,32 @@ class SequenceHosts:
 
     @property
     def queued(self) -> int:
-        """Return how many requests wait."""
+        """Return the number of waiting requests."""
         return self._table.queued + sum(len(host.candidates) for host in self._hosts.values())
 
     def waiting(self) -> list[InferenceRequest]:
-        """Return the requests that wait: candidates first, then those in slots, then the backlog."""
+        """Return the waiting requests: candidates first, then those in slots, then the backlog."""
         candidates = [candidate.request for host in self._hosts.values() for candidate in host.candidates]
         return candidates + self._table.waiting()
 
     def held_back(self) -> list[list[InferenceRequest]]:
-        """Return, of each instance, the request whose turn to be answered it is, and those that wait for it."""
+        """Return, per instance, the request whose turn to be answered it is, and the requests that wait for it."""
         orders = (host.order for host in self._hosts.values() if host.order is not None)
         return [found for order in orders if (found := order.held_back())]
 
     @property
     def has_idle(self) -> bool:
-        """Return whether an idle instance has requests that it could execute."""
+        """Return whether an idle instance has requests to execute."""
         hosts = [host for host in self._hosts.values() if host.idle]
         return any(host.candidates or any(slot.queue for slot in self._table.slots(host.index)) for host in hosts)
 
     @property
     def settled(self) -> bool:
-        """Return whether nothing waits and nothing executes."""
+        """Return whether no request waits and none executes."""
         return not self._hosts or (not self.queued and all(h.idle or h.away for h in self._hosts.values()))
 
     def occupancy(self, now: int) -> Occupancy:
-        """Return which sequence has which slot now."""
+        """Return the current slot of each sequence."""
         table, idle = self._table, self._config.max_idle
         backlog = [
             WaitingSequence(one.sequence, len(one.queue), now - one.queue[0].queue_start) for one in table.backlog
@@ -146,7 +148,7 @@ class SequenceHosts:
         ]
         return Occupancy(self._config.slots, idle, instances, backlog)
 
-    # -- instances come, execute and go
+    # -- arrival, execution and end of instances
 
     def add(self, instance: Instance, now: int, work: SequenceWork) -> None:
         """Add an instance, with slots of its own."""
@@ -157,7 +159,7 @@ class SequenceHosts:
         self._nominate_all(host, now, work)
 
     def idle(self, host: SequenceHost, now: int) -> SequenceWork:
-        """Let the next requests of the sequences go that were in the payload which `host` has executed."""
+        """Send the next requests of the sequences in the payload that `host` has executed."""
         work = SequenceWork()
         host.idle, host.away = True, False
         executed = list(host.executing.values())
@@ -169,7 +171,7 @@ class SequenceHosts:
         return work
 
     def lost(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
-        """End with `error` the sequences that had started at `host`, because it has lost their state."""
+        """End the sequences that had started at `host`, which has lost their state, with `error`."""
         host.idle, host.away = False, True
         started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
         work.failures += [(candidate.request, error) for candidate in started]
@@ -184,14 +186,14 @@ class SequenceHosts:
         work.failures += self._table.remove_host(host.index, error, now)
         del self._hosts[host.index]
 
-    # -- what the instances get
+    # -- the payloads of the instances
 
     def came_back(self, slot: Slot, request: InferenceRequest) -> None:
         """Take back a request that the model wants again in a later iteration (rule 3.9)."""
         self._hosts[slot.host].executing.pop(request.serial, None)
 
     def offer(self, slot: Slot, now: int, work: SequenceWork) -> None:
-        """Offer the slot's instance a request that came into the slot."""
+        """Offer the slot's instance a new request of the slot."""
         self._nominate(slot, now, work)
         self._fill(self._hosts[slot.host], now, work)
 
@@ -201,7 +203,9 @@ class SequenceHosts:
             self._fill(host, now, work)
 
     def _nominate(self, slot: Slot, now: int, work: SequenceWork) -> None:
-        """Put the slot's next request into its instance's dynamic batcher, unless one of the slot is on its way."""
+        """Put the slot's next request into its instance's dynamic batcher, unless one of the slot is already there or
+        executing.
+        """
         if self._config.direct or slot.busy:
             return
         while failures := self._table.drop_cancelled(slot, now):
@@ -218,7 +222,7 @@ class SequenceHosts:
             self._nominate(slot, now, work)
 
     def _fill(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
-        """Give the instance its next payload, if it is idle and there is one."""
+        """Give the instance its next payload, if it is idle and has one."""
         if not host.idle:
             return
         payload = self._direct_payload(host, now, work) if self._config.direct else self._payload(host, now, work)
@@ -257,7 +261,7 @@ class SequenceHosts:
         return Payload([candidate.request for candidate in taken], decision.size, decision.reason)
 
     def _decision(self, found: _D | WaitUntil | None, host: SequenceHost, work: SequenceWork) -> _D | None:
-        """Return `found` if it can be done now; None if it has to wait for a time or for resources."""
+        """Return `found` if it can be done now; None if it must wait for a time or for resources."""
         if isinstance(found, WaitUntil):
             work.wake_by(found.until)
             return None
@@ -267,14 +271,14 @@ class SequenceHosts:
 
     def _drop_candidates(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
         """End the sequences of cancelled candidates, as if they were still in their slots. Triton executes such a
-        candidate; with a delay it skips it and goes on with the sequence's next request, which the model cannot notice.
+        candidate; with a delay it skips to the sequence's next request, which the model cannot notice.
         """
         dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]
         host.candidates = deque(c for c in host.candidates if not c.request.cancelled)
         for candidate in dropped:
             slot, request = candidate.slot, candidate.request
             work.failures.append((request, CancelledError("")))
-            if request.flags & SEQUENCE_END:  # then the slot has the next sequence by now
+            if request.flags & SEQUENCE_END:  # then the slot already has the next sequence
                 self._table.done(slot, now)
             else:
                 slot.busy = False
@@ -289,7 +293,7 @@ class SequenceHosts:
 
 
 def _uses(host: SequenceHost, slots: list[Slot], oldest: int) -> list[SlotUse]:
-    """Return the occupied slots of `host`. A sequence that had its last request before `oldest` is idle."""
+    """Return the occupied slots of `host`. A sequence whose last request was before `oldest` is idle."""
     executing, candidates = list(host.executing.values()), [candidate.slot for candidate in host.candidates]
     return [
         SlotUse(
@@ -305,10 +309,10 @@ def _uses(host: SequenceHost, slots: list[Slot], oldest: int) -> list[SlotUse]:
 
 
 def take_slots(slots: Sequence[Slot], config: SequenceConfig, now: int) -> SlotBatch | WaitUntil | None:
-    """Return what an idle instance of the direct strategy should do with its slots now (rule 5.6.7); None if no request
+    """Return the decision for an idle instance of the direct strategy on its slots (rule 5.6.7); None if no request
     waits.
 
-    The first request decides the shapes: a slot whose request does not fit waits for the next batch.
+    The first request determines the shapes: a slot whose request does not fit waits for the next batch.
     """
     ready = [slot for slot in slots if slot.queue]
     if not ready:

@@ -1,4 +1,4 @@
-"""`SequenceInputs`, the inputs that no client sends: controls and implicit state (rules 5.6.5, 5.6.10)."""
+"""`SequenceInputs`, the inputs that do not come from clients: controls and implicit state (rules 5.6.5, 5.6.10)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PAIRS = {"int32_false_true": DataType.INT32, "fp32_false_true": DataType.FP32, 
 
 
 class SequenceInputs:
-    """The controls and state that are added to requests as they leave for the model. All of it is constant per model,
-    except for what follows from a request's flags and correlation id.
+    """The controls and state that are added to requests on their way to the model. All are constant per model, except
+    the values that depend on a request's flags and correlation id.
 
-    `directory` is the model directory, which has the files of initial states. Raises InternalError or
-    InvalidArgumentError for a file that cannot be used; both are load errors.
+    `directory` is the model directory with the files of initial states. Raises InternalError or InvalidArgumentError
+    for an unusable file; both are load errors.
     """
 
     def __init__(self, config: ModelConfig, directory: Path) -> None:
@@ -39,9 +39,9 @@ class SequenceInputs:
         self._states = {
             state.input_name: _initial_state(state, directory, batching=bool(config.max_batch_size))
             for state in config.sequence_batching.state
-            if state.data_type  # one without a datatype loads (measured), and no tensor can be made of it
+            if state.data_type  # a state without a datatype loads (measured), and no tensor can be made of it
         }
-        # They are in the order of their kinds: if one tensor has two controls, the later one wins (measured).
+        # In the order of their kinds: if one tensor has two controls, the later one wins (measured).
         for kind, flag in (("START", SEQUENCE_START), ("END", SEQUENCE_END), ("READY", 0)):
             for name, control in _controls(config, kind):
                 self._flags.append((name, flag, self._pair(control)))
@@ -64,8 +64,9 @@ class SequenceInputs:
         return no, yes
 
     def complete(self, request: InferenceRequest) -> None:
-        """Give the request a new dict of inputs with controls and state; the client's dict stays as it is. Calling it
-        again does no harm."""
+        """Give the request a new dict of inputs with controls and state; the client's dict does not change. Calling it
+        again is harmless.
+        """
         inputs = dict(request.inputs)
         ready = not request.null
         for name, flag, pair in self._flags:
@@ -76,10 +77,10 @@ class SequenceInputs:
         request.inputs = inputs
 
     def null_request(self, like: InferenceRequest) -> NullRequest:
-        """Return the request for a slot without one (rule 5.6.7): its inputs have the shapes of `like`, id and flags
+        """Return the null request of an empty slot (rule 5.6.7): its inputs have the shapes of `like`, id and flags
         are 0.
 
-        Triton leaves the inputs to whatever was in memory; here they are zeros and empty strings.
+        Triton leaves the inputs uninitialised; here they are zeros and empty strings.
         """
         inputs: Mapping[str, Tensor] = {
             name: Tensor(tensor.datatype, tensor.shape, _zeros(tensor.datatype, tensor.shape))
@@ -110,15 +111,16 @@ def _controls(config: ModelConfig, kind: str) -> list[tuple[str, Any]]:
 
 
 def _string(text: str) -> bytes:
-    """Return a string element as tensors hold it."""
+    """Return a string element in the form of tensors."""
     encoded = text.encode()
     return len(encoded).to_bytes(4, "little") + encoded
 
 
 def _number_of(correlation_id: str) -> int:
-    """Return a string id's value in an integer control. Triton reads the first 8 bytes of the string element as one.
+    """Return a string id's value in an integer control. Triton reads the first 8 bytes of the string element as the
+    number.
 
-    Measured: 'str' is 32216184615075843. For an id below four characters Triton reads whatever follows in memory; here
+    Measured: 'str' is 32216184615075843. For an id below four characters Triton also reads the memory after it; here
     zeros follow.
     """
     return int.from_bytes((_string(correlation_id) + bytes(8))[:8], "little")

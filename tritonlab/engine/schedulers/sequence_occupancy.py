@@ -1,4 +1,4 @@
-"""The occupancy of a sequence batcher: which sequence has which slot now, and which wait for one."""
+"""The occupancy of a sequence batcher: the slot of each sequence, and the waiting sequences."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from .sequence_backlog import Id
 
 
 class SlotUse(NamedTuple):
-    """A slot that has a sequence. `queued`: its waiting requests; `idle_left`: nanoseconds until the sequence ends if
-    no request comes, None if it no longer takes any.
+    """A slot with a sequence. `queued`: its waiting requests; `idle_left`: nanoseconds until the sequence ends if no
+    request arrives, None if it takes no more.
     """
 
     number: int
@@ -20,7 +20,7 @@ class SlotUse(NamedTuple):
 
 
 class WaitingSequence(NamedTuple):
-    """A sequence without a slot, with the number of its requests, and how many nanoseconds it has waited."""
+    """A sequence without a slot, the number of its requests, and its nanoseconds of waiting."""
 
     sequence: Id
     queued: int
@@ -28,7 +28,7 @@ class WaitingSequence(NamedTuple):
 
 
 class Occupancy(NamedTuple):
-    """The occupancy of all instances: `slots` is how many each has, `instances` lists those that are taken."""
+    """The occupancy of all instances: `slots` is the number per instance, `instances` lists the occupied ones."""
 
     slots: int
     max_idle: int

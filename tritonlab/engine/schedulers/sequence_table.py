@@ -19,7 +19,7 @@ from ...core.status import CancelledError, InvalidArgumentError, TritonError, Un
 from .sequence_backlog import Id, SequenceBacklog
 from .sequence_config import SequenceConfig
 
-#: A sequence that went idle in the backlog is checked this long after it got its slot: Triton's period.
+#: A sequence that became idle in the backlog is checked this long after it got its slot: Triton's period.
 _BACKLOG_LOOK = 50_000_000
 
 #: Triton's words.
@@ -65,8 +65,8 @@ class SequenceTable:
         self.config = config
         self._model = model
         self._slots: dict[int, list[Slot]] = {}
-        #: a heap of the free slots: low numbers first over all instances, which keeps direct batches dense; of equal
-        #: numbers one that was freed now comes after the others, as in Triton, whose heap compares only numbers too
+        #: a heap of the free slots: low numbers first over all instances, which keeps direct batches dense; among equal
+        #: numbers a newly freed slot comes last, as in Triton, whose heap also compares only numbers
         self._free: list[Slot] = []
         self._by_id: dict[Id, Slot] = {}
         self.backlog = SequenceBacklog()
@@ -85,7 +85,7 @@ class SequenceTable:
 
     def abandon(self, host: int, staying: Container[Slot], error: TritonError, now: int) -> Failures:
         """End the sequences of an instance that lost their state; their waiting requests fail with `error`. Sequences
-        that have executed nothing stay: those whose START waits, and those in the slots `staying`.
+        without an execution stay: their START waits, or they are in the slots `staying`.
         """
         failures: Failures = []
         for slot in self._slots[host]:
@@ -97,8 +97,8 @@ class SequenceTable:
         return failures
 
     def remove_host(self, host: int, error: TritonError, now: int) -> Failures:
-        """Remove an instance for good; with the last one the backlog fails too."""
-        # its free slots first, so that nothing moves into the others while they are abandoned
+        """Remove an instance permanently; with the last one the backlog fails too."""
+        # its free slots first, so that no sequence moves into the others while they are abandoned
         self._free = [slot for slot in self._free if slot.host != host]
         heapq.heapify(self._free)
         failures: Failures = []
@@ -112,15 +112,15 @@ class SequenceTable:
     # -- requests
 
     def waiting(self) -> list[InferenceRequest]:
-        """Return the requests that wait: those in slots, then the backlog."""
+        """Return the waiting requests: those in slots, then the backlog."""
         in_slots = [request for slots in self._slots.values() for slot in slots for request in slot.queue]
         return in_slots + self.backlog.requests()
 
     def admit(self, request: InferenceRequest, now: int) -> Slot | None:
-        """Queue a request at its sequence's slot, which is returned, or in the backlog (None).
+        """Queue a request at its sequence's slot, and return the slot, or queue it in the backlog (None).
 
-        Raises InvalidArgumentError (rule 5.6.1). An iterative model's request without an id gets one, and its START
-        (rule 3.9.2).
+        Raises InvalidArgumentError (rule 5.6.1). An iterative model's request without an id gets an id and START (rule
+        3.9.2).
         """
         _check(request, self._model, self.config.iterative)
         if not request.correlation_id:
@@ -145,8 +145,9 @@ class SequenceTable:
         return slot
 
     def conflict(self, request: InferenceRequest) -> str:
-        """Return a warning if the request starts a sequence while one of the same id has not ended (rule 5.6.2); else
-        an empty text."""
+        """Return a warning if the request starts a sequence whose id is in use by an unfinished one (rule 5.6.2); else
+        an empty text.
+        """
         ident = request.correlation_id
         conflict = request.flags & SEQUENCE_START and (ident in self._by_id or ident in self.backlog)
         return _CONFLICT.format(ident, self._model) if conflict else ""
@@ -161,8 +162,8 @@ class SequenceTable:
         return request
 
     def back(self, request: InferenceRequest, now: int) -> Slot:
-        """Take back a request that the model wants to see again, without START (rule 3.9.2); return its slot. Raises
-        InvalidArgumentError if its sequence has ended meanwhile; with Triton the client then waits for ever.
+        """Take back a request that the model wants again, without START (rule 3.9.2), and return its slot. Raises
+        InvalidArgumentError if its sequence has ended meanwhile; on Triton the client then waits for ever.
         """
         slot = self._by_id.get(request.correlation_id)
         if slot is None:
@@ -174,15 +175,16 @@ class SequenceTable:
         return slot
 
     def done(self, slot: Slot, now: int) -> None:
-        """Record that the slot's request was executed and does not come back, which ends an iterative sequence."""
+        """Record that the slot's request was executed and will not return, which ends an iterative sequence."""
         slot.busy = False
         if self.config.iterative:
             self._close(slot)
         self._vacate_if_over(slot, now)
 
     def drop_cancelled(self, slot: Slot, now: int) -> Failures:
-        """End the slot's sequence, and all its waiting requests, if the first of these was cancelled. What waits before
-        a cancelled request still runs (measured)."""
+        """End the slot's sequence, and all its waiting requests, if the first of these was cancelled. Requests that
+        wait before a cancelled one still run (measured).
+        """
         if slot.queue and slot.queue[0].cancelled:
             return self.end(slot, CancelledError(""), now)
         return []
@@ -209,7 +211,7 @@ class SequenceTable:
             self._vacate(slot, now)
 
     def _vacate(self, slot: Slot, now: int) -> None:
-        """Give the slot to the oldest backlogged sequence, if there is one."""
+        """Give the slot to the oldest backlogged sequence, if any."""
         slot.sequence, slot.open = None, False
         if not self.backlog:
             heapq.heappush(self._free, slot)
@@ -224,7 +226,7 @@ class SequenceTable:
     # -- time
 
     def deadline(self) -> int | None:
-        """Return the earliest time at which `reap` has something to do; None if there is none."""
+        """Return the earliest time at which `reap` has work; None if there is none."""
         idle = (slot.last_seen + self.config.max_idle for slot in self._by_id.values())
         return min((*idle, *self.backlog.deadlines()), default=None)
 
@@ -239,7 +241,7 @@ class SequenceTable:
         return [(request, error) for request in self.backlog.expire(now)]
 
     def end_idle(self, now: int) -> None:
-        """End the sequences that wait for a request, since none will come, so that the backlog gets its turn."""
+        """End the sequences that wait for a request, since none will come, so that the backlog can proceed."""
         if self.config.iterative:
             return  # iterative sequences end by themselves
         self.backlog.close()

@@ -12,7 +12,7 @@ from ...core.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-#: Seconds after which the thread looks again: a configuration may have a time for which no thread can wait.
+#: Seconds after which the thread looks again: a configuration may have a time too long for a thread to wait.
 _LONGEST_PAUSE = 86_400.0
 
 
@@ -21,15 +21,15 @@ class Timer:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._changed = threading.Condition()  # guards everything below
+        self._changed = threading.Condition()  # guards all fields below
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
-        """Call `function()` once, not before `when`. `function` must not block, and must be harmless if it is called
-        too early or twice.
+        """Call `function()` once, not before `when`. `function` must not block, and a call too early or twice must be
+        harmless.
         """
         with self._changed:
             if self._closed:
@@ -54,7 +54,7 @@ class Timer:
                 function()
             except Exception:
                 _log.exception("a timer's function raised")
-            del function  # the name would keep a scheduler and its model alive until the next deadline
+            del function  # the variable would keep a scheduler and its model alive until the next deadline
 
     def close(self) -> None:
         with self._changed:

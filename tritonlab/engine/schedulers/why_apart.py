@@ -1,4 +1,4 @@
-"""Why two requests did not share a batch."""
+"""The reasons why two requests did not share a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLOSED = {
 
 @dataclass(frozen=True)
 class FormedBatch:
-    """A batch as it left: the `number`th of its model version, at `formed` nanoseconds, of `size` batch items."""
+    """A batch that was sent: the `number`th of its model version, at `formed` nanoseconds, of `size` batch items."""
 
     model: str
     version: int
@@ -34,7 +34,7 @@ class FormedBatch:
 
 @dataclass(frozen=True)
 class BatchPlace:
-    """The place of a request in its batch. `shapes` exclude the batch dimension; `queued` is when the request came, in
+    """The place of a request in its batch. `shapes` exclude the batch dimension; `queued` is its time of arrival, in
     nanoseconds.
     """
 
@@ -48,7 +48,9 @@ class BatchPlace:
 
 
 def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
-    """Return a sentence on why two requests were executed in different calls, or that they were not."""
+    """Return a sentence that explains why two requests were executed in different calls, or states that they were
+    not.
+    """
     first, second = sorted((one, other), key=lambda place: (place.batch.formed, place.batch.number, place.queued))
     if (first.batch.model, first.batch.version) != (second.batch.model, second.batch.version):
         return f"{first.name} and {second.name} are for different models."
@@ -64,7 +66,7 @@ def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
 
 
 def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
-    """Return why these two could not share any batch; empty if they could."""
+    """Return why these two could share no batch; empty if they could."""
     if first.sequence and first.sequence == second.sequence:
         return f"{first.name} and {second.name} are of one sequence, whose requests are executed one after the other."
     if config.optional_inputs and first.shapes.keys() != second.shapes.keys():
@@ -83,7 +85,7 @@ def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> s
 
 
 def _room(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
-    """Return why the batch of `first`, which could have held `second`, left without it."""
+    """Return why the batch of `first` left without `second`, for which it had room."""
     batch = first.batch
     if batch.size + second.size > config.max_batch_size:
         return (
