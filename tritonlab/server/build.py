@@ -1,7 +1,6 @@
-"""The composition of a server: its parts are made and connected here, and nowhere else; none of them is exchanged
-later.
+"""The composition of a server: its parts are made and connected only here, and never exchanged later.
 
-A part gets what is below it as an object, and what it has to call above it as a function.
+A part gets the parts below it as objects, and calls to the parts above it as functions.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from .options import Options
 
 
 class ServerCalls(Protocol):
-    """The calls that the parts make on the server above them, once all of them are there."""
+    """The calls from the parts to the server above them, once all parts exist."""
 
     def infer(
         self, request: InferenceRequest, version: ModelVersion | None = None, *, from_model: bool = False
@@ -90,7 +89,9 @@ class Parts(NamedTuple):
 def build(
     repositories: Sequence[str | Path], options: Options, server: ServerCalls, metrics: MetricRegistry | None
 ) -> Parts:
-    """Build the parts of a server; nothing runs yet. `metrics`: custom ones that servers share. Raises TritonError."""
+    """Build the parts of a server; nothing runs yet. `metrics`: custom metrics that servers share. Raises
+    TritonError.
+    """
     mode = _control_mode(options)
     repository = _repository(repositories, options)
     clock, instruments = options.clock or SystemClock(), Instruments()
@@ -150,7 +151,7 @@ def build(
 
 
 def _idle_memory(control: ModelControl, pool: StubPool) -> IdleMemory:
-    """Return the memory of idle processes, which is given back where a request finds no room."""
+    """Return the memory of idle processes, which is released when a request finds no room."""
     found = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
     ROOM.owners.add(found)
     return found
@@ -203,7 +204,7 @@ def _load_services(
 
 
 def check_options(options: Options) -> None:
-    """Raise InvalidArgumentError for options that no server can be built with; builds nothing."""
+    """Raise InvalidArgumentError for options with which no server can be built; builds nothing."""
     _control_mode(options)
     shm_settings(options.backend_config or {})
     BackendChoices(options.backends)

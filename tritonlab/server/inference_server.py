@@ -1,4 +1,4 @@
-"""The server: it finds the version of each request, submits the request to it, and controls which models are loaded."""
+"""The server: it finds the version of each request, submits the request to it, and controls the loading of models."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from .options import Options
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
 _RELEASED = RequestState.RELEASED
-#: What the index says of a name that two repositories have (rule 5.11.10).
+#: The index's reason for a name that two repositories have (rule 5.11.10).
 _NOT_UNIQUE = "model appears in two or more repositories"
-#: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
+#: Seconds that a stopping server waits for executing requests (Triton's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
 _KILLED_ON_REQUEST = (
     "It was killed on request: by `%triton kill`, the button of its card or panel, or server.kill(). "
     "Another process takes over."
 )
-#: Seconds within which a stub has to say where it is, after an interrupt.
+#: Seconds for a stub to report its place, after an interrupt.
 _EXPLAIN_SECONDS = 0.5
 
 
@@ -61,7 +61,7 @@ class InferenceServer:
         metrics: MetricRegistry | None = None,
     ) -> None:
         """Build the server. `load_models=False`: the caller calls `load_startup_models` later, when listeners have
-        been added. `metrics`: the custom ones, where servers share them; then no `metric` hook hears of them.
+        been added. `metrics`: the custom metrics, if servers share them; then the `metric` hook is not called.
         """
         self.options = options = options or Options()
         parts = build(repositories, options, self, metrics)
@@ -78,7 +78,7 @@ class InferenceServer:
         self.log_settings = parts.log_settings
         #: loads and unloads models, from any thread
         self.control = parts.control
-        #: those that were loaded or tried, by identifier
+        #: the models that were loaded or tried, by identifier
         self.models = parts.control.models
         self.repository = parts.control.repository
         self.idle_memory = parts.idle_memory
@@ -88,7 +88,7 @@ class InferenceServer:
         self.tracer = parts.tracer
         self._parts = parts
         self._watchdog = parts.watchdog
-        #: (model, input) pairs whose cast of lists was warned of
+        #: (model, input) pairs with an earlier warning about a cast of lists
         self.casts: set[tuple[str, str]] = set()
         self._serials = itertools.count(1)
         self.tracer.refresh()
@@ -101,7 +101,7 @@ class InferenceServer:
                 raise ModelLoadError.at_start(failed)
 
     def load_startup_models(self) -> dict[str, TritonError]:
-        """Load all models of the start that can be loaded, and return the failures by model name."""
+        """Load all loadable models of the start, and return the failures by model name."""
         try:
             if self._parts.poller is not None:
                 self._parts.poller.start()
@@ -114,16 +114,14 @@ class InferenceServer:
     # -- inference
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
-        """Return the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
-        5.11.6).
-        """
+        """Return the READY version for a request. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
         return self.models.find(name, version)
 
     def infer(
         self, request: InferenceRequest, version: ModelVersion | None = None, *, from_model: bool = False
     ) -> None:
-        """Start a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
-        `from_model`: a model or an ensemble sends it, and the request is traced where its parent is. Raises TritonError
+        """Start a request; its responses go to `request.on_response`. `version`: the result of `find` for it.
+        `from_model`: the sender is a model or an ensemble, so the request is traced with its parent. Raises TritonError
         if it is refused; then nothing was executed.
         """
         if self.tracer.active and not from_model:
@@ -145,12 +143,12 @@ class InferenceServer:
             except UnavailableError:
                 if version.state is ModelState.READY:
                     raise  # a full queue is counted nowhere (measured)
-                # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
+                # replaced or unloaded after it was found: no client may notice a gap (rule 5.11.2)
                 request.inputs = inputs  # the check may have reshaped them
                 version = None
 
     def infer_here(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
-        """Do as `infer`, for a thread that only waits for the answer: it reads that itself if it comes at once."""
+        """Do as `infer`, for a thread that only waits for the answer: it reads an immediate answer itself."""
         request.waiting_thread = threading.get_ident()
         try:
             self.infer(request, version)
@@ -162,13 +160,14 @@ class InferenceServer:
                 executor.lead(lambda: request.executor is None or request.state is _RELEASED, patient=False)
 
     def loop_reader(self) -> LoopReader:
-        """Return what lets the event loop of this thread read the answers to its requests (`InferenceRequest.reader`);
-        the loop has to `read` it when it is readable, and to close it."""
+        """Return the reader by which the event loop of this thread reads the answers to its requests
+        (`InferenceRequest.reader`); the loop must `read` it when it is readable, and close it.
+        """
         return self._parts.link_reader.in_loop()
 
     def explain(self, request: InferenceRequest) -> str:
-        """Return what a request waits for now, in sentences and stacks; empty if it is not in flight. Blocks a second
-        at most; an interrupt of the caller ends the wait and nothing else.
+        """Return the reason of a request's wait, in sentences and stacks; empty if it is not in flight. Blocks a second
+        at most; an interrupt of the caller ends only the wait.
         """
         found: list[str] = []
         asker = threading.Thread(
@@ -179,7 +178,7 @@ class InferenceServer:
         return "".join(found)
 
     def _infer_traced(self, request: InferenceRequest, version: ModelVersion | None) -> None:
-        """Do as `infer`, for clients' requests while the trace settings let some of them be traced."""
+        """Do as `infer`, for clients' requests while the trace settings may select some of them."""
         trace = request.trace or self.tracer.begin(request)
         try:
             self.infer(request, version, from_model=True)
@@ -191,15 +190,16 @@ class InferenceServer:
     # -- model control
 
     def choose_backend(self, name: str, written: Written) -> None:
-        """Choose what answers for a model of another backend than Python's from its next load on, as the option
-        `backends` does. Raises InvalidArgumentError."""
+        """Choose the answers for a model of another backend than Python's from its next load on, like the option
+        `backends`. Raises InvalidArgumentError.
+        """
         self._parts.services.backends.choices.choose(name, written)
         for model in self.models.known():
             if model.name == name:
                 model.reload_all()
 
     def poll_model_repository(self) -> None:
-        """Look for changes in the repositories now; those that are still the same half a second later are loaded in the
+        """Look for changes in the repositories now; changes that are the same half a second later are loaded in the
         background. Raises UnavailableError outside the poll mode.
         """
         if self._parts.poller is None:
@@ -209,21 +209,21 @@ class InferenceServer:
     def register_model_repository(
         self, path: str | Path, name_mapping: Mapping[str, str] | None = None, *, behind: bool = False
     ) -> None:
-        """Add a repository to load from; `name_mapping` gives directories of it other model names, and `behind` lets
-        models of other repositories count before those of the same name in it. Raises
-        UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11).
+        """Add a repository to load from; `name_mapping` maps its directories to other model names, and with `behind`
+        models of other repositories precede its models of the same name. Raises UnsupportedError outside the explicit
+        mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11).
         """
         self.control.require_explicit_for("repository registration")
         self.repository.register(path, name_mapping, behind=behind)
 
     def unregister_model_repository(self, path: str | Path) -> None:
-        """Forget a repository; what was loaded from it goes on. Raises UnsupportedError, InvalidArgumentError."""
+        """Forget a repository; models loaded from it continue. Raises UnsupportedError, InvalidArgumentError."""
         self.control.require_explicit_for("repository unregistration")
         self.repository.unregister(path)
 
     def kill_serving(self, name: str) -> list[dict[str, Any]]:
-        """Kill the processes of a model that serve and have requests in flight: those fail, and other processes take
-        over. Return the facts of each, as those of an ending.
+        """Kill the serving processes of a model with requests in flight: these fail, and other processes take over.
+        Return the facts of each, in the form of an ending.
         """
         killed: dict[ModelInstance, dict[str, Any]] = {}
         for held in self.requests(name):
@@ -243,7 +243,7 @@ class InferenceServer:
             stub.process.kill(_KILLED_ON_REQUEST)
         return list(killed.values())
 
-    # -- what it does now
+    # -- its current state
 
     def live(self) -> bool:
         return not self.control.stopped
@@ -253,8 +253,8 @@ class InferenceServer:
         return self.live() and (not self.options.strict_readiness or self.models.settled())
 
     def model_ready(self, name: str, version: str = "") -> bool:
-        """Return whether a version can answer; what is unknown cannot (rule 1.15.7). Raises InvalidArgumentError for a
-        version that is not a number, and for a name that several models have.
+        """Return whether a version can answer; an unknown version cannot (rule 1.15.7). Raises InvalidArgumentError for
+        a version that is not a number, and for a name that several models have.
         """
         try:
             return self.models.find(name, parse_version(version)).ready()
@@ -274,8 +274,9 @@ class InferenceServer:
         return found
 
     def requests(self, name: str = "") -> list[HeldRequest]:
-        """Return the requests in flight, of one model or all, also those of versions that are being unloaded, oldest
-        first."""
+        """Return the requests in flight, of one model or all, also of versions that are being unloaded, oldest
+        first.
+        """
         return survey(self.control.running(name), self._parts.executor.calls(), self.clock.now())
 
     def server_metadata(self) -> dict[str, Any]:
@@ -283,8 +284,7 @@ class InferenceServer:
         return {"name": self.options.server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
-        """Return the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
-        6.1.2).
+        """Return the name, READY versions, platform, inputs and outputs, with the shapes for clients (rule 6.1.2).
         """
         number = parse_version(version)
         found = self.models.find(name, number)
@@ -295,7 +295,7 @@ class InferenceServer:
         return self.models.find(name, parse_version(version)).config
 
     def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """Return the statistics of rule 5.12.1, in nanoseconds, of one version or of all that serve; without a name,
+        """Return the statistics of rule 5.12.1, in nanoseconds, of one version or of all serving ones; without a name,
         of all models. Raises InvalidArgumentError.
         """
         number = parse_version(version)
@@ -311,9 +311,10 @@ class InferenceServer:
 
     def metrics_text(self, model: str = "") -> str:
         """Return Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
-        the custom ones that its code made."""
+        its code's custom metrics.
+        """
         cache = self._parts.services.execution.cache
-        # a version has one set of lines: the one that serves comes first, then one that ends, then one that loads
+        # a version has one set of lines: the serving one comes first, then an ending one, then a loading one
         versions: dict[tuple[str, int], ModelVersion] = {}
         for each in [*self.control.running(), *self.control.loading()]:
             versions.setdefault((each.identifier, each.version), each)
@@ -329,8 +330,8 @@ class InferenceServer:
         )
 
     def why(self, name: str = "") -> Why:
-        """Return what everything waits for, of one model or of all, and why the last loads failed. Blocks while the
-        stubs on the way say what they are doing, a second each at most.
+        """Return the reasons of all waits, of one model or all, and why the last loads failed. Blocks while the stubs
+        on the way report, a second each at most.
         """
         control, calls, now = self.control, self._parts.executor.calls(), self.clock.now()
         held = survey(control.running(), calls, now)
@@ -351,8 +352,8 @@ class InferenceServer:
     # -- end
 
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
-        """Unload everything and end all processes and threads; blocks, and is safe to call twice. Requests that still
-        execute after `timeout` seconds, or when the caller is interrupted, fail, and their stubs are killed.
+        """Unload everything and end all processes and threads; blocks, and is safe to call twice. After `timeout`
+        seconds, or if the caller is interrupted, requests that still execute fail, and their stubs are killed.
         """
         if self.control.stopped:
             return
@@ -361,7 +362,7 @@ class InferenceServer:
         self.debugger.close()
         try:
             self.control.stop(timeout)
-        finally:  # an interrupt has ended the versions that were waited for
+        finally:  # an interrupt has ended the awaited versions
             self._close()
 
     def _close(self) -> None:
@@ -371,14 +372,14 @@ class InferenceServer:
         self._parts.services.backends.close()
         if not sys.is_finalizing():
             self._parts.link_reader.close()
-        self.idle_memory.give_back([])  # nothing looks later
+        self.idle_memory.give_back([])  # no later look will come
 
 
 _servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """Let each server of a forked child drop its stubs, which are the parent's."""
+    """Make each server of a forked child drop its stubs, which belong to the parent."""
     for server in _servers:
         server.control.forget()
 
@@ -387,7 +388,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _sample(line: str) -> str:
-    """Return name and labels of a sample, which may have another value by now."""
+    """Return name and labels of a sample, whose value may have changed by now."""
     return line.rpartition(" ")[0]
 
 
@@ -395,7 +396,7 @@ def repository_index(
     repository: ModelRepositoryManager, models: Mapping[str, LoadedModel], ready: bool = False
 ) -> Iterator[dict[str, str]]:
     """Yield the rows of the repository index (rule 5.11.7): `name` of each model, and `version`, `state`, `reason` of
-    versions that were loaded or tried. `models`: those that were, by identifier. `ready`: list READY versions only.
+    versions that were loaded or tried. `models`: these models, by identifier. `ready`: list READY versions only.
     """
     for identifier, directories in repository.directories().items():
         name = repository.split(identifier)[1]

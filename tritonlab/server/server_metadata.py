@@ -30,10 +30,10 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?[0-9]{1,99}")
 
 
 def parse_version(text: str) -> int:
-    """Return the number of a version that a client wrote; `""` is -1, the latest. Raises InvalidArgumentError with
+    """Return the number of a version in a client's text; `""` is -1, the latest. Raises InvalidArgumentError with
     Triton's texts (rule 1.15.7).
 
-    Triton reads as far as there is a number: `1x` is 1 (measured).
+    Triton reads only the leading number: `1x` is 1 (measured).
     """
     if not text:
         return -1

@@ -1,4 +1,4 @@
-"""Debuggers in a model's process, typed to from here; `debugger.desk` is where somebody sits."""
+"""Debuggers in a model's process, driven from here; lines are typed at `debugger.desk`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from ...engine.life.model_instance import ModelInstance
 from ...engine.life.model_stub import ModelStub
 from ...ipc.processes.editor_relay import EditorRelay
 
-#: Seconds in which each stub has to say whether it keeps an exception.
+#: Seconds for each stub to report whether it keeps an exception.
 _SECONDS = 2.0
-#: Seconds that a stub has to start a debugger.
+#: Seconds for a stub to start a debugger.
 _BEGIN_SECONDS = 10.0
-#: Seconds that a stub has to import debugpy and connect it.
+#: Seconds for a stub to import debugpy and connect it.
 _ATTACH_SECONDS = 30.0
-#: Seconds in which a model that goes on may pause again for the same person.
+#: Seconds in which a model that continues may pause again for the same person.
 _SOON = 0.2
 
 
 def follow_pauses(debugger: Debugger, model: str | None) -> None:
-    """Type to a paused model until it goes on; without a name, to the one that paused first. Raises NotFoundError if
-    none is paused."""
+    """Type to a paused model until it continues; without a name, to the model that paused first. Raises NotFoundError
+    if none is paused.
+    """
     paused = [session for session in debugger.sessions(model) if session.live]
     if not paused:
         subject = f"model '{model}' is not" if model is not None else "no model is"
@@ -42,8 +43,7 @@ def follow_pauses(debugger: Debugger, model: str | None) -> None:
 
 
 def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelInstance]) -> None:
-    """Type to a debugger that looks at the latest exception that these instances keep. Raises NotFoundError if they
-    keep none."""
+    """Type to a debugger on the latest exception that these instances keep. Raises NotFoundError if they keep none."""
     found = [(age, instance) for instance in instances if (age := _last_error_age(instance, begin=False)) is not None]
     if not found:
         span = f"for {debugger.keeps / 60:g} minutes" if debugger.keeps else "only with Options(postmortem_seconds=…)"
@@ -69,9 +69,10 @@ class EditorAdapter(NamedTuple):
 
 @dataclass(frozen=True)
 class EditorAttach:
-    """How VS Code attaches to the processes of a model: `to_dict()` is a launch.json. `adapters` maps instances to what
-    the editor starts, `local` is the author's directory of the model's code, `remote` the one that serves, `file` the
-    name of the source in both."""
+    """The configuration by which VS Code attaches to the processes of a model: `to_dict()` is a launch.json. `adapters`
+    maps instances to the file that the editor starts, `local` is the author's directory of the model's code, `remote`
+    the served one, `file` the name of the source in both.
+    """
 
     adapters: dict[str, EditorAdapter]
     local: str
@@ -125,8 +126,9 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
 
 
 def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
-    """Return how many seconds ago `execute` raised the exception that the instance's stub keeps, None if it keeps
-    none; with `begin` a debugger looks at it."""
+    """Return the age in seconds of the exception of `execute` that the instance's stub keeps, None without one; `begin`
+    starts a debugger on it.
+    """
     if (stub := instance.stub) is None:
         return None
     monitor = stub.process.monitor
@@ -137,14 +139,14 @@ def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
 
 
 def _editor_relay(stub: ModelStub) -> EditorRelay:
-    """Return what leads editors to the debugger in the stub. Raises ModelError if that cannot be."""
+    """Return the relay from editors to the debugger in the stub. Raises ModelError if it cannot be made."""
     monitor = stub.process.monitor
     if (relay := monitor.editor_relay) is not None:
         return relay
     relay = EditorRelay()
     answer = monitor.attach(relay.port, relay.token)
     if not monitor.await_answer(answer, _ATTACH_SECONDS) and not answer.lost:
-        # its port stays taken: nobody else may wait there for a debugger that connects late
+        # its port stays taken: no other process may wait there for a debugger that connects late
         monitor.editor_relay = relay
         raise ModelError(f"'{stub.instance}' did not let a debugger connect within {_ATTACH_SECONDS:g} s")
     if answer.lost or answer.failure is not None:

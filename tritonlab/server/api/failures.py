@@ -1,4 +1,4 @@
-"""The failures that are kept of a model, and the way to send their requests again."""
+"""The kept failures of a model, and how to send their requests again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...core.observe.failure_capsule import FailureCapsule, KeptRequest
 from ...core.process_bound import ProcessBound
 from ...core.status import Code, UnsupportedError
 
-#: Lines of a text: frames, variables of the innermost one, requests.
+#: The most lines of each part of a text: frames, variables of the innermost frame, requests.
 _FRAMES, _VARIABLES, _REQUESTS = 6, 10, 5
 
 
 class FailedModel(Protocol):
-    """The part of `Model` that a failure needs."""
+    """The part of `Model` that failures use."""
 
     name: str
     version: int
@@ -33,7 +33,8 @@ class FailedModel(Protocol):
 
 def request_again(model: FailedModel, record: KeptRequest) -> InferenceRequest:
     """Return a kept request again, for the model as it is now. Raises TritonError if the model does not serve, or has
-    other inputs."""
+    other inputs.
+    """
     tensors = {name: each.tensor for name, each in record.inputs.items() if each.tensor is not None}
     inputs = model.server.core.find(model.name, model.version).rules.as_sent(tensors)
     settings = {name: getattr(record, name) for name in InferenceRequest.SETTINGS}
@@ -42,12 +43,12 @@ def request_again(model: FailedModel, record: KeptRequest) -> InferenceRequest:
 
 
 class KeptFailure(ProcessBound):
-    """One failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
+    """One failure of a model: the exception, its place and variables, and the failed requests."""
 
     elsewhere = "pickle its `capsule`"
 
     def __init__(self, model: FailedModel, capsule: FailureCapsule) -> None:
-        """`model` is the model as it is now, `capsule` what is kept."""
+        """`model` is the model as it is now, `capsule` is the kept record."""
         self.model = model
         self.capsule = capsule
 
@@ -62,11 +63,11 @@ class KeptFailure(ProcessBound):
         return [request.request_id for request in self.capsule.requests]
 
     def replay(self) -> Any:
-        """Send the requests again, to the model as it is now, and return the answer as `model(…)` does: a dict of
-        arrays, or a list of these for a decoupled model. Several requests of a batch are sent together, and their
+        """Send the requests again, to the model as it is now, and return the answer in the form of `model(…)`: a dict
+        of arrays, or a list of dicts for a decoupled model. Several requests of a batch are sent together, and their
         answers are a list.
 
-        Raises what the model raises; UnsupportedError if an input was too large to be kept, or there was no request.
+        Raises the model's error; UnsupportedError if an input was too large to keep, or no request was kept.
         """
         started = [self.model.infer(request) for request in self.requests()]
         decoupled = self.model.config().get("model_transaction_policy", {}).get("decoupled", False)
@@ -77,7 +78,7 @@ class KeptFailure(ProcessBound):
         return answers[0] if len(answers) == 1 else answers
 
     def requests(self) -> list[InferenceRequest]:
-        """Return the requests again, for `model.infer`. Raises UnsupportedError as `replay` does."""
+        """Return the requests again, for `model.infer`. Raises UnsupportedError like `replay`."""
         capsule = self.capsule
         if not capsule.requests:
             raise UnsupportedError(f"'{capsule.model}' failed in {capsule.phase}, without a request: load it again")
@@ -96,11 +97,11 @@ class KeptFailure(ProcessBound):
         return request_again(self.model, record)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is kept, as JSON can hold it; tensors by their first elements."""
+        """Return everything that is kept, as JSON values; tensors by their first elements."""
         return self.capsule.to_dict()
 
     def _cited(self, text: str) -> str:
-        """Return a text that names a line of a model's file, as it is shown."""
+        """Return a text that names a line of a model's file, in the form for people."""
         return text
 
     def __repr__(self) -> str:
@@ -137,7 +138,7 @@ def _request_lines(capsule: FailureCapsule) -> list[str]:
 
 
 class NoSuchFailure(Explained, IndexError):
-    """A failure that is not kept; the text gives how many are."""
+    """A failure that is not kept; the text has the number of kept ones."""
 
     code = Code.NOT_FOUND
 
@@ -150,7 +151,7 @@ class ModelFailures(Sequence[KeptFailure]):
     """The last failures of a model, oldest first: `model.failures[-1]` is the last one. They outlive reloads.
 
     `total` counts all failures of the author's code, `answered_with_error` the responses that carried a
-    `pb_utils.TritonError`, of which nothing is kept: they are answers.
+    `pb_utils.TritonError`, which are answers, so nothing of them is kept.
     """
 
     def __init__(self, model: str, failures: Sequence[KeptFailure], total: int, answered_with_error: int) -> None:

@@ -1,4 +1,4 @@
-"""The handle on a model of a server in this process: what it is, how it does, and the requests to it."""
+"""The handle on a model of a server in this process: its facts, its state, and requests to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .response_iterator import AsyncResponseIterator, ResponseIterator
 
 
 class Host(Protocol):
-    """The part of `Server` that its models need."""
+    """The part of `Server` that models use."""
 
     @property
     def core(self) -> InferenceServer: ...
@@ -71,14 +71,14 @@ class Model(ProcessBound):
     # Each caller catches errors itself: a context manager in its place takes 0.14 us more (timeit, 2 busy cores, Python
     # 3.11, 2026-11-26), and a request passes two or three of them, each with more moments for an interrupt.
     def _explain(self, error: TritonError) -> None:
-        """Add what else is known of an error before the author gets it; a notebook knows cells."""
+        """Add further knowledge to an error before the author gets it; a notebook knows cells."""
 
     def _version(self) -> str:
         """Return the version as clients write it."""
         return "" if self.version == -1 else str(self.version)
 
     def versions(self) -> list[ModelVersion]:
-        """Return the versions that serve, for views of what they do."""
+        """Return the versions that serve, for views of their work."""
         model = self._core.model(self.name)
         return list(model.versions.values()) if model is not None else []
 
@@ -120,25 +120,25 @@ class Model(ProcessBound):
 
     @property
     def load_ns(self) -> int:
-        """How many nanoseconds it took to load the running version."""
+        """The nanoseconds that the load of the running version took."""
         return self.serving_version().load_ns
 
     def ready(self) -> bool:
-        """Return whether the model can answer now: it is READY, its stubs are alive, and its own `is_ready()`
-        agrees."""
+        """Return whether the model can answer now: it is READY, its stubs are alive, and its own `is_ready()` returns
+        True.
+        """
         try:
             return self.serving_version().ready()
         except TritonError:
             return False
 
     def metadata(self) -> dict[str, Any]:
-        """Return the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
-        6.1.2).
+        """Return the name, READY versions, platform, inputs and outputs, with the shapes for clients (rule 6.1.2).
         """
         return self._core.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
-        """Return the complete configuration in the JSON form that Triton's config endpoint prints (rule 5.2)."""
+        """Return the complete configuration in the JSON form of Triton's config endpoint (rule 5.2)."""
         return to_dict(self.serving_version().config)
 
     def config_pbtxt(self) -> str:
@@ -146,16 +146,17 @@ class Model(ProcessBound):
         return print_pbtxt(self.serving_version().config)
 
     def statistics(self) -> dict[str, Any]:
-        """Return how often the model ran and how long its requests took, as Triton's statistics endpoint tells it;
-        times are nanoseconds."""
+        """Return the number of executions and the times of requests, as Triton's statistics endpoint does; times are
+        nanoseconds.
+        """
         return self._core.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
         """Return each instance's name, kind, device, process id, state, restarts and the reason of its last death.
 
-        `simulated`: whether the server's GPUs are simulated. `gpu_memory`: the bytes that its process holds of each
-        GPU, as far as they can be seen. If an instance does not run, `failure` says why, and `next_try` in how many
-        seconds it is started again. `imports_again` says which modules it had to import itself at its start, and why;
+        `simulated`: whether the server's GPUs are simulated. `gpu_memory`: the bytes that its process holds on each
+        GPU, as far as they are visible. If an instance does not run, `failure` is the reason, and `next_try` the
+        seconds until its next start. `imports_again`: the modules that it had to import itself at its start, and why;
         empty if it had them already.
         """
         now = self._core.clock.now()
@@ -178,20 +179,20 @@ class Model(ProcessBound):
         ]
 
     def called(self) -> list[str]:
-        """Return the names of the models that it has called (BLS) since it was loaded, whether they were there or not,
-        in alphabetical order.
+        """Return the names of the models that it has called (BLS) since it was loaded, existing or not, in alphabetical
+        order.
         """
         return sorted(set().union(*(instance.called for instance in self.serving_version().instances)))
 
     def logs(self, request: str | int | None = None) -> list[LogRecord]:
-        """Return what the model printed, logged and raised, oldest first; with `request`, an id or a serial number,
-        the lines of the execution or stream of that request.
+        """Return what the model printed, logged and raised, oldest first. With `request`, an id or a serial number,
+        return only the lines of that request's execution or stream.
         """
         records = self._server.logs(self.name)
         return records if request is None else [record for record in records if record.is_of_request(str(request))]
 
     def stacks(self, timeout: float = 2.0) -> dict[str, str]:
-        """Return by instance name the Python stacks of what each instance's threads and coroutines are doing now.
+        """Return the current Python stacks of each instance's threads and coroutines, by instance name.
 
         The text is empty for an instance that did not answer within `timeout` seconds: it is being restarted, or C code
         holds its interpreter.
@@ -200,8 +201,8 @@ class Model(ProcessBound):
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
     def reads(self, record: bool = False, timeout: float = 10.0) -> list[ReadsRecorded]:
-        """Return what each instance's code has read outside of the model's directory, files and environment variables,
-        while it was loaded. `record`: note it from now on while it executes, too, until the next call.
+        """Return the files outside of the model's directory and the environment variables that each instance's code has
+        read while it was loaded. `record`: include executions from now on, until the next call.
 
         An instance that does not answer within `timeout` seconds is left out. An ensemble has none.
         """
@@ -210,16 +211,17 @@ class Model(ProcessBound):
         return [each for each in found if each is not None]
 
     def modules(self, timeout: float = 5.0) -> dict[str, str]:
-        """Return the file of every module that its instances have imported since they were started, by name; of a
-        namespace package its directory. What Python has without a file is not among them."""
+        """Return the file of every module that its instances have imported since they were started, by name; for a
+        namespace package its directory. Modules without a file are left out.
+        """
         stubs = [instance.stub for instance in self.serving_version().instances]
         found = [stub.modules(timeout) for stub in stubs if stub is not None]
         return {name: file for each in found for name, file in each.items()}
 
     def look_at_lines(self, begin: bool, memory: bool = False, timeout: float = 10.0) -> dict[int, Profiled]:
-        """Begin or end to look at the lines that its instances execute, and return by process id what was found until
-        now. `memory`: at what they keep, instead of their time. An instance that does not answer within `timeout`
-        seconds is left out. `profile` of a notebook's model makes a table of it.
+        """Begin or end a profile of the lines that its instances execute, and return the results so far, by process id.
+        `memory`: profile the memory that they keep, not their time. An instance that does not answer within `timeout`
+        seconds is left out. `profile` of a notebook's model shows the results as a table.
         """
         found = self.serving_version()
         batching = bool(found.config.max_batch_size)
@@ -230,13 +232,13 @@ class Model(ProcessBound):
         return {pid: each for pid, each in found_by_pid.items() if each is not None}
 
     def expected_shape(self, name: str) -> str:
-        """Return the shape that a client must send for an input, with the batch dimension; -1 is any size."""
+        """Return the shape of an input that a client must send, with the batch dimension; -1 is any size."""
         return self.serving_version().rules.expected_shape(name)
 
     @property
     def failures(self) -> ModelFailures:
-        """The last failures of the model's code, with what was sent and where it failed: `failures[-1].replay()` sends
-        it again.
+        """The last failures of the model's code, with their requests and places: `failures[-1].replay()` sends the
+        requests again.
         """
         capsules, total, answered_with_error = self._core.failures.of_model(self.name)
         failures = [self._failure(capsule) for capsule in capsules]
@@ -246,37 +248,40 @@ class Model(ProcessBound):
         return KeptFailure(self, capsule)
 
     def debug(self) -> None:
-        """Let you type to the debugger that has paused the model at `breakpoint()`, until the model goes on. Raises
-        NotFoundError if none has."""
+        """Type to the debugger that has paused the model at `breakpoint()`, until the model continues. Raises
+        NotFoundError if none has.
+        """
         follow_pauses(self._core.debugger, self.name)
 
     def attach(self, local: str = "") -> EditorAttach:
-        """Let an editor of this user attach to the model's processes, and return what VS Code needs for that. `local`:
-        the directory in which the editor has model.py, if not where it is served. Raises UnsupportedError if the
-        model's Python has no debugpy."""
+        """Allow an editor of this user to attach to the model's processes, and return the configuration for VS Code.
+        `local`: the editor's directory of model.py, if it differs from the served one. Raises UnsupportedError if the
+        model's Python has no debugpy.
+        """
         return attach_editor(self.serving_version().instances, local)
 
     def postmortem(self) -> None:
-        """Let you look with a debugger at the last exception of `execute`, whose frames are still alive; the model
-        goes on serving. Raises NotFoundError if none is kept (`Options.postmortem_seconds`)."""
+        """Open a debugger on the last exception of `execute`, whose frames are still alive; the model continues to
+        serve. Raises NotFoundError if none is kept (`Options.postmortem_seconds`).
+        """
         look_at_last_error(self._core.debugger, self.name, self.serving_version().instances)
 
     def why(self) -> Why:
-        """Return, in sentences, what the model's requests, instances, sequences and load wait for."""
+        """Return, in sentences, the reasons why the model's requests, instances, sequences and load wait."""
         return self._core.why(self.name)
 
     # -- inference
 
     @with_field_parameters(RequestFields)
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
-        """Make a request for `infer`. A list becomes a tensor of the input's datatype; where Triton would read it as
-        another one, as numpy does, a warning says so, once.
+        """Make a request for `infer`. A list becomes a tensor of the input's datatype; a warning is given once if
+        Triton would use another one, as numpy does.
         """
         return self._resolve_request(None, fields)[0]
 
     def _resolve_request(self, request: InferenceRequest | None, fields: RequestFields) -> _Resolved:
-        """Return the given request, or make one for the version that is there. Only the function that the user calls
-        may call this, because warnings point at its caller.
+        """Return the given request, or make one for the current version. Only functions called by the user may call
+        this, because warnings point at their caller.
         """
         if request is not None:
             check_fields(request)
@@ -301,9 +306,9 @@ class Model(ProcessBound):
         responses.
 
         Raises TritonError at once if the request is refused. `enable_empty_final_response`: also yield a final response
-        that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
-        raises a response's error instead of yielding it. An interrupt cancels the request and says where the model was
-        (RequestInterrupted).
+        that is empty but for its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
+        raises a response's error instead of yielding it. An interrupt cancels the request and raises RequestInterrupted
+        with the model's place.
         """
         request, found = self._resolve_request(request, fields)
         core = self._core
@@ -332,7 +337,7 @@ class Model(ProcessBound):
         enable_empty_final_response: bool = False,
         **fields: Unpack[RequestFields],
     ) -> AsyncResponseIterator:
-        """Start a request as `infer` does, for asyncio: `async for response in model.async_infer(…)`. Call it on the
+        """Start a request like `infer`, for asyncio: `async for response in model.async_infer(…)`. Call it on the
         running loop.
         """
         request, found = self._resolve_request(request, fields)
@@ -349,7 +354,7 @@ class Model(ProcessBound):
         object arrays of `bytes`.
 
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
-        number of times. An interrupt cancels the request and says where the model was (RequestInterrupted).
+        number of times. An interrupt cancels the request and raises RequestInterrupted with the model's place.
         """
         found = self.serving_version()
         if unnamed:
@@ -380,7 +385,7 @@ class Model(ProcessBound):
             if response is not None and not response.final:
                 _await_end(answers)
         except KeyboardInterrupt:
-            request.cancel()  # nobody can get its answer any more
+            request.cancel()  # its answer can no longer be received
             raise
         if response is None:
             raise InternalError(f"model '{self.name}' ended the request without a response")
@@ -398,8 +403,9 @@ class Model(ProcessBound):
 
 
 def _await_end(answers: ResponseIterator) -> None:
-    """Wait for the final flag of a request that has its answer. Raises what its model did wrong after that, with the
-    text that a client gets instead of the answer (rule 6.7.4)."""
+    """Wait for the final flag of a request that has its answer. Raises an error of the model after the answer, with the
+    text that clients get instead of it (rule 6.7.4).
+    """
     try:
         next(answers, None)
     except ModelError as error:

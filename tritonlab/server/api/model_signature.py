@@ -1,5 +1,5 @@
-"""The call of a model as Python sees it: `inspect.signature`, help and completion list the inputs
-with datatypes and shapes.
+"""The call of a model for Python: `inspect.signature`, help and completion list the inputs with datatypes and
+shapes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _OPTIONAL = PlainText("optional")
 
 
 def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
-    """Return the shape that a client sends for `dims` of the config, such as `[batch ≤ 8, 3, any]`, or `[batch, 3,
-    any]` without the limit.
+    """Return a client's shape for `dims` of the config, such as `[batch ≤ 8, 3, any]`, or `[batch, 3, any]` without the
+    limit.
     """
     batch = [f"batch ≤ {max_batch_size}" if limit else "batch"] if max_batch_size > 0 else []
     return "[" + ", ".join(batch + ["any" if dim < 0 else str(dim) for dim in dims]) + "]"
@@ -47,7 +47,7 @@ def is_keyword_name(name: str) -> bool:
 
 
 def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
-    """Return a signature with the inputs as keyword-only parameters; inputs whose names are no identifiers go into
+    """Return a signature with the inputs as keyword-only parameters; inputs whose names are not identifiers go into
     `**inputs`.
     """
     tensors = list(tensors_of(config, "input"))
@@ -71,7 +71,7 @@ def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
 
 
 def call_help(name: str, config: Mapping[str, Any]) -> str:
-    """Return the help text of a model: how it is called, what to send and what comes back."""
+    """Return the help text of a model: its call, its inputs and its outputs."""
     inputs, outputs = list(tensors_of(config, "input")), list(tensors_of(config, "output"))
     required = [f"{tensor}=…" for tensor, _, optional in inputs if not optional and is_keyword_name(tensor)]
     odd = [f"{tensor!r}: …" for tensor, _, optional in inputs if not optional and not is_keyword_name(tensor)]
@@ -92,7 +92,7 @@ def call_help(name: str, config: Mapping[str, Any]) -> str:
 
 
 class SignatureOfModel:
-    """`Model.__signature__`: on a handle the signature of its model, on the class none."""
+    """`Model.__signature__`: the signature of a handle's model; none on the class."""
 
     def __get__(self, model: Any, owner: type[Any]) -> inspect.Signature:
         if model is None:
@@ -104,7 +104,7 @@ class SignatureOfModel:
 
 
 class HelpOfModel:
-    """`Model.__doc__`: on a handle the help of its model, on the class the text `about`."""
+    """`Model.__doc__`: the help of a handle's model; on the class the text `about`."""
 
     def __init__(self, about: str | None) -> None:
         self._about = about
@@ -119,8 +119,8 @@ class HelpOfModel:
 
 
 def with_field_parameters(fields: type[Any]) -> Callable[[Function], Function]:
-    """Give a function with `**fields: Unpack[fields]` a signature with one parameter for each of them, which help and
-    completion show.
+    """Give a function with `**fields: Unpack[fields]` a signature with one parameter for each field, for help and
+    completion.
     """
 
     def mark(function: Function) -> Function:

@@ -1,5 +1,4 @@
-"""The models that an exported one needs for its answers: those of its steps, and those it calls
-(BLS)."""
+"""The models that an exported model needs for its answers: its steps, and the models it calls (BLS)."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NeededModels:
-    """The models that another one needs. `loaded` has each once, in the order they were found; `missing` has (who
-    needs it, its name) for each that the server does not serve.
+    """The models that another one needs. `loaded` has each once, in the order of discovery; `missing` has (the model
+    that needs it, its name) for each that the server does not serve.
     """
 
     loaded: tuple[Model, ...]
@@ -30,7 +29,7 @@ class NeededModels:
 
 
 def needed_models(model: Model) -> NeededModels:
-    """Return what `model` needs, directly or not."""
+    """Return the models that `model` needs, directly or not."""
     found: dict[str, Model] = {model.name: model}
     missing: list[tuple[str, str]] = []
     waiting = [model]
@@ -51,20 +50,22 @@ def needed_models(model: Model) -> NeededModels:
 
 
 def stood_in(model: Model) -> dict[str, str]:
-    """Return in plain words what answers in the place of the model and of those that it needs, by their names; nothing
-    for the real ones."""
+    """Return in plain words the substitutes that answer for the model and for the models it needs, by name; real models
+    are left out.
+    """
     configs = {each.name: parse_pbtxt(each.config_pbtxt(), "") for each in (model, *needed_models(model).loaded)}
     return {name: words for name, config in configs.items() if (words := choice_words(config))}
 
 
 def stood_in_words(model: Model) -> str:
-    """Return one sentence about that, why an answer is not known to be the real one; "" if it is."""
+    """Return a sentence about such substitutes, why an answer may differ from the real one; "" without any."""
     return "; ".join(f"'{name}' did not answer itself: {words}" for name, words in stood_in(model).items())
 
 
 def names_needed(model: Model) -> list[str]:
-    """Return the names in an ensemble's steps, else those that BLS calls name: calls made since the model was loaded,
-    and calls in its files with the name spelled out."""
+    """Return the names in an ensemble's steps, or the names in BLS calls: calls made since the model was loaded, and
+    calls with a literal name in its files.
+    """
     steps = model.config().get("ensemble_scheduling", {}).get("step", ())
     names = [str(step["model_name"]) for step in steps] or [*_named_in_files(model), *model.called()]
     return list(dict.fromkeys(name for name in names if name != model.name))

@@ -1,5 +1,5 @@
-"""The checks of a request's fields besides its inputs. They allow only what a client can send, because
-what runs in a notebook must run over the network, too.
+"""The checks of a request's fields besides its inputs. They allow only values that a client can send, because code that
+runs in a notebook must also run over the network.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ...core.status import InvalidArgumentError
 
 _UINT64 = (1 << 64) - 1
 _FLAGS = SEQUENCE_START | SEQUENCE_END
-#: Parameters that a frontend takes for what they say of the request, so that no client's model sees them, and how a
-#: program says the same.
+#: Parameters that a frontend interprets and does not pass on to the model, and the field with the same meaning for
+#: programs.
 OWN_FIELDS = {
     "sequence_id": "correlation_id=…",
     "sequence_start": "flags=1",
@@ -24,8 +24,9 @@ OWN_FIELDS = {
 
 
 def check_fields(request: InferenceRequest) -> None:
-    """Raise InvalidArgumentError for fields that no client could have sent. Texts of a type derived from `str`, such
-    as numpy's, become plain ones: `serialization.pack_body` would write the memory of numpy's instead."""
+    """Raise InvalidArgumentError for fields that no client could have sent. Texts of a subclass of `str`, such as
+    numpy's, become plain texts, since `serialization.pack_body` would write numpy's memory.
+    """
     if not isinstance(request, InferenceRequest):
         raise InvalidArgumentError(f"a {type(request).__name__} is not a request: inputs={{…}} makes one from arrays")
     request.request_id = _text("request_id", request.request_id)
@@ -64,7 +65,7 @@ def _check_parameters(parameters: Any) -> None:
             raise InvalidArgumentError(
                 f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
             )
-        elif isinstance(value, int) and not -1 << 63 <= value < 1 << 63:  # no range: it counts to a subclass of int
+        elif isinstance(value, int) and not -1 << 63 <= value < 1 << 63:  # not a range, which counts to a subclass of int
             _refuse(key, value, "an integer of 64 bits")
 
 

@@ -1,4 +1,4 @@
-"""A request made from what a caller in this process has: lists, arrays, torch tensors."""
+"""A request made from the values of a caller in this process: lists, arrays, torch tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .request_check import OWN_FIELDS, check_fields
 
 
 class RequestFields(TypedDict, total=False):
-    """The fields of a request, as keyword arguments of a caller.
+    """The fields of a request, as keyword arguments.
 
     `inputs`: anything `Tensor.from_any` takes, by name: arrays, torch tensors, lists, text. `timeout`: microseconds, 0
     for none. `priority`: 0 for the model's default. `requested_outputs`: empty for all.
@@ -41,7 +41,7 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
     from_numpy, from_any, tensors = Tensor.from_numpy, Tensor.from_any, {}
     try:
         for name, value in inputs.items():
-            # an array is the usual, and needs no look at what else it may be
+            # usually an array, which needs no further checks
             tensors[name if type(name) is str else _plain(name)] = (
                 from_numpy(value) if type(value) is np.ndarray else from_any(value, types.get(name, DataType.INVALID))
             )
@@ -51,14 +51,14 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
 
 
 def _plain(name: Any) -> Any:
-    """Return a name of a type derived from `str` as a plain one; see `check_fields`."""
+    """Return a name of a subclass of `str` as a plain text; see `check_fields`."""
     return str.__str__(name) if isinstance(name, str) else name
 
 
 def make_request(
     model: str, version: int, types: Mapping[str, DataType], fields: RequestFields, casts: set[tuple[str, str]]
 ) -> InferenceRequest:
-    """Make a request of `fields` for a model. `casts` holds the inputs that somebody was warned of already. Raises
+    """Make a request of `fields` for a model. `casts` are the inputs with an earlier warning. Raises
     InvalidArgumentError.
     """
     values = fields.get("inputs", {})
@@ -80,7 +80,7 @@ def make_request(
 
 
 def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidArgumentError:
-    """Return the error of a call with keywords that are not fields of a request: mostly its inputs."""
+    """Return the error of a call with keywords that are not fields of a request, mostly names of its inputs."""
     given_inputs = [name for name in names if name in inputs]
     if given_inputs:
         form = ", ".join(f"{name!r}: …" for name in sorted(given_inputs))
@@ -92,9 +92,7 @@ def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidA
 
 
 def _cast(value: Any, datatype: DataType) -> str:
-    """Return the warning for a list that was cast to a datatype other than the one that Triton's in-process API would
-    make of it.
-    """
+    """Return the warning for a list that was cast to another datatype than Triton's in-process API would use."""
     plain = DataType.from_numpy(np.asarray(value).dtype)
     if plain is datatype:
         return ""

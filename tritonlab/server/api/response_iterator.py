@@ -1,4 +1,4 @@
-"""Iterators over the responses of one request, for a thread that waits and for asyncio."""
+"""Iterators over the responses of one request, for a waiting thread and for asyncio."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from ...core.status import Code, TritonError
 from ...engine.debugging.debugger import Debugger
 from ...ipc.link.interrupts import interruptible, shielded
 
-#: Responses that a repr shows.
+#: The most responses that a repr shows.
 _SHOWN = 3
 
 
 class RequestInterrupted(Explained, KeyboardInterrupt):
-    """An interrupt of a thread that waited for a model; the text has what the thread waited for, and where the model
-    was.
-    """
+    """An interrupt of a thread that waited for a model; the text has the reason of the wait and the model's place."""
 
     code = Code.CANCELLED
 
@@ -32,9 +30,9 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
     """The responses of one request, in order. An empty final response ends the iteration and is not yielded
     (rule 3.7.5).
 
-    An interrupt of `next` cancels the request. The thread that waits in `next` reads the stub's answer itself, when
-    nobody else does. `waits_for` returns what a request waits for, where the wait is interrupted; `explain` gets each
-    error first. `debugger`: the main thread serves its prompts meanwhile.
+    An interrupt of `next` cancels the request. The thread that waits in `next` reads the stub's answer itself, if no
+    other thread does. `waits_for` returns a request's reason to wait, after an interrupt; `explain` gets each error
+    first. `debugger`: the main thread serves its prompts meanwhile.
     """
 
     elsewhere = "pickle its responses: list(iterator)"
@@ -70,8 +68,8 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
                 pass  # a debugger's prompt has done it meanwhile
 
     def _arrived(self) -> bool:
-        """Return whether waiting for the stub is over: a response is here, or the request went back into a queue (rule
-        3.9), where another thread may fail it.
+        """Return whether the wait for the stub is over: a response is here, or the request was queued again (rule 3.9),
+        where another thread may fail it.
         """
         return bool(self._responses) or self.request.executor is None
 
@@ -83,7 +81,8 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
                     shielded(self._await_response)
             except KeyboardInterrupt as interrupt:
                 self.interrupted(str(interrupt))
-            # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
+            # in this order: an interrupt between the two must not leave an iterator that waits for a response it
+            # already had
             self._done = responses[0].final
             response = responses.popleft()
             if response.error is not None:
@@ -101,15 +100,16 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
                 self._wait()
 
     def interrupted(self, why: str = "") -> NoReturn:
-        """Cancel the request, and raise RequestInterrupted in place of the KeyboardInterrupt that is being handled, and
-        which may say why."""
+        """Cancel the request, and raise RequestInterrupted in place of the KeyboardInterrupt being handled, whose text
+        it may use.
+        """
         try:
             raise RequestInterrupted(why or self._waits_for(self.request)) from None
         finally:
             self.request.cancel()  # the loop over the responses ends, too
 
     def _wait(self) -> None:
-        """Sleep until a response is there, while some other thread reads."""
+        """Sleep until a response is here, while another thread reads."""
         sleeper = threading.Lock()
         sleeper.acquire()
         self._sleeper = sleeper
@@ -133,13 +133,14 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
         )
 
     def cancel(self) -> None:
-        """Ask for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
+        """Request cancellation. The model decides about further responses; keep iterating (rule 3.10)."""
         self.request.cancel()
 
 
 class AsyncResponseIterator(ProcessBound, AsyncIterator[InferenceResponse]):
-    """The responses of one request as of a ResponseIterator, for `async for`. To cancel the task that waits for one
-    cancels the request."""
+    """The responses of one request, like ResponseIterator, for `async for`. Cancelling the task that waits for a
+    response cancels the request.
+    """
 
     elsewhere = "pickle its responses: [each async for each in iterator]"
 
@@ -167,7 +168,7 @@ class AsyncResponseIterator(ProcessBound, AsyncIterator[InferenceResponse]):
         while not self._done:
             try:
                 response = await self._responses.get()
-            except asyncio.CancelledError:  # as of a gRPC stream; an interrupt of a cell cancels its task, too
+            except asyncio.CancelledError:  # as for a gRPC stream; an interrupt of a cell cancels its task, too
                 self.request.cancel()
                 raise
             self._done = response.final
@@ -183,7 +184,7 @@ class AsyncResponseIterator(ProcessBound, AsyncIterator[InferenceResponse]):
         return _repr(iterator=self, request=self.request, done=self._done, count=self._responses.qsize(), responses="")
 
     def cancel(self) -> None:
-        """Ask for cancellation; keep iterating."""
+        """Request cancellation; keep iterating."""
         self.request.cancel()
 
 

@@ -1,5 +1,6 @@
-"""The choice of what runs a model whose backend is not the Python backend: the real thing, a running server, recorded
-answers, or a stand-in that invents them."""
+"""The choice of the answers for a model whose backend is not the Python backend: the real backend, a running server,
+recorded answers, or a stand-in that invents them.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from ...core.config.model_config import ModelConfig
 from ...core.foreign_file import read_text
 from ...core.status import InvalidArgumentError
 
-#: The file beside a repository, or in the working directory, that chooses for models in its table `[backends]`.
+#: The file next to a repository, or in the working directory, with the choices for models in its table `[backends]`.
 CHOICES_FILE = "tritonlab.toml"
-#: The parameter of a served config that says which choice was made. It is in no config.pbtxt, and export drops it.
+#: The parameter of a served config with the choice that was made. It is in no config.pbtxt, and export drops it.
 PARAMETER = "TRITONLAB_BACKEND"
-#: The directory of recorded answers, beside the file or in the working directory, unless a choice names another.
+#: The directory of recorded answers, next to the file or in the working directory, unless a choice names another.
 RECORDINGS = "recordings"
 
 
 class Use(enum.Enum):
-    """What answers for a model."""
+    """The kinds of answers for a model."""
 
     REAL = "real"
     BORROW = "borrow"
@@ -33,7 +34,7 @@ class Use(enum.Enum):
     STAND_IN = "stand-in"
 
 
-#: The fields of a choice besides `use`: the type of the value, by the use that they are for.
+#: The fields of a choice besides `use`, by use: the type of the value.
 _FIELDS: dict[Use, dict[str, tuple[type, ...]]] = {
     Use.REAL: {},
     Use.BORROW: {
@@ -53,7 +54,7 @@ _FIELDS: dict[Use, dict[str, tuple[type, ...]]] = {
         "responses": (int,),
     },
 }
-#: The field that the text after the colon sets: `borrow:host:8001`, `stand-in:echo`, `recorded:directory`.
+#: The field set by the text after the colon: `borrow:host:8001`, `stand-in:echo`, `recorded:directory`.
 _AFTER_COLON = {Use.BORROW: "server", Use.RECORDED: "directory", Use.STAND_IN: "values"}
 _VALUES = ("zeros", "echo", "random")
 
@@ -63,14 +64,16 @@ Written: TypeAlias = "str | Mapping[str, Any]"
 
 @dataclass(frozen=True)
 class BackendChoice:
-    """What answers for a model, and how: the fields of `_FIELDS` for that use. A directory in it is absolute."""
+    """The choice of the answers for a model: the use, and the fields of `_FIELDS` for it. A directory in it is
+    absolute.
+    """
 
     use: Use = Use.REAL
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_written(cls, name: str, written: Written, base: Path) -> BackendChoice:
-        """Return the choice that is written for `name`, a model or a backend: `"stand-in:echo"`, or `{"use":
+        """Return the choice written for `name`, a model or a backend: `"stand-in:echo"`, or `{"use":
         "stand-in", "values": "echo"}`. Directories are below `base`. Raises InvalidArgumentError."""
         choice = dict(written) if isinstance(written, Mapping) else {"use": written}
         text = choice.pop("use", None)
@@ -92,17 +95,17 @@ class BackendChoice:
 
     @property
     def parameter(self) -> str:
-        """Return the choice as its backend's model.py reads it: JSON."""
+        """Return the choice in the form for its backend's model.py: JSON."""
         return json.dumps({"use": self.use.value, **self.settings}, sort_keys=True)
 
     @property
     def words(self) -> str:
-        """Return in plain words what answers; "" for the real thing."""
+        """Return the source of the answers in plain words; "" for the real backend."""
         return words_of(self.parameter)
 
 
 def words_of(parameter: str) -> str:
-    """Return in plain words what answers for a model, by its `PARAMETER`; "" for the real thing."""
+    """Return the source of a model's answers in plain words, by its `PARAMETER`; "" for the real backend."""
     choice = json.loads(parameter)
     use = Use(choice["use"])
     if use is Use.BORROW:
@@ -116,13 +119,12 @@ def words_of(parameter: str) -> str:
 
 
 def choice_words(config: ModelConfig) -> str:
-    """Return in plain words what answers for the model of a served config; "" for the real thing."""
+    """Return the source of the answers in plain words for the model of a served config; "" for the real backend."""
     return words_of(config.parameters[PARAMETER].string_value) if PARAMETER in config.parameters else ""
 
 
 class BackendChoices:
-    """The choices of one server: those of its options and those made since, and for each repository those of the file
-    beside it."""
+    """The choices of one server: from its options, made since, and, per repository, from the file next to it."""
 
     def __init__(self, written: Mapping[str, Written] | None = None) -> None:
         """Make the choices. Raises InvalidArgumentError."""
@@ -130,14 +132,16 @@ class BackendChoices:
         self._choices = {name: BackendChoice.from_written(name, each, base) for name, each in (written or {}).items()}
 
     def choose(self, model: str, written: Written) -> None:
-        """Choose what answers for a model from its next load on. Directories are below the working directory. Raises
-        InvalidArgumentError."""
+        """Choose the answers for a model from its next load on. Directories are below the working directory. Raises
+        InvalidArgumentError.
+        """
         self._choices[model] = BackendChoice.from_written(model, written, _working_directory())
 
     def find(self, model: str, backend: str, repository: Path) -> BackendChoice | None:
-        """Return the choice for a model, None if there is none. One by the model's name comes before one by the
-        backend's, the options before the file beside the repository, and that before one in the working directory.
-        Raises InvalidArgumentError for a file that is wrong."""
+        """Return the choice for a model, None if there is none. A choice by the model's name precedes one by the
+        backend's; the options precede the file next to the repository, which precedes the one in the working directory.
+        Raises InvalidArgumentError for an invalid file.
+        """
         found = self._choices.get(model) or self._choices.get(backend)
         if found is not None:
             return found
@@ -152,12 +156,12 @@ class BackendChoices:
 def _working_directory() -> Path:
     try:
         return Path.cwd()
-    except FileNotFoundError:  # it was removed; nothing is found below a relative path then
+    except FileNotFoundError:  # the directory was removed; then nothing is found below a relative path
         return Path()
 
 
 def read_choices(path: Path) -> dict[str, Written]:
-    """Return the table `[backends]` of a file; empty if there is no such file. Raises InvalidArgumentError."""
+    """Return the table `[backends]` of a file; empty if the file does not exist. Raises InvalidArgumentError."""
     try:
         document = tomllib.loads(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -171,7 +175,7 @@ def read_choices(path: Path) -> dict[str, Written]:
 
 
 def offer(model: str, backend: str) -> str:
-    """Return what can be chosen for a model whose backend is missing, with the lines to use."""
+    """Return the choices for a model whose backend is missing, with the lines to use."""
     return (
         f"Choose what answers for '{model}': "
         f'tritonlab.reset(backends={{"{model}": "stand-in"}}) invents answers of the right shapes, '

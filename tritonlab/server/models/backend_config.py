@@ -1,6 +1,7 @@
-"""The settings of `--backend-config=[<backend>,]<key>=<value>` (rule 2.9), and those of the Python backend among them.
+"""The settings of `--backend-config=[<backend>,]<key>=<value>` (rule 2.9), with the settings of the Python backend
+among them.
 
-Triton reads them when the first model loads and fails that load; here a wrong one fails the server's construction.
+Triton reads them when the first model loads and fails that load; here an invalid one fails the server's construction.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from ...core.status import InvalidArgumentError
 from ...ipc.processes.stub_launcher import ShmSettings
 from ...repository.model_names import REFUSED
 
-#: The settings of a server: those of one backend by its name, and beside them those of all backends, by their keys.
+#: The settings of a server: of single backends by their name, and, next to them, of all backends by their keys.
 WrittenConfig: TypeAlias = "Mapping[str, str | Mapping[str, str]]"
 
-#: key -> (field of ShmSettings or None, smallest value, text for a smaller one). What has no field governs Triton's
-#: queues, threads and timeouts, and nothing here; it is checked, so that a command line that works here works there.
+#: key -> (field of ShmSettings or None, smallest value, text for a smaller one). Settings without a field control
+#: Triton's queues, threads and timeouts, and nothing here; they are checked, so that a command line that works here
+#: works there.
 _NUMBERS: dict[str, tuple[str | None, int, str]] = {
     "shm-default-byte-size": ("default_byte_size", 1 << 20, "shm-default-byte-size can't be smaller than 4 MiBs"),
     "shm-growth-byte-size": ("growth_byte_size", 1, "shm-growth-byte-size can't be smaller than or equal to zero."),
     "stub-timeout-seconds": (None, 1, "stub-timeout-seconds can't be smaller than or equal to zero."),
     "thread-pool-size": (None, 1, "thread-pool-size can't be less than 1."),
     "shm_message_queue_size": (None, 1, "shm_message_queue_size can't be less than 1."),
-    # ours: bounds a stub's region, to reproduce Triton's behaviour in a small /dev/shm
+    # tritonlab's own: bounds a stub's region, to reproduce Triton's behaviour in a small /dev/shm
     "shm-limit-byte-size": ("limit", 1 << 20, "shm-limit-byte-size can't be smaller than 1 MiB"),
 }
 
 
 def settings_of(backend_config: WrittenConfig, backend: str) -> dict[str, str]:
-    """Return the settings that a backend sees: its own come before those of all backends. Raises
-    InvalidArgumentError."""
+    """Return the settings of a backend: its own precede the settings of all backends. Raises InvalidArgumentError."""
     for_all = {key: value for key, value in backend_config.items() if not isinstance(value, Mapping)}
     own = backend_config.get(backend, {})
     found = {**for_all, **(own if isinstance(own, Mapping) else {})}

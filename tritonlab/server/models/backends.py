@@ -1,8 +1,8 @@
 """The choice of the code that runs a model: the Python backend, or a Python-based backend, which is one
 model.py for many models (section 2.11 of the rule book).
 
-Some Python-based backends come with this package, in `tritonlab/backends/`: those that Triton has as compiled
-libraries, and those that answer in the place of a backend that is not here (sections 2.13 to 2.17).
+Some Python-based backends come with this package, in `tritonlab/backends/`: replacements for Triton's compiled
+libraries, and backends that answer in place of a missing one (sections 2.13 to 2.17).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .backend_config import WrittenConfig, settings_of
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
 #: The backends that come with this package.
 SHIPPED = Path(__file__).resolve().parents[2] / "backends"
-#: The modules that several of them import.
+#: The modules imported by several of them.
 _SHARED = SHIPPED / "shared"
 #: The variable in which they find the settings of `--backend-config`, as JSON.
 _SETTINGS = "TRITONLAB_BACKEND_CONFIG"
 
-#: Those of them that Triton has as compiled libraries: the module that each needs, and the extra that installs it.
+#: The backends that Triton has as compiled libraries: the module that each needs, and the extra that installs it.
 _REAL: dict[str, tuple[str, str]] = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "pytorch": ("torch", "torch"),
@@ -47,9 +47,9 @@ _REAL: dict[str, tuple[str, str]] = {
 }
 #: The packed environment of a Python-based backend, in its directory.
 PACKED_ENVIRONMENT = "pb_exec_env_model.py.tar.gz"
-#: What runs the models of a backend, as people call it.
+#: The programs that run the models of a backend, in people's words.
 _ENGINES = {"onnxruntime": "ONNX Runtime", "pytorch": "PyTorch", "openvino": "OpenVINO"}
-#: The directories of those that answer in the place of another.
+#: The directories of the backends that answer in place of another.
 _INSTEAD = {Use.BORROW: "elsewhere", Use.RECORDED: "elsewhere", Use.STAND_IN: "stand_in"}
 
 _PYTHON = "python"
@@ -59,7 +59,7 @@ _CPU_ONLY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 
 class MissingBackend(InvalidArgumentError):
-    """A model whose backend is not here. The text is Triton's; `offer` says what can answer in its place."""
+    """A model whose backend is missing here. The text is Triton's; `offer` lists the possible replacements."""
 
     def __init__(self, message: str, offer: str) -> None:
         super().__init__(message)
@@ -67,9 +67,10 @@ class MissingBackend(InvalidArgumentError):
 
 
 class Backends:
-    """The code and the interpreters of models. `directory` holds one directory per backend; the Python backend
-    itself is this package and needs none there. `log` gets what is to report of environments. `choices` says what
-    answers for models whose backend is not to. `config`: the settings of `--backend-config`."""
+    """The code and the interpreters of models. `directory` has one directory per backend; the Python backend itself is
+    this package and needs none. `log` gets reports on environments. `choices` has the chosen replacements of backends.
+    `config`: the settings of `--backend-config`.
+    """
 
     def __init__(
         self,
@@ -91,11 +92,11 @@ class Backends:
         version: int,
         check: Callable[[ModelConfig], None] = lambda config: None,
     ) -> tuple[ModelConfig, ModelSource]:
-        """Return the configuration with what the backend adds to it, and where the model's code is.
+        """Return the configuration with the backend's additions, and the place of the model's code.
 
-        `directory`: the model's. `check` is called when the backend is found, before the environment is looked for;
-        it may raise. Raises TritonError with Triton's text where it has one: no such backend (rules 2.5.7,
-        2.11.4), a wrong parameter (rule 2.12.1), an environment that cannot be used (rule 2.10.3).
+        `directory`: the model's. `check` is called once the backend is found, before the search for the environment; it
+        may raise. Raises TritonError, with Triton's text if there is one: no such backend (rules 2.5.7, 2.11.4), an
+        invalid parameter (rule 2.12.1), an unusable environment (rule 2.10.3).
         """
         filled = ModelConfig()
         filled.CopyFrom(config)
@@ -118,13 +119,13 @@ class Backends:
         return filled, self._based_source(filled, directory, version=version, interpreter=interpreter, home=home)
 
     def _instead(self, config: ModelConfig, choice: BackendChoice) -> Path:
-        """Return the directory of the backend that answers in the place of the model's own, and mark the config."""
+        """Return the directory of the backend that answers in place of the model's own, and mark the config."""
         config.parameters[PARAMETER].string_value = choice.parameter
         _fit_for_this_machine(config, choice.use)
         return SHIPPED / _INSTEAD[choice.use]
 
     def _home(self, config: ModelConfig, directory: Path, version: int) -> Path | None:
-        """Return the directory of the Python-based backend, None for the Python backend, and fills in the runtime."""
+        """Return the directory of the Python-based backend, None for the Python backend, and fill in the runtime."""
         home = self.directory / str(config.backend)
         searched = (directory / str(version), directory, home)
         if _is_shipped(config) and not os.path.exists(home / _MODEL_FILE):
@@ -175,7 +176,7 @@ class Backends:
     def _based_source(
         self, config: ModelConfig, directory: Path, *, version: int, interpreter: Interpreter, home: Path
     ) -> ModelSource:
-        """Return the source that has the backend's code and the model's directory (rule 2.11.2)."""
+        """Return the source with the backend's code and the model's directory (rule 2.11.2)."""
         is_shipped = home.is_relative_to(SHIPPED)
         settings = settings_of(self._config, config.backend) if is_shipped else {}
         return ModelSource(
@@ -190,13 +191,14 @@ class Backends:
         )
 
     def close(self) -> None:
-        """Release what it holds; called after the last model has ended."""
+        """Release the environments; called after the last model has ended."""
         self._environments.close()
 
 
 def in_own_words(source: ModelSource, error: ModelError) -> TritonError:
-    """Return the load error of a backend of this package as a compiled backend would word it: with the code and the
-    text that its model.py gave, without Python's traceback; other errors as they are."""
+    """Return the load error of a backend of this package in the form of a compiled backend: with the code and text from
+    its model.py, without Python's traceback. Return other errors unchanged.
+    """
     if not Path(source.path).is_relative_to(SHIPPED):
         return error
     found = _OWN_WORDS.match(error.message)
@@ -206,7 +208,7 @@ def in_own_words(source: ModelSource, error: ModelError) -> TritonError:
     return ModelError(found["text"], code=code, log=error.log)
 
 
-#: What `BackendError` of such a model.py looks like in the text of a failed load (rule 2.5.2).
+#: `BackendError` of such a model.py in the text of a failed load (rule 2.5.2).
 _OWN_WORDS = re.compile(
     rf"BackendError: (?P<code>{'|'.join(code.text for code in Code)}): (?P<text>.*?)\n\nAt:\n", re.DOTALL
 )
@@ -218,8 +220,9 @@ def runs_shipped(config: ModelConfig) -> bool:
 
 
 def answer_words(config: ModelConfig) -> str:
-    """Return in plain words what answers for the model of a served config; "" for a model in Python and an
-    ensemble."""
+    """Return the source of the answers in plain words for the model of a served config; "" for a Python model or an
+    ensemble.
+    """
     if PARAMETER in config.parameters:
         return choice_words(config)
     if not _is_shipped(config):
@@ -228,12 +231,12 @@ def answer_words(config: ModelConfig) -> str:
 
 
 def _is_shipped(config: ModelConfig) -> bool:
-    """Return whether this package has the backend. A model that names its `runtime` wants that file."""
+    """Return whether this package has the backend. A model with its own `runtime` uses that file."""
     return config.backend in _REAL and config.runtime in ("", f"libtriton_{config.backend}.so")
 
 
 def _check_installed(config: ModelConfig) -> None:
-    """Raise MissingBackend if what the backend needs is not installed here. Nothing is imported."""
+    """Raise MissingBackend if the backend's module is not installed here. Nothing is imported."""
     module, extra = _REAL[config.backend]
     if importlib.util.find_spec(module) is None:
         raise _missing(config, f"pip install 'tritonlab[{extra}]' runs it here. ")
@@ -248,8 +251,9 @@ def _missing(config: ModelConfig, remedy: str) -> MissingBackend:
 
 
 def _fit_for_this_machine(config: ModelConfig, use: Use) -> None:
-    """Take out of a config what is for the backend that does not run here: its file, its devices and its tuning. A
-    running server also batches, keeps sequences and caches by itself."""
+    """Remove fields from a config that are for the backend that does not run here: its file, its devices and its
+    tuning. A running server also batches, keeps sequences and caches by itself.
+    """
     config.ClearField("runtime")
     config.ClearField("model_warmup")
     config.ClearField("optimization")
@@ -264,7 +268,7 @@ def _fit_for_this_machine(config: ModelConfig, use: Use) -> None:
 
 
 def force_cpu_only(config: ModelConfig) -> bool:
-    """Return whether inputs are delivered in CPU memory whatever the client sent (rule 2.12.1). Raises
+    """Return whether inputs are always delivered in CPU memory (rule 2.12.1). Raises
     UnsupportedError.
     """
     value = config.parameters[_CPU_ONLY].string_value if _CPU_ONLY in config.parameters else "yes"
@@ -274,8 +278,7 @@ def force_cpu_only(config: ModelConfig) -> bool:
 
 
 def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...]) -> None:
-    """Refuse a compiled backend, which is found before a model.py (rule 2.11.5): Triton would load it, but nothing
-    here can.
+    """Refuse a compiled backend, which precedes a model.py (rule 2.11.5): Triton would load it, but tritonlab cannot.
     """
     for directory in searched:
         path = directory / library
@@ -293,12 +296,12 @@ def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...
 
 
 def _source(config: ModelConfig, directory: Path, version: int, interpreter: Interpreter) -> ModelSource:
-    """Return where a model's code is (rules 2.1.2, 2.1.4, 2.1.5). A default_model_filename may have directories; then
-    they count as Triton counts: what is above the file is the version directory to the stub.
+    """Return the place of a model's code (rules 2.1.2, 2.1.4, 2.1.5). If a default_model_filename has directories,
+    then, as on Triton, the file's own directory is the version directory for the stub.
     """
     name = config.default_model_filename
     if not name.endswith(".py"):
-        # Triton's text, for more names than Triton: it looks at the last letter only, and fails at the import
+        # Triton's text, for more names than in Triton, which looks only at the last letter and fails at the import
         raise InternalError(f"Model name must end with '.py'. Model name is \"{name}\".")
     file = directory / str(version) / name
     return ModelSource(

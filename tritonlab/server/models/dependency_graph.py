@@ -1,6 +1,7 @@
-"""Which ensembles contain which models: what a load needs first, and what an unload takes down (rule 5.7.4).
+"""The ensembles and their models: the models that a load needs first, and the ensembles that an unload takes down (rule
+5.7.4).
 
-Pure: built from configurations, whether their models are loaded or not. Ensembles may contain ensembles.
+Pure: built from configurations, whether or not their models are loaded. Ensembles may contain ensembles.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def composing_models(config: ModelConfig) -> tuple[str, ...]:
 def required_models(
     configs: Mapping[str, ModelConfig], find: Callable[[str], ModelConfig | None]
 ) -> dict[str, ModelConfig]:
-    """Return what must be loaded together with `configs`: their composing models, and those of these, without
+    """Return the models that must be loaded with `configs`: their composing models, directly or not, without
     themselves.
 
     `find` reads the configuration of a model that is not loaded yet; it returns None if the model is loaded, or cannot
@@ -45,7 +46,7 @@ def required_models(
 
 
 class DependencyGraph:
-    """The dependencies among `configs`, by identifier; a composing model that is not in it is a mere name."""
+    """The dependencies among `configs`, by identifier; a composing model without a config is only a name."""
 
     def __init__(self, configs: Mapping[str, ModelConfig]) -> None:
         self._composing = {name: composing_models(config) for name, config in configs.items()}
@@ -60,7 +61,7 @@ class DependencyGraph:
 
     def dependents(self, names: Iterable[str]) -> list[str]:
         """Return the ensembles that contain one of `names`, directly or not, without `names` themselves: they become
-        unavailable with these. An ensemble comes after those that it contains, which is the order of a reload.
+        unavailable with these. An ensemble comes after the ensembles that it contains: the order of a reload.
         """
         changed = set(names)
         found: set[str] = set()
@@ -73,8 +74,8 @@ class DependencyGraph:
         return self.load_order(found)
 
     def load_order(self, names: Iterable[str]) -> list[str]:
-        """Return `names` so that each comes after those of them that it contains, and else by name. Ensembles that
-        contain themselves come at some place, too; `circle` finds them.
+        """Return `names` sorted by name, but each after the ones that it contains. Ensembles that contain themselves
+        are at any place; `circle` finds them.
         """
         wanted = sorted(set(names))
         order: dict[str, None] = {}
@@ -107,9 +108,9 @@ class DependencyGraph:
         return ""
 
     def needed_by_none_but(self, name: str, explicit: Iterable[str]) -> list[str]:
-        """Return what `unload_dependents` unloads with ensemble `name`: the models it contains, directly or not, that
-        nobody loaded by name (`explicit`) and that no other ensemble contains. Ensembles come before what they contain,
-        which is the order of unloading.
+        """Return the models that `unload_dependents` unloads with ensemble `name`: those it contains, directly or not,
+        that were not loaded by name (`explicit`) and are in no other ensemble. Ensembles come before their models: the
+        order of unloading.
         """
         staying = set(explicit)
         going = {name}

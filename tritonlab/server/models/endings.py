@@ -1,4 +1,4 @@
-"""The ends of versions that no longer serve, each on a thread of its own, waited for or cut short."""
+"""The ends of versions that no longer serve, each on its own thread, awaited or cut short."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from ...ipc.link.interrupts import shielded
 from .loaded_model import LoadedModel
 from .model_lifecycle import ModelEvent, ModelState, ModelVersion
 
-#: Seconds of waiting after which the log says what is waited for.
+#: Seconds of waiting after which the log has the reason.
 _SILENT = 1.0
-#: Seconds within which a version ends once its stub was killed.
+#: Seconds within which a version ends after its stub was killed.
 _KILLED = 5.0
 
 
 class Ending:
-    """One version that ends. `ended` is set when it has: an interrupted `Thread.join` takes a thread that
-    runs for one that has ended (Python 3.11)."""
+    """One version that ends. `ended` is set after its end: an interrupted `Thread.join` takes a running thread for an
+    ended one (Python 3.11).
+    """
 
     def __init__(self, version: ModelVersion) -> None:
         self.version = version
         self.ended = threading.Event()
-        #: when it began, wall clock seconds
+        #: its begin, wall clock seconds
         self.since = time.time()
-        #: when it is ended by force, `Clock.now()` nanoseconds
+        #: the time at which it is ended by force, `Clock.now()` nanoseconds
         self.limit: int | None = None
 
     def to_dict(self, now: int) -> dict[str, Any]:
@@ -46,8 +47,8 @@ class Ending:
         }
 
     def stacks(self, timeout: float) -> dict[str, str]:
-        """Return what the threads of its instances are doing now, by instance name; the text is empty for one that
-        does not answer in `timeout` seconds.
+        """Return the stacks of its instances' threads, by instance name; the text is empty for an instance that does
+        not answer in `timeout` seconds.
         """
         stubs = {instance.name: instance.stub for instance in self._instances()}
         return {name: stub.dump_stacks(timeout) for name, stub in stubs.items() if stub is not None}
@@ -57,8 +58,8 @@ class Ending:
 
 
 class Endings:
-    """The versions that no longer serve, until they have ended. `tell` gets a version that is waited for and a sentence
-    about it. `later(ns, function)` calls a function that must not block. Any thread may call.
+    """The versions that no longer serve, until they have ended. `tell` gets an awaited version and a sentence about it.
+    `later(ns, function)` calls a function that must not block. Any thread may call.
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class Endings:
             return shielded(retire)  # a version that neither serves nor ends would stay for ever
 
     def end(self, model: LoadedModel, version: ModelVersion, after: Sequence[Ending] = ()) -> Ending:
-        """Unload a version that no longer serves, in the background. `after`: unloads of the ensembles that contain
-        it, whose last requests it still serves."""
+        """Unload a version that no longer serves, in the background. `after`: unloads of the ensembles that contain it,
+        for whose last requests it still serves.
+        """
         if version.version not in model.versions:
             model.not_ready[version.version] = (ModelState.UNLOADING, "")
         version.advance(ModelEvent.UNLOAD)
@@ -96,7 +98,7 @@ class Endings:
             try:
                 _await(before, None)
                 version.unload()
-                if model.not_ready.get(version.version) == (ModelState.UNLOADING, ""):  # it may load again by now
+                if model.not_ready.get(version.version) == (ModelState.UNLOADING, ""):  # it may be loading again by now
                     model.not_ready[version.version] = (version.state, version.reason)
             finally:
                 self._running.pop(ending, None)
@@ -114,13 +116,13 @@ class Endings:
         return [ending.version for ending in list(self._running)]
 
     def of_models(self, identifiers: Iterable[str]) -> list[Ending]:
-        """Return the endings of these models, among them older versions that a reload took out of service."""
+        """Return the endings of these models, also of older versions that a reload replaced."""
         wanted = set(identifiers)
         return [ending for ending in list(self._running) if ending.version.identifier in wanted]
 
     def limit(self, endings: Sequence[Ending], seconds: float | None) -> None:
-        """End these versions after so many seconds, if they have not ended by themselves; without a number there is no
-        limit. Does not block.
+        """End these versions after that many seconds, if they have not ended by themselves; None sets no limit. Does
+        not block.
         """
         if seconds is None:
             return
@@ -129,11 +131,11 @@ class Endings:
             limit = self._clock.now() + nanoseconds
             ending.limit = min(limit, ending.limit or limit)
         if endings:
-            # what has ended by then is not kept until then: each edit of a cell replaces a version
+            # versions that end earlier are dropped earlier: each edit of a cell replaces a version
             self._later(nanoseconds, partial(self._end_late, weakref.WeakSet(endings), seconds))
 
     def _end_late(self, endings: weakref.WeakSet[Ending], seconds: float) -> None:
-        """End what has not ended in time; called on the timer's thread."""
+        """End the versions that have not ended in time; called on the timer's thread."""
         late = [ending for ending in endings if not ending.ended.is_set()]
         for ending in late:
             version = ending.version
@@ -152,9 +154,9 @@ class Endings:
     def wait(self, endings: Sequence[Ending], timeout: float | None) -> None:
         """Block until these versions have ended.
 
-        A version that has not ended after `timeout` seconds, or when the caller is interrupted, is ended at once: its
-        requests fail and its stubs are killed. Without a timeout it ends by itself, and an interrupt ends only the
-        waiting.
+        After `timeout` seconds, or if the caller is interrupted, the remaining versions are ended at once: their
+        requests fail and their stubs are killed. Without a timeout they end by themselves, and an interrupt ends only
+        the wait.
         """
         if timeout is None:
             _await(endings, None)

@@ -1,4 +1,4 @@
-"""`EnsembleCompletion`, which loads what an ensemble contains and gives it the configuration that follows."""
+"""`EnsembleCompletion`, which loads the models of an ensemble and completes its configuration."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class EnsembleCompletion:
         self._endings = endings
 
     def config(self, identifier: str) -> ModelConfig | None:
-        """Return the configuration of a model: the one that serves, else the one on disk; None if that cannot be
-        read."""
+        """Return the configuration of a model: the serving one, else the one on disk; None if it cannot be read."""
         model = self._models.get(identifier)
         if model is not None and model.files is not None:
             return model.files.config
@@ -51,8 +50,8 @@ class EnsembleCompletion:
         return self._models.resolve(found.config, found.namespace, self._repository.namespaces)
 
     def follow_files(self, identifier: str) -> StepReload:
-        """Load again what an ensemble contains where its files have changed, before a load of the ensemble by name
-        (rule 5.7.4). What then fails to load goes on serving as it was.
+        """Load the models of an ensemble again whose files have changed, before a load of the ensemble by name (rule
+        5.7.4). Models that then fail to load continue to serve as before.
         """
         model = self._models.get(identifier)
         if model is not None and model.versions and model.wanted is None:
@@ -69,7 +68,7 @@ class EnsembleCompletion:
         changed = False
         for part in DependencyGraph(configs).load_order(configs.keys() - {identifier}):
             known = self._models.get(part)
-            # what a load brought with files has no others that could change
+            # models loaded with files have no other files that could change
             if known is not None and known.files is not None and known.files.temporary is None:
                 before = known.versions
                 try:
@@ -81,16 +80,16 @@ class EnsembleCompletion:
         return StepReload(None, changed, [poll_failure(name, reason) for reason in unreadable[:1]])
 
     def complete(self, model: LoadedModel, found: ModelFiles, followed: StepReload) -> ModelFiles:
-        """Load what an ensemble contains and is not loaded yet, check that the models fit (rules 5.7.3, 5.7.4), and
-        return the ensemble with its final configuration. `followed`: what became of its models since it was checked.
-        Raises ModelLoadError; then the ensemble does not serve any more.
+        """Load the missing models of an ensemble, check that the models fit (rules 5.7.3, 5.7.4), and return the
+        ensemble with its final configuration. `followed`: the reloads of its models since its last check. Raises
+        ModelLoadError; then the ensemble no longer serves.
         """
         name = model.identifier
         resolved = self._models.resolve(found.config, found.namespace, self._repository.namespaces)
         found = replace(found, config=resolved)
         configs = {name: found.config, **required_models({name: found.config}, self.config)}
         steps = _Steps(followed.changed)
-        placed = place_time(found.directory)  # before its models load: what changes meanwhile is a change
+        placed = place_time(found.directory)  # before its models load: later changes are changes
         missing: frozenset[str] = frozenset()
         try:
             circle = DependencyGraph(configs).circle(name)
@@ -99,14 +98,14 @@ class EnsembleCompletion:
             last = model.refusal if model.wanted is not None and _is_same(model.wanted, found) else None
             if last is not None and last.place_time != placed:
                 last = None  # its files were moved away and back
-            model.wanted = None  # the loads of its own models must not load it
+            model.wanted = None  # loads of its own models must not load the ensemble
             try:
                 parts = {part: self._composing(part, steps) for part in composing_models(found.config)}
             finally:
                 model.wanted = found
             missing = frozenset(part for part, known in parts.items() if known is None)
             there = {part: known for part, known in parts.items() if known is not None}
-            if last is not None and not last.missing - missing:  # it was told before which are missing (measured)
+            if last is not None and not last.missing - missing:  # the missing ones were reported earlier (measured)
                 unpolled = [*(error.reason for error in followed.failed), *steps.unpolled]
                 if unpolled and not steps.changed:
                     raise poll_failure(model.name, f"{last.text}; {unpolled[0]}")
@@ -121,8 +120,8 @@ class EnsembleCompletion:
         return replace(found, config=complete_ensemble(found.config, there))
 
     def _composing(self, identifier: str, steps: _Steps) -> ComposingModel | None:
-        """Return one model of an ensemble, loaded if it can be. Return None if there is no model of this name, or more
-        than one, or it cannot be read.
+        """Return one model of an ensemble, loaded if possible. Return None if no model or several models have this
+        name, or it cannot be read.
         """
         model = self._models.get(identifier)
         failure = ""
@@ -138,7 +137,7 @@ class EnsembleCompletion:
                     steps.unpolled.append(error.reason)
                     if model.refusal is None:
                         return None
-                    failure = model.refusal.text  # an ensemble; a model of its own cannot be read
+                    failure = model.refusal.text  # an ensemble; one of its own models cannot be read
                 else:
                     steps.changed = True
                     failure = error.message.partition(": ")[2].removesuffix("\n")
@@ -156,14 +155,15 @@ class EnsembleCompletion:
 
 
 def _is_same(before: ModelFiles, now: ModelFiles) -> bool:
-    """Return whether an ensemble was read again as it was: a comment in its configuration, too, is a change."""
+    """Return whether an ensemble was read again unchanged; even a comment in its configuration is a change."""
     return before.config == now.config and before.fingerprint == now.fingerprint
 
 
 class StepReload(NamedTuple):
-    """What became of the models of an ensemble whose files were looked at: whether one was loaded again, and the error
-    of the ensemble's load if one of them cannot be read. `found`: the files of a model that is not an ensemble, if they
-    were read; those of an ensemble may have changed while its models were loaded."""
+    """The outcome of a check of the files of an ensemble's models: whether one was loaded again, and the error of the
+    ensemble's load if one cannot be read. `found`: the files of a model that is not an ensemble, if they were read; an
+    ensemble's files may have changed while its models were loaded.
+    """
 
     found: ModelFiles | None = None
     changed: bool = False
@@ -175,8 +175,8 @@ NOT_FOLLOWED = StepReload()
 
 @dataclass
 class _Steps:
-    """What the load of an ensemble learns of its models: whether one was loaded, or tried, since the last check, and
-    why others cannot be read."""
+    """The findings about its models during an ensemble's load: whether one was loaded, or tried, since the last check,
+    and why others cannot be read."""
 
     changed: bool
     unpolled: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The models that a server knows, by identifier, and which of them a mere name means (rule 5.11.12)."""
+"""The models that a server knows, by identifier, and the lookup of the models that a name means (rule 5.11.12)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .model_lifecycle import ModelVersion
 
 
 class GlobalMap(dict[str, LoadedModel]):
-    """The models by identifier; entries are never taken out, so that requests look here without a lock.
+    """The models by identifier; entries are never removed, so requests read them without a lock.
     `namespacing`: whether several models may have one name.
     """
 
-    #: in a process forked from one with models, the end of the errors of those it does not find; "" elsewhere
+    #: in a process forked from one with models, the end of the errors for unknown models; "" elsewhere
     left_behind: ClassVar[str] = ""
 
     def __init__(self, namespacing: bool) -> None:
@@ -26,12 +26,12 @@ class GlobalMap(dict[str, LoadedModel]):
         self._lock = threading.Lock()  # guards additions
 
     def add(self, identifier: str, namespace: str, name: str) -> LoadedModel:
-        """Return the model of this identifier, a new one if there is none yet."""
+        """Return the model of this identifier; add a new one if it is unknown."""
         with self._lock:
             return self.setdefault(identifier, LoadedModel(name, namespace))
 
     def known(self, name: str = "") -> list[LoadedModel]:
-        """Return every model, or those of a name or identifier, that was loaded, or tried, at least once."""
+        """Return every model, or the models of a name or identifier, that was loaded, or tried, at least once."""
         return [
             model
             for _, model in sorted(self.items())
@@ -43,15 +43,13 @@ class GlobalMap(dict[str, LoadedModel]):
         return all(model.settled() for model in self.known())
 
     def graph(self) -> DependencyGraph:
-        """Return the dependencies among the ensembles that somebody wants."""
+        """Return the dependencies among the ensembles that are wanted: loaded or tried, and not unloaded."""
         with self._lock:
             models = list(self.values())
         return DependencyGraph({model.identifier: model.wanted.config for model in models if model.wanted is not None})
 
     def named(self, name: str) -> list[LoadedModel]:
-        """Return the models of this name, or identifier, that were loaded, or tried, and that nobody has unloaded
-        since.
-        """
+        """Return the models of this name, or identifier, that were loaded, or tried, and not unloaded since."""
         return [model for model in list(self.values()) if model.listed and name in (model.name, model.identifier)]
 
     def only(self, name: str) -> LoadedModel:
@@ -72,9 +70,7 @@ class GlobalMap(dict[str, LoadedModel]):
         raise InvalidArgumentError(unknown)
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
-        """Return the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
-        5.11.6).
-        """
+        """Return the READY version for a request. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
         model = self.get(name)
         if model is None or not model.is_known:
             model = self.only(name)
@@ -93,8 +89,8 @@ class GlobalMap(dict[str, LoadedModel]):
     def resolve(
         self, config: ModelConfig, namespace: str, more: Callable[[str], Sequence[str]] = lambda name: ()
     ) -> ModelConfig:
-        """Return the configuration of an ensemble with the namespaces of the models it contains: the ensemble's own if
-        that has the model, else the only one that has. `more`: other namespaces that have a model of a name.
+        """Return the configuration of an ensemble with the namespaces of its models: the ensemble's own if it has the
+        model, else the only one that has it. `more`: other namespaces that have a model of a name.
         """
         resolved = ModelConfig()
         resolved.CopyFrom(config)
@@ -104,7 +100,7 @@ class GlobalMap(dict[str, LoadedModel]):
         return resolved
 
     def is_resolved_differently(self, config: ModelConfig, namespace: str) -> bool:
-        """Return whether an ensemble that was resolved names other models now, all of them known."""
+        """Return whether the steps of a resolved ensemble now name other models, all of them known."""
         if not self.namespacing:
             return False
         resolved = self.resolve(config, namespace)

@@ -1,4 +1,4 @@
-"""What a server knows of one model name, and what a load has to do with its versions."""
+"""The server's record of one model name, and the work of a load on its versions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from ...repository.layout import Fingerprint
 from ...repository.model_repository_manager import ModelFiles
 from .model_lifecycle import ModelState, ModelVersion
 
-#: Fields whose change does not need a load of the version (rule 5.11.2).
+#: Fields whose change needs no load of the version (rule 5.11.2).
 _IN_PLACE = {"instance_group", "version_policy"}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the models of an ensemble do not fit it, and those of them that were missing when this was found.
-    `place_time`: that of the ensemble's directory then."""
+    """Why the models of an ensemble do not fit it, and the models that were missing at the check. `place_time`: the
+    time of the ensemble's directory then.
+    """
 
     text: str
     missing: frozenset[str] = frozenset()
@@ -29,7 +30,7 @@ class Refusal:
 
 
 class LoadedModel:
-    """All that a server knows of one model: its versions, and the last state of those that are gone. `identifier`:
+    """The server's record of one model: its versions, and the last state of ended versions. `identifier`:
     its name, or with namespacing its namespace and name.
     """
 
@@ -37,7 +38,7 @@ class LoadedModel:
         self.name = name
         self.namespace = namespace
         self.identifier = identifier(name, namespace)
-        #: whether it was loaded, or tried, and nobody has unloaded it since
+        #: whether it was loaded, or tried, and not unloaded since
         self.listed = False
         self.lock = threading.RLock()  # one load or unload of the model at a time
         #: how many loads of it have begun; the lock guards it
@@ -45,20 +46,20 @@ class LoadedModel:
         #: replaced whole, never changed, so that requests read it without the lock
         self.versions: dict[int, ModelVersion] = {}
         self.latest: ModelVersion | None = None
-        #: what `versions` were loaded from
+        #: the files from which `versions` were loaded
         self.files: ModelFiles | None = None
         #: version -> (state, reason) of versions that do not serve: loading for the first time, failed or unloaded; any
-        #: thread may change it, so that readers copy it
+        #: thread may change it, so readers copy it
         self.not_ready: dict[int, tuple[ModelState, str]] = {}
-        #: what the last load wanted, of an ensemble that nobody has unloaded since: it is loaded when it can be
+        #: the goal of an ensemble's last load, if it was not unloaded since: it is loaded when possible
         self.wanted: ModelFiles | None = None
-        #: of an ensemble: what the last check of its models found; None if they fit
+        #: for an ensemble: the findings of the last check of its models; None if they fit
         self.refusal: Refusal | None = None
-        #: why the last load failed; None if it did not, or somebody has unloaded the model since
+        #: why the last load failed; None if it did not, or the model was unloaded since
         self.failure: TritonError | None = None
-        #: whether it was loaded by its own name, not as a part of an ensemble only
+        #: whether it was loaded by its own name, not only as part of an ensemble
         self.explicit = False
-        #: whether the next load is to load every version again; the lock guards it
+        #: whether the next load must load every version again; the lock guards it
         self.is_stale = False
         #: whether its last load found no version that the policy selects
         self.is_without_version = False
@@ -69,12 +70,12 @@ class LoadedModel:
         return bool(self.versions or self.not_ready) or self.is_without_version
 
     def reload_all(self) -> None:
-        """Load every version again at the next load, although no file has changed."""
+        """Load every version again at the next load, even if no file has changed."""
         with self.lock:
             self.is_stale = True
 
     def forget(self) -> None:
-        """Forget what loads of it have set and found, since it is unloaded."""
+        """Forget the settings and findings of its loads, since it is unloaded."""
         self.wanted, self.explicit, self.listed, self.failure, self.refusal = None, False, False, None, None
 
     def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
@@ -85,17 +86,17 @@ class LoadedModel:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Load it inside: keeps why that failed, until a load succeeds."""
+        """Load it within this context, which keeps the error of a failure until a load succeeds."""
         try:
             yield
         except TritonError as error:
-            # a copy, without the frames, which would keep all that they hold alive
+            # a copy, without the frames, which would keep their objects alive
             self.failure = copy.copy(error)
             raise
         self.failure = None
 
     def states(self) -> dict[int, tuple[str, str]]:
-        """Return state and reason of every version that was loaded or tried, as the index tells them, lowest first."""
+        """Return state and reason of every version that was loaded or tried, as in the index, lowest first."""
         states = {number: (state.value, reason) for number, (state, reason) in self.not_ready.copy().items()}
         states |= {number: (version.state.value, version.reason) for number, version in self.versions.items()}
         return dict(sorted(states.items()))
@@ -112,7 +113,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a load does: which versions it loads, and which stay; those in `update` get other instances."""
+    """The work of a load: the versions to load and to keep; the versions in `update` get other instances."""
 
     load: tuple[int, ...]
     keep: tuple[int, ...] = ()
@@ -123,7 +124,7 @@ class Changes:
 
 
 def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelFiles) -> Changes:
-    """Compare what `serving` versions were loaded from with what was `found` (rule 5.11.2).
+    """Compare the files of the `serving` versions with the `found` ones (rule 5.11.2).
 
     A version is loaded again if a file of its directory has changed; all are if a file above them has, or a field of
     the configuration other than `instance_group` and `version_policy`.
@@ -131,7 +132,7 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
     if now is None or not serving or _is_other(now, found):
         return Changes(found.versions)
     if now.override is not None and found.override is None and now.fingerprint == found.fingerprint:
-        # Triton reads config.pbtxt again only if a file has changed: till then, what a load brought stays (measured)
+        # Triton reads config.pbtxt again only if a file has changed; until then the config of a load stays (measured)
         return Changes((), tuple(serving))
     differing = config_differs(now.config, found.config)
     if differing - _IN_PLACE or ("instance_group" in differing and not _can_update(now, found)):
@@ -142,23 +143,22 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
 
 
 def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
-    """Return whether a version may get other instances while it serves. It may not where slots of sequences belong to
-    instances, nor where instances are passive, although Triton can there, too.
+    """Return whether a version may get other instances while it serves. It may not if slots of sequences belong to
+    instances, or if instances are passive, although Triton can in both cases.
     """
     groups = [*now.config.instance_group, *found.config.instance_group]
     return not found.config.HasField("sequence_batching") and not any(group.passive for group in groups)
 
 
 def _is_other(now: ModelFiles, found: ModelFiles) -> bool:
-    """Return whether the model lies elsewhere, or something above the versions has changed. A load that brings files
-    makes a directory of its own, so it always is another; Triton ignores files of a version that serves already
-    (measured).
+    """Return whether the model is in another place, or a file above the versions has changed. A load with files makes
+    its own directory, so it always differs; Triton ignores files of a version that already serves (measured).
     """
     return now.directory != found.directory or _part(now, "") != _part(found, "")
 
 
 def _part(files: ModelFiles, directory: str) -> Fingerprint:
-    """Return the fingerprint of a version's directory, or of all that is outside of them, but the configuration."""
+    """Return the fingerprint of a version's directory, or of everything outside of them except the configuration."""
     return {
         path: stamp
         for path, stamp in files.fingerprint.items()

@@ -1,4 +1,4 @@
-"""`ModelControl`, which loads, reloads and unloads models with what depends on them, and ends them all."""
+"""`ModelControl`, which loads, reloads and unloads models with their dependents, and ends them all."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CONTROL_MODES = ("none", "poll", "explicit")
 
 #: State and reason of a version that loads for the first time.
 _LOADING = (ModelState.LOADING, "")
-#: Seconds within which a load ends whose stubs were killed, on a busy machine, too.
+#: Seconds within which a load ends after its stubs were killed, even on a busy machine.
 _ABORTED = 30.0
 
 
 class ModelControl:
     """The loads and unloads of the models of a repository, from any thread. `on_state` gets every state of every
-    version, `on_wait` versions whose end is waited for, with a sentence about it.
+    version, `on_wait` gets awaited versions, with a sentence about the wait.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class ModelControl:
         drain_seconds: float | None = None,
     ) -> None:
         self.repository = repository
-        #: by identifier; requests look here without a lock
+        #: by identifier; requests read it without a lock
         self.models = GlobalMap(repository.namespacing)
         self.explicit = mode == "explicit"
-        #: nothing loads any more
+        #: set once nothing may load any more
         self.stopped = False
         self._services = services
         self._on_state = on_state
@@ -62,19 +62,19 @@ class ModelControl:
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> None:
-        """Load or reload all models of this name that can be loaded, and block until they serve. A reload that fails
-        leaves the versions that serve (rule 2.5.8). Raises ModelLoadError, InvalidArgumentError (rule 5.11.4), or
-        UnavailableError outside the explicit mode.
+        """Load or reload all loadable models of this name, and block until they serve. A failed reload keeps the
+        serving versions (rule 2.5.8). Raises ModelLoadError, InvalidArgumentError (rule 5.11.4), or UnavailableError
+        outside the explicit mode.
         """
         self._require_explicit()
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
             turn = self._known(identifier).turn
-            followed = self.ensembles.follow_files(identifier)  # not within the lock: it loads other models
+            followed = self.ensembles.follow_files(identifier)  # outside the lock: it loads other models
             try:
                 self.load_model(identifier, config, files, followed=followed, turn=turn)
-                failed += followed.failed  # the ensemble is loaded all the same (measured)
+                failed += followed.failed  # the ensemble is loaded anyway (measured)
             except ModelLoadError as error:
                 failed.append(error)
         if failed:
@@ -99,14 +99,15 @@ class ModelControl:
         followed: StepReload = NOT_FOLLOWED,
         turn: int = -1,
     ) -> LoadedModel:
-        """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: not merely as
-        part of an ensemble. `followed`: what `follow_files` has returned for it, and `turn` the model's before that.
-        Raises ModelLoadError, UnavailableError once the server stops."""
+        """Load or reload a model in any control mode, and then the ensembles that contain it. `by_name`: not only as
+        part of an ensemble. `followed`: the result of `follow_files` for it; `turn`: the model's turn before that.
+        Raises ModelLoadError, UnavailableError once the server stops.
+        """
         model = self._known(identifier)
         with model.lock, model.trying():  # a second load of it waits for this one
             if self.stopped:
                 raise UnavailableError(f"Server is stopping{self.models.left_behind}")
-            # what was read before another load got the lock may be older than what that has loaded
+            # files read before another load got the lock may be older than that load's
             found = followed.found if model.turn == turn and config is None and not files else None
             model.turn += 1
             try:
@@ -123,26 +124,26 @@ class ModelControl:
                 failed = tuple(number for number in changes.keep if model.versions[number].failed())
                 if not failed:
                     return model
-                # nothing has changed, but whoever loads it now does not want to wait for the next try
+                # nothing has changed, but this load must not wait for the next try
                 changes = Changes(failed, tuple(number for number in changes.keep if number not in failed))
             self._swap(model, found, changes)
-            # a load that did nothing leaves it as it was: part of an ensemble only (measured)
+            # an unneeded load keeps the mark: part of an ensemble only (measured)
             model.explicit = model.explicit or by_name
         self._reload_dependents([identifier], f"since '{identifier}' was loaded")
         return model
 
     def _known(self, identifier: str) -> LoadedModel:
-        """Return the model, a new one if there is none yet."""
+        """Return the model; add a new one if it is unknown."""
         known = self.models.get(identifier)
         return known if known is not None else self.models.add(identifier, *self.repository.split(identifier))
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
-        """Load again the ensembles that contain a model, also those that its absence had taken down (rule 5.7.4), and
-        those whose steps name another model now (rule 5.11.12).
+        """Load the ensembles that contain a model again, also ensembles that its absence had taken down (rule 5.7.4)
+        and ensembles whose steps now mean another model (rule 5.11.12).
         """
         wanted = [files for model in list(self.models.values()) if (files := model.wanted) is not None]
         if not wanted:
-            return  # there are no ensembles
+            return  # no ensembles exist
         graph = self.models.graph()
         differently = self.models.is_resolved_differently
         renamed = [files.identifier for files in wanted if differently(files.config, files.namespace)]
@@ -160,7 +161,7 @@ class ModelControl:
 
     @contextmanager
     def _refusal_logged(self, model: LoadedModel) -> Iterator[None]:
-        """Log what the check of an ensemble inside finds, as Triton does."""
+        """Log the findings of an ensemble's check within this context, as Triton does."""
         try:
             yield
         except ModelLoadError as error:
@@ -171,8 +172,9 @@ class ModelControl:
     # -- versions
 
     def _swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
-        """Let the versions of `changes` take over from those that serve. Raises ModelLoadError; then those go on. The
-        caller holds the model's lock."""
+        """Replace the serving versions by the versions of `changes`. Raises ModelLoadError; then the old ones continue.
+        The caller holds the model's lock.
+        """
         model.is_without_version = not found.versions
         if not found.versions:
             text = f"at least one version must be available under the version policy of model '{model.identifier}'"
@@ -186,14 +188,14 @@ class ModelControl:
             shielded(self._serve, model, found, loaded)
         except TritonError:
             raise
-        except BaseException:  # an interrupt: nobody will ever serve what was begun
+        except BaseException:  # an interrupt: the versions begun here will never serve
             for version in begun:
                 if model.versions.get(version.version) is not version:
                     version.abort()
             raise
 
     def _serve(self, model: LoadedModel, found: ModelFiles, loaded: Mapping[int, ModelVersion]) -> None:
-        """Let these versions, and the others of `found` that serve already, be the model's, and end those replaced."""
+        """Make these versions, and the others of `found` that already serve, the model's, and end the replaced ones."""
         old = model.versions
         model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
         for number in loaded:
@@ -205,8 +207,9 @@ class ModelControl:
     def _load_versions(
         self, model: LoadedModel, found: ModelFiles, numbers: Collection[int], begun: list[ModelVersion]
     ) -> dict[int, ModelVersion]:
-        """Return the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then. `begun` gets
-        every version that begins to load."""
+        """Return the versions of these numbers, loaded. Raises ModelLoadError; then none is loaded. `begun` gets every
+        version that begins to load.
+        """
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
         first = [number for number in numbers if number not in model.versions]
@@ -219,7 +222,7 @@ class ModelControl:
                     loaded[number] = outcome
                 else:
                     failed[number] = outcome
-        except BaseException:  # an interrupt: what has not loaded was not tried
+        except BaseException:  # an interrupt: versions that have not loaded were not tried
             for number in first:
                 if model.not_ready[number] == _LOADING:
                     del model.not_ready[number]
@@ -232,7 +235,7 @@ class ModelControl:
         return loaded
 
     def _update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
-        """Give versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
+        """Replace the instances of serving versions. Raises ModelLoadError; versions that failed serve as before."""
         failed: dict[int, TritonError] = {}
         for number in numbers:
             try:
@@ -246,14 +249,14 @@ class ModelControl:
     def _load_version(
         self, model: LoadedModel, found: ModelFiles, number: int, begun: list[ModelVersion]
     ) -> ModelVersion | TritonError:
-        """Return the version, or why it does not load, after as many tries as `load_retries` allows."""
+        """Return the version, or the reason why it does not load, after as many tries as `load_retries` allows."""
         retries = self._services.load_retries
         while True:
             version = ModelVersion(found, number, self._services, self._on_state)
             begun.append(version)
             try:
                 self._loading.add(version)
-                if self.stopped:  # after the line above: `stop` sees it, or this is seen here
+                if self.stopped:  # after the line above: either `stop` sees it, or this code sees `stop`
                     raise UnavailableError(f"Server is stopping{self.models.left_behind}")
                 version.load()
                 return version
@@ -270,7 +273,7 @@ class ModelControl:
         return error
 
     def _say(self, model: str, text: str) -> None:
-        """Add an error to the server's log, in the model's name."""
+        """Add an error to the server's log under the model's name."""
         self._services.instances.log.add(LogRecord.from_server("ERROR", text, model))
 
     # -- unload
@@ -279,9 +282,9 @@ class ModelControl:
         self, name: str, unload_dependents: bool = False, wait: bool = True, timeout: float | None = None
     ) -> None:
         """Stop serving a model at once and let it end; an unknown one is ignored (rule 5.11.5). `wait`: block until all
-        have ended. `timeout`: the seconds after which requests that still execute fail and stubs are killed, also of
-        what a reload or an earlier call took out of service. Raises UnavailableError outside the explicit mode,
-        InvalidArgumentError (rule 5.11.4).
+        its versions have ended. `timeout`: the seconds after which requests that still execute fail and stubs are
+        killed, also for versions that a reload or an earlier call took out of service. Raises UnavailableError outside
+        the explicit mode, InvalidArgumentError (rule 5.11.4).
         """
         self._require_explicit()
         check_name(self.repository.split(name)[1])
@@ -297,8 +300,9 @@ class ModelControl:
 
     def unload_model(self, identifier: str, unload_dependents: bool = False) -> list[Ending]:
         """Stop serving a model at once, and the ensembles that contain it, and let them end; an unknown one is
-        ignored (rule 5.11.5). `unload_dependents`: of an ensemble also the models that only it needs, if nobody loaded
-        them by name."""
+        ignored (rule 5.11.5). `unload_dependents`: also the models that only this ensemble needs, if they were not
+        loaded by name.
+        """
         if identifier not in self.models:
             return []
         names = [identifier]
@@ -317,8 +321,9 @@ class ModelControl:
         return endings
 
     def drop_failed(self, name: str) -> None:
-        """Forget the models of this name that could not be loaded and that no repository has any more: the server is
-        not ready while it knows them, and nobody can repair them. Triton remembers them (rule 5.11.9)."""
+        """Forget the models of this name that could not be loaded and are no longer in a repository: the server is not
+        ready while it knows them, and they cannot be repaired. Triton remembers them (rule 5.11.9).
+        """
         for model in self.models.known(name):
             with model.lock:
                 if not (model.versions or model.settled() or model.identifier in self.repository.names()):
@@ -328,8 +333,9 @@ class ModelControl:
     # -- state
 
     def running(self, name: str = "") -> list[ModelVersion]:
-        """Return every version, of one model or all, that may have requests in flight, also those that are being
-        unloaded."""
+        """Return every version, of one model or all, that may have requests in flight, also versions that are being
+        unloaded.
+        """
         serving = [version for model in self.models.known(name) for version in model.versions.values()]
         ending = self._endings.versions()
         return [*serving, *(version for version in ending if name in ("", version.name, version.identifier))]
@@ -343,25 +349,26 @@ class ModelControl:
         return self._endings.of_models([model.identifier for model in self.models.known(name)]) if self._endings else []
 
     def stop_loading(self, name: str) -> None:
-        """Make the loads fail that go on for the models of this name."""
+        """Make the running loads of the models of this name fail."""
         for version in self.loading(name):
             version.stop_loading()
 
     def kill(self, endings: Sequence[Ending]) -> None:
-        """End these versions at once. Blocks some seconds at most."""
+        """End these versions at once. Blocks for a few seconds at most."""
         self._endings.kill(endings)
 
     # -- end
 
     def stop(self, timeout: float) -> None:
-        """Unload everything; requests that still execute after `timeout` seconds, or at an interrupt, fail, and their
-        stubs are killed."""
+        """Unload everything; after `timeout` seconds, or at an interrupt, requests that still execute fail, and their
+        stubs are killed.
+        """
         try:
             held = self._abort_loads()
             graph = self.models.graph()
             ended: dict[str, list[Ending]] = {}
             for name in reversed(graph.load_order(list(self.models))):
-                if name in held:  # the load has the model's lock
+                if name in held:  # the load holds the model's lock
                     for version in self.models[name].versions.values():
                         version.abort()
                     continue
@@ -374,9 +381,9 @@ class ModelControl:
             raise
 
     def _abort_loads(self) -> set[str]:
-        """End the loads that go on, since they would serve nobody, and let no other begin. It tries again and again,
-        since a load may be between two steps that can be ended, but not for ever: one that reads from a named pipe or a
-        disk that does not answer cannot be ended, and fails at its next step. Return the models that have such a load.
+        """End the running loads, which would serve no request, and allow no new ones. A load may be between two steps
+        that can be ended, so this is repeated, but not for ever: a load that reads from a named pipe or a hanging disk
+        cannot be ended, and fails at its next step. Return the models with such a load.
         """
         self.stopped = True
         end = time.monotonic() + _ABORTED
@@ -387,8 +394,8 @@ class ModelControl:
         return {version.identifier for version in loading}
 
     def forget(self) -> None:
-        """Drop the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
-        them at exit.
+        """Drop the stubs in a forked child: they belong to the parent, so the child must not talk to them, least of all
+        end them at exit.
         """
         if self.models:
             GlobalMap.left_behind = (

@@ -6,7 +6,7 @@ reload:  the same beside the running version; only when the new one is READY it 
          and the old one finishes and finalizes
 unload:  no new requests, requests in flight end, finalize, process ends
 
-A configuration is completed in two steps, since a reload compares what the first gave before it starts anything:
+A configuration is completed in two steps, since a reload compares the result of the first before it starts anything:
 `core.model_config_rules.polled` parses, autofills and validates when the repository is read, and `complete_config` here
 calls the author's auto_complete_config, merges, normalises and validates.
 """
@@ -73,10 +73,10 @@ class ModelEvent(enum.Enum):
     UNLOADED = "unloaded"
 
 
-#: The error of a load that somebody has stopped.
+#: The error of a load that was stopped.
 _STOPPED = "the load was stopped"
 
-#: Any pair that is not here is a defect of ours and raises.
+#: Any other pair is a defect of the server and raises.
 TRANSITIONS = {
     (ModelState.LOADING, ModelEvent.LOADED): ModelState.READY,
     (ModelState.LOADING, ModelEvent.FAILED): ModelState.UNAVAILABLE,
@@ -87,15 +87,15 @@ TRANSITIONS = {
 
 @dataclass(frozen=True)
 class LoadServices:
-    """What loading needs of the server."""
+    """The server's services for loading."""
 
     instances: InstanceServices[ModelInstance]
     timer: Timer
     backends: Backends
-    #: `InferenceServer.infer` and `.find`: ensembles ask their steps' models
+    #: `InferenceServer.infer` and `.find`, by which ensembles send requests to their steps' models
     infer: Callable[[InferenceRequest], None]
     find: Callable[[str, int], ModelVersion]
-    #: make what a new version counts into, by the server's metrics configuration
+    #: make the counters of a new version, by the server's metrics configuration
     stats: Callable[[], InferStats]
     first_response: Callable[[ModelConfig], Histogram | None]
     gpus: VisibleGpus
@@ -107,7 +107,7 @@ class LoadServices:
 
 @dataclass(frozen=True)
 class VersionParts:
-    """What a version runs on."""
+    """The parts with which a version runs."""
 
     config: ModelConfig
     labels: Labels
@@ -149,7 +149,7 @@ class ModelVersion:
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
-        #: where a request goes that `rules` have checked. Raises TritonError; then nothing was executed
+        #: takes requests that `rules` have checked. Raises TritonError; then nothing was executed
         self.submit: Callable[[InferenceRequest], None]
         self._cached: CachedModel | None = None
 
@@ -161,7 +161,7 @@ class ModelVersion:
 
     @property
     def leaving(self) -> list[ModelInstance]:
-        """The instances that only finish their last requests, since others serve now."""
+        """The replaced instances, which only finish their last requests."""
         running = self.loading.instances
         return list(running.leaving) if running is not None else []
 
@@ -173,7 +173,7 @@ class ModelVersion:
 
     @property
     def serves(self) -> bool:
-        """Return whether new requests go here."""
+        """Return whether new requests go to this version."""
         return self.state is ModelState.READY
 
     def advance(self, event: ModelEvent, reason: str = "") -> None:
@@ -196,14 +196,14 @@ class ModelVersion:
             self.scheduler, self.first_response = parts.scheduler, parts.first_response
             self.submit = self._entrance()
         except TritonError as error:
-            if self._is_stopped:  # which kills the stub: its end is not what failed
+            if self._is_stopped:  # which kills the stub: its end is not the failure
                 stopped = UnavailableError(_STOPPED)
                 self.advance(ModelEvent.FAILED, f"{stopped.code.text}: {stopped.message}")
                 raise stopped from None
             offer = f"\n{error.offer}" if isinstance(error, MissingBackend) else ""
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}{offer}")
             raise
-        except Exception as error:  # whatever its files are, only this version fails
+        except Exception as error:  # with any files, only this version fails
             self._say("ERROR", "".join(traceback.format_exception(error)))
             failed = InternalError(f"{type(error).__name__}: {error}")
             self.advance(ModelEvent.FAILED, f"{failed.code.text}: {failed.message}")
@@ -215,8 +215,8 @@ class ModelVersion:
         self.advance(ModelEvent.LOADED)
 
     def update_instances(self, files: ModelFiles) -> None:
-        """Replace the instances for a configuration that differs in nothing else (rule 5.11.2), while the version goes
-        on serving; blocks. Raises TritonError; then nothing has changed, and `reason` says why.
+        """Replace the instances for a configuration that differs only in them (rule 5.11.2), while the version
+        continues to serve; blocks. Raises TritonError; then nothing has changed, and `reason` says why.
         """
         assert self.loading.instances is not None
         config = ModelConfig()
@@ -232,7 +232,9 @@ class ModelVersion:
         self.config, self.files, self.reason = config, files, ""
 
     def _entrance(self) -> Callable[[InferenceRequest], None]:
-        """Return where checked requests go. It is decided here, so that what is off costs a request nothing."""
+        """Return the function that takes checked requests. It is chosen here, so that features that are off cost a
+        request nothing.
+        """
         services, cache = self._services.instances, self._services.execution.cache
         instances = self.instances
         if instances and all(instance.plan.passive for instance in instances):
@@ -259,7 +261,7 @@ class ModelVersion:
         return self._cached.enqueue
 
     def _refuse(self, request: InferenceRequest) -> None:
-        """Refuse a request where Triton 2.51 crashes."""
+        """Refuse a request that crashes Triton 2.51."""
         raise UnavailableError(
             f"{request.prefix}all instance groups of model '{self.name}' are passive: nothing executes its requests"
         )
@@ -267,7 +269,7 @@ class ModelVersion:
     # -- use
 
     def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
-        """Take a request out of the queue and end it with `error`; returns False if it is not there (any more)."""
+        """Take a request out of the queue and end it with `error`; returns False if it is no longer queued."""
         if not self.scheduler.withdraw(request):
             return False
         services = self._services.instances
@@ -275,8 +277,8 @@ class ModelVersion:
         return True
 
     def ready(self) -> bool:
-        """Return whether it is READY, every stub is alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3,
-        2.7).
+        """Return whether it is READY, every stub is alive, and the author's `is_ready()` returns True (rules 2.6.2,
+        2.6.3, 2.7).
         """
         if self.state is not ModelState.READY:
             return False
@@ -285,11 +287,11 @@ class ModelVersion:
         return not self._has_is_ready or self._author_says_ready()
 
     def failed(self) -> bool:
-        """Return whether an instance does not run: its stub died, and no other has come up yet."""
+        """Return whether an instance does not run: its stub died, and its successor is not READY yet."""
         return any(instance.state is InstanceState.FAILED for instance in self.instances)
 
     def _author_says_ready(self) -> bool:
-        """Ask all instances at once. Only the log tells why one is not ready, as in Triton (rule 2.7.4)."""
+        """Query all instances at once. Only the log has the reason why one is not ready, as in Triton (rule 2.7.4)."""
         checks = [instance.stub.readiness for instance in self.instances if instance.stub is not None]
         queries = [check.ask() for check in checks]
         try:
@@ -303,7 +305,7 @@ class ModelVersion:
     # -- end
 
     def unload(self, reason: str = "unloaded") -> None:
-        """Let requests end, finalizes, and end the processes; blocks. The state is UNLOADING already."""
+        """Wait for the requests to end, finalize, and end the processes; blocks. The state is already UNLOADING."""
         self.scheduler.stop()
         if self.loading.instances is not None:
             self.loading.instances.stop()
@@ -311,25 +313,25 @@ class ModelVersion:
         self.advance(ModelEvent.UNLOADED, reason)
 
     def awaited(self) -> str:
-        """Return in words what an unload waits for; empty if that is over in a moment."""
+        """Return the waits of an unload in words; empty if it is almost over."""
         found = [text for instance in [*self.instances, *self.leaving] if (text := instance.awaited())]
         pending = self.scheduler.pending
         return ", ".join([*found, *([f"{pending} more in the queue"] if pending else [])])
 
     def stop_loading(self) -> None:
-        """Make the load fail that goes on."""
+        """Make the running load fail."""
         self._is_stopped = True
         self.abort()
 
     def abort(self) -> None:
-        """End everything at once, whatever the state: requests that wait or execute fail, a load fails."""
+        """End everything at once, in any state: waiting and executing requests fail, a load fails."""
         self.loading.abort()
         if isinstance(scheduler := getattr(self, "scheduler", None), EnsembleScheduler):  # a failed load has none
             scheduler.abort()
         self._leave()
 
     def _leave(self) -> None:
-        """Drop what the server keeps of this version: cached answers."""
+        """Drop the server's data on this version: cached answers."""
         if self._cached is not None:
             self._cached.close()
 
@@ -338,7 +340,7 @@ class ModelVersion:
 
 
 class VersionLoad:
-    """The load of a version, once. `warn` gets what Triton writes into its log, and what it should write."""
+    """The load of a version, once. `warn` gets the lines that Triton writes to its log, or should write."""
 
     def __init__(
         self, files: ModelFiles, version: int, services: LoadServices, stats: InferStats, warn: Callable[[str], None]
@@ -354,19 +356,19 @@ class VersionLoad:
         self._grouped: ModelConfig
 
     def make_parts(self) -> VersionParts:
-        """Make what the version runs on, and start it; blocks. Raises TritonError; then nothing runs."""
+        """Make the parts of the version, and start it; blocks. Raises TritonError; then nothing runs."""
         return self._ensemble() if is_ensemble(self._files.config) else self._model()
 
     def stacks(self, seconds: float) -> dict[str, str]:
-        """Return what the processes are doing that load it, by instance, as far as each says so in that time."""
+        """Return the stacks of the processes that load it, by instance, as far as they answer in time."""
         return {stub.instance: text for stub in self._importing if (text := stub.dump_stacks(seconds))}
 
     def imports_again(self) -> str:
-        """Return which modules it imports itself while it loads, and why; empty if they were ready."""
+        """Return the modules that it imports itself while it loads, and why; empty if they were ready."""
         return next((stub.process.imports_again for stub in self._importing), "")
 
     def abort(self) -> None:
-        """End all that runs, also while it loads; then `make_parts` raises."""
+        """End all its processes, also while it loads; then `make_parts` raises."""
         for stub in self._importing:
             stub.kill()
         if self.instances is not None:
@@ -382,7 +384,7 @@ class VersionLoad:
         auto = ModelStub(pool, source, f"{files.name}_auto_complete", log) if services.auto_complete else None
         first: ModelStub | None = None
         try:
-            # while one stub is asked for the configuration, the first instance's imports the same module
+            # while one stub runs auto_complete_config, the first instance's stub imports the same module
             instance = _first_instance(self._grouped)
             like = auto.process if auto is not None else None
             first = ModelStub(pool, source, instance=instance, log=log, like=like)
@@ -401,7 +403,7 @@ class VersionLoad:
                 threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
 
     def _check_directory(self) -> None:
-        """Refuse a version whose number was read from another name (rule 2.1.1). Raises ModelError."""
+        """Refuse a version whose number comes from a directory of another name (rule 2.1.1). Raises ModelError."""
         place, number = self._files.directory / str(self._version), self._version
         if number >= 0 and place.is_dir():
             return
@@ -416,8 +418,9 @@ class VersionLoad:
             )
 
     def _group(self, config: ModelConfig) -> None:
-        """Give the configuration its instance groups and check these, which Triton does before it looks at the model's
-        environment and its code (rule 5.3.3). Raises TritonError."""
+        """Give the configuration its instance groups and check them, as Triton does before it examines the model's
+        environment and code (rule 5.3.3). Raises TritonError.
+        """
         gpus = self._services.gpus.ordinals
         self._grouped = normalize_instance_groups(config, gpu_ids=gpus)
         try:
@@ -434,7 +437,7 @@ class VersionLoad:
                 )
 
     def _start(self, config: ModelConfig, first: ModelStub, source: ModelSource) -> VersionParts:
-        """Start the instances of the final configuration; `first` imports the model already."""
+        """Start the instances of the final configuration; `first` is already importing the model."""
         services, execution = self._services.instances, self._services.execution
         name, directory = self._files.name, self._files.directory
         labels = read_labels(config, directory, self._files.base)
@@ -460,7 +463,7 @@ class VersionLoad:
         return VersionParts(config, labels, rules=rules, scheduler=scheduler, first_response=first_response)
 
     def _ensemble(self) -> VersionParts:
-        """Make the parts of an ensemble. Nothing starts: the steps' models serve already, and the graph was checked
+        """Make the parts of an ensemble. Nothing starts: the steps' models already serve, and the graph was checked
         against them (`ensemble_consistency`).
         """
         services, files = self._services, self._files
@@ -479,7 +482,7 @@ class VersionLoad:
                 version = composing[request.model_name, request.model_version]
                 if version.serves:
                     raise  # its queue is full
-                # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
+                # unloaded since, like this ensemble, for whose last requests it still serves (rule 5.7.4)
                 version.rules.check(request)
                 version.submit(request)
 
@@ -504,8 +507,8 @@ class VersionLoad:
 def complete_config(
     config: ModelConfig, auto: ModelStub | None, configured: bool, warn: Callable[[str], None], gpus: VisibleGpus
 ) -> ModelConfig:
-    """Return the final configuration, with what the author's auto_complete_config, called in the stub `auto`, adds to
-    it. `configured`: whether there is a config.pbtxt. Raises TritonError.
+    """Return the final configuration, completed by the author's auto_complete_config in the stub `auto`. `configured`:
+    whether a config.pbtxt exists. Raises TritonError.
     """
     if auto is not None:
         auto.await_import()
@@ -515,14 +518,14 @@ def complete_config(
         except ConfigError as error:
             if not configured:
                 raise TritonError.from_code(error.code, error.reason) from error
-            # Triton goes on with the configuration it has and says nothing (measured)
+            # Triton silently continues with its configuration (measured)
             cause = f": {error.detail}" if error.detail else ""
             warn(f"what auto_complete_config returned is not a model configuration and is dropped{cause}")
     return final_config(config, gpus)
 
 
 def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
-    """Return the configuration that a model runs with (table 5.3.2), placed on these GPUs. Raises TritonError."""
+    """Return the configuration with which a model runs (table 5.3.2), placed on these GPUs. Raises TritonError."""
     try:
         return final(config, gpu_ids=gpus.ordinals)
     except ConfigError as error:
@@ -530,12 +533,13 @@ def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
 
 
 def _first_instance(grouped: ModelConfig) -> str:
-    """Return the first instance's name, for the log lines of its import; the final configuration decides (rule
-    2.3.2)."""
+    """Return the first instance's name, for the log lines of its import; the final configuration may change it (rule
+    2.3.2).
+    """
     specs = instance_specs(grouped)
     return specs[0].name if specs else str(grouped.name)
 
 
 def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:
-    """Add a line to the server's log, in the version's name."""
+    """Add a line to the server's log under the version's name."""
     log.add(LogRecord.from_server(level, text, name, version))

@@ -1,12 +1,11 @@
-"""The poll mode: a look at the repositories now and then, which loads, reloads and unloads what has changed (rule
-5.11.1).
+"""The poll mode: regular looks at the repositories, which load, reload and unload changed models (rule 5.11.1).
 
-One bad model must not keep the others from being served (server issue 6534: in Triton one can): each load runs on a
-thread of its own, and a failure touches nothing but its model. Triton tries what failed again at every poll; here it is
-tried again when its files have changed, since nothing else can have mended it, and is logged once.
+One bad model must not prevent others from being served (server issue 6534: in Triton it can): each load runs on its own
+thread, and a failure affects only its model. Triton tries a failed load again at every poll; here it is tried again
+when its files have changed, since nothing else can have fixed it, and is logged once.
 
 A poll may come while files are being written, and half a config can be a valid one: Triton loads it, and the whole one
-at the next poll. Here a change counts once a second look, half a second later, finds the same.
+at the next poll. Here a change counts once a second look, half a second later, finds the same files.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from ...repository.model_repository_manager import ModelRepositoryManager
 
 _log = logging.getLogger(__name__)
 
-#: Nanoseconds for which a change must stay as it is, and after which one that never does is taken as it is.
+#: Nanoseconds for which a change must stay the same, and after which a continuous change is accepted.
 _SETTLES = 500_000_000
 _PATIENCE = 10_000_000_000
 
-#: What was seen of a model: the files of each of its directories, None if there is no such model.
+#: The files seen of a model, per directory; None if the model does not exist.
 ModelFingerprints = dict[str, Fingerprint] | None
 
 
 class Change(NamedTuple):
-    """A change that may still go on: what was seen last, since when, and when the model began to change."""
+    """A change that may still be in progress: the files seen last, since when, and the begin of the change."""
 
     seen: ModelFingerprints
     since: int
@@ -42,7 +41,7 @@ class Change(NamedTuple):
 
 
 class Control(Protocol):
-    """What the poller needs: `model_control.ModelControl`, or a fake."""
+    """The poller's view of `model_control.ModelControl`, or a fake."""
 
     def load_model(self, name: str) -> object: ...
 
@@ -54,7 +53,7 @@ def run_in_thread(work: Callable[[], None]) -> None:
 
 
 class RepositoryPoller:
-    """The poll every `seconds` (0: never), from `start` on until `stop`. `run` starts work that must not hold up the
+    """The poll every `seconds` (0: never), from `start` on until `stop`. `run` starts work that must not block the
     timer.
     """
 
@@ -73,17 +72,17 @@ class RepositoryPoller:
         self._timer = timer
         self._pause = int(seconds * 1e9)
         self._run = run
-        self._lock = threading.Lock()  # guards all below; one poll at a time
+        self._lock = threading.Lock()  # guards all fields below; one poll at a time
         self._changing: dict[str, Change] = {}
         self._looks_again = False  # whether another look at them is on the timer
-        #: what was seen of each model when it was last loaded, or tried
+        #: the files seen of each model when it was last loaded, or tried
         self._seen: dict[str, dict[str, Fingerprint]] = {}
         self._busy: set[str] = set()
-        self._missed: set[str] = set()  # those of them that have changed again
+        self._missed: set[str] = set()  # the models that have changed again
         self._stopped = False
 
     def start(self) -> None:
-        """Start, and take what is there now as known; it must be called before the models are loaded at the start."""
+        """Start, with the present files as known; call it before the models of the start are loaded."""
         self._seen = self._look()
         self._arm()
 
@@ -91,8 +90,9 @@ class RepositoryPoller:
         self._stopped = True
 
     def poll(self) -> None:
-        """Start the loads and unloads that the changes since the last poll require; look again soon at those that may
-        still go on."""
+        """Start the loads and unloads for the changes since the last poll; look again soon at changes that may be in
+        progress.
+        """
         with self._lock:
             found = self._look()
             differing: dict[str, ModelFingerprints] = {
@@ -115,7 +115,7 @@ class RepositoryPoller:
             self._run(lambda name=name: self._load(name))  # type: ignore[misc]
 
     def _settle(self, differing: dict[str, ModelFingerprints]) -> list[str]:
-        """Return the models whose change is over, and see to another look at the others."""
+        """Return the models whose change is over, and arrange another look at the others."""
         now, before = self._clock.now(), self._changing
         self._changing, settled = {}, []
         for name, seen in differing.items():
@@ -161,8 +161,8 @@ class RepositoryPoller:
     def _load(self, name: str) -> None:
         try:
             self._control.load_model(name)
-        except TritonError:  # it is in the log, and in the index
-            if not self._repository.holds(name):  # another repository has one of that name, too: neither is served
+        except TritonError:  # it is in the log and the index
+            if not self._repository.holds(name):  # another repository has a model of that name, too: neither is served
                 self._unload(name)
         except Exception:
             _log.exception("model '%s' could not be loaded", name)
@@ -182,7 +182,7 @@ class RepositoryPoller:
 
 
 def _is_gone(seen: Iterable[str]) -> bool:
-    """Return whether the model was removed. It was not if its repository is away as a whole, as a network's may be for
+    """Return whether the model was removed, which it was not if its whole repository is away, as a network's may be for
     a while.
     """
     return all(Path(path).parent.is_dir() for path in seen)

@@ -1,10 +1,10 @@
-"""The response cache, by which equal requests of a model with `response_cache { enable: true }` are executed once (rule
-5.9).
+"""The response cache, which answers repeated requests to a model with `response_cache { enable: true }` (rule 5.9).
 
-Where Triton's answers are wrong, ours differ on purpose (rules 5.9.2, 5.9.3): its key is the bytes of the inputs, so
-that a request of another shape, or for another output, gets an answer that is not its own; it stores errors as empty
-successes, drops the parameters of responses, and answers from what an earlier load of the model answered. Here the key
-is all that a model may answer by, errors are not stored, parameters are, and what a load stored goes with it.
+It differs from Triton on purpose where Triton's answers are wrong (rules 5.9.2, 5.9.3). Triton's key is the bytes of
+the inputs, so a request with another shape, or for another output, gets a wrong answer; Triton stores errors as empty
+successes, drops the parameters of responses, and uses answers of earlier loads of the model. Here the key has
+everything that may affect an answer, parameters are stored, errors are not, and the answers of a load are dropped with
+it.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ class _Entry:
 
 
 class ResponseCache:
-    """The answers by key, at most `size` bytes of them; the one that was not used for longest goes first. Any thread
-    may call any method. Entries are copies, so that none keeps a stub's region, or can be changed by a client.
+    """The answers by key, at most `size` bytes of them; the least recently used one is dropped first. Any thread may
+    call any method. Entries are copies, which keep no stub's region and which clients cannot change.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards all fields below
         self._entries: OrderedDict[tuple[object, bytes], _Entry] = OrderedDict()
         self._used = 0
         self._hits = self._misses = self._evictions = 0
         self._lookup_ns = self._insertion_ns = 0
 
     def lookup(self, owner: object, key: bytes) -> InferenceResponse | None:
-        """Return a response that has the stored tensors and parameters, None if there is none."""
+        """Return a response with the stored tensors and parameters, None if the key is not stored."""
         with self._lock:
             entry = self._entries.get((owner, key))
             if entry is None:
@@ -75,8 +75,8 @@ class ResponseCache:
         return InferenceResponse(outputs=_copies(entry.outputs), parameters=dict(entry.parameters))
 
     def insert(self, owner: object, key: bytes, response: InferenceResponse) -> bool:
-        """Store an answer; returns False if the key has one. Raises InvalidArgumentError for one that is larger than
-        all of the cache.
+        """Store an answer; returns False if the key has one. Raises InvalidArgumentError if it is larger than the whole
+        cache.
         """
         size = _OVERHEAD + sum(len(name) + 8 * len(t.shape) + t.byte_size for name, t in response.outputs.items())
         size += sum(len(str(item)) for pair in response.parameters.items() for item in pair)
@@ -97,13 +97,13 @@ class ResponseCache:
         return True
 
     def forget(self, owner: object) -> None:
-        """Drop all that was stored for `owner`."""
+        """Drop all answers stored for `owner`."""
         with self._lock:
             for entry in [entry for entry in self._entries if entry[0] is owner]:
                 self._used -= self._entries.pop(entry).size
 
     def took(self, lookup_ns: int = 0, insertion_ns: int = 0) -> None:
-        """Add the time that a look took, for the metrics."""
+        """Add the time of a look-up, for the metrics."""
         with self._lock:
             self._lookup_ns += lookup_ns
             self._insertion_ns += insertion_ns
@@ -132,8 +132,8 @@ class ResponseCache:
 
 
 class CachedModel:
-    """The cache before the scheduler of a model version that uses it. It is made when the version is loaded, so
-    that others pay nothing. `outputs` are the names of all that it has, `execute` is the scheduler's `enqueue`.
+    """The cache in front of the scheduler of a model version that uses it, made at its load, so that others pay
+    nothing. `outputs` are the names of all its outputs, `execute` is the scheduler's `enqueue`.
     """
 
     def __init__(
@@ -159,9 +159,9 @@ class CachedModel:
         self._warn = warn
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Answer a checked request from the cache at once, or let it be executed. Answers from the cache wait for no
-        earlier request, with `preserve_ordering` as well, as in Triton (measured). Raises TritonError if the scheduler
-        refuses it.
+        """Answer a checked request from the cache at once, or pass it on for execution. Answers from the cache do not
+        wait for earlier requests, even with `preserve_ordering`, as in Triton (measured). Raises TritonError if the
+        scheduler refuses it.
         """
         if any(tensor.memory_type for tensor in request.inputs.values()):
             self._execute(request)  # Triton makes no key of inputs in GPU memory either
@@ -199,17 +199,18 @@ class CachedModel:
                 self._warn(f"Failed to insert a response into response cache: {error.message}")
         took = self._clock.now() - started
         self._cache.took(insertion_ns=took)
-        if new:  # only the first of equal requests that execute at a time is a miss (measured)
+        if new:  # only the first of equal requests in execution is a miss (measured)
             self._stats.record_cache_miss(lookup_ns + took)
 
     def close(self) -> None:
-        """Drop the answers of a version that is gone, because they may not be those of the next one."""
+        """Drop the answers of an ended version, because they may not be those of the next one."""
         self._cache.forget(self)
 
 
 class _FirstResponse:
-    """A request's first response, kept and passed on. It is the only one, but for an empty final one of a model that
-    answers through its sender."""
+    """A request's first response, kept and passed on. It is the only one, except for an empty final one of a model that
+    uses its response sender.
+    """
 
     def __init__(self, keep: Callable[[InferenceResponse], None]) -> None:
         self.below: ResponseCallback | None = None
@@ -224,8 +225,9 @@ class _FirstResponse:
 
 
 def request_key(request: InferenceRequest, outputs: frozenset[str]) -> bytes:
-    """Return a key that is equal for requests that a model can tell apart only by request id and timeout. A request
-    for no output by name is one for all of the model's `outputs`."""
+    """Return a key that is equal for requests that differ, for a model, only in request id and timeout. A request that
+    names no output requests all of the model's `outputs`.
+    """
     digest = hashlib.blake2b(digest_size=16)
     parts = (
         [(name, int(t.datatype), t.shape, t.byte_size) for name, t in sorted(request.inputs.items())],

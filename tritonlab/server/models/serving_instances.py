@@ -1,4 +1,4 @@
-"""The instances of a version that serves, replaced while it does (rule 5.11.2)."""
+"""The instances of a serving version, replaced while it serves (rule 5.11.2)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .backends import force_cpu_only
 from .response_cache import ResponseCache, parse_cache_config
 
 Instance = TypeVar("Instance")
-#: What two instances must have in common for one to stand for the other: device, and the group but for name and count.
+#: The properties that two instances must share to replace one another: device, and the group without name and count.
 Signature = tuple[int, bytes]
 
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """How a server executes. `limiter` and `cache` are None where the server has none. `count_warmup`: whether warmup
-    shows in statistics.
+    """The server's options of execution. `limiter` and `cache` are None if the server has none. `count_warmup`: whether
+    warmup counts in the statistics.
     """
 
     limiter: RateLimiter | None = None
@@ -52,8 +52,8 @@ class ExecutionOptions:
 
 
 class ServingInstances:
-    """The instances of a version, as they start, change and end; its scheduler learns of each step. `directory`: the
-    model's. `simulated`: whether GPUs are.
+    """The start, changes and end of a version's instances; its scheduler is informed of each step. `directory`: the
+    model's. `simulated`: whether the GPUs are simulated.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ServingInstances:
     ) -> None:
         #: replaced whole, never changed
         self.serving: list[ModelInstance] = []
-        #: those that finish their last requests while others serve
+        #: the replaced instances, which finish their last requests
         self.leaving: dict[ModelInstance, threading.Thread] = {}
         self._source = source
         self._directory = directory
@@ -90,8 +90,9 @@ class ServingInstances:
         self._starting = []
 
     def update(self, config: ModelConfig) -> None:
-        """Start what `config` has more than there is, then let go what it has less; what is equal goes on, whatever
-        its name. Blocking until they have started. Raises TritonError; then all is as it was."""
+        """Start the additional instances of `config`, then end the surplus ones; equal instances continue, whatever
+        their names. Blocks until the start is over. Raises TritonError; then nothing has changed.
+        """
         wanted = [(spec, _signature(config, spec)) for spec in instance_specs(config)]
         staying, new = match_instances([(i, self._signatures[i]) for i in self.serving], wanted)
         started = self._start(config, new) if new else []
@@ -105,14 +106,14 @@ class ServingInstances:
             thread.start()
 
     def stop(self) -> None:
-        """Let all finish their requests and finalize, after the scheduler has stopped. Blocks."""
+        """Wait until all have finished their requests and finalized, after the scheduler has stopped. Blocks."""
         stop_instances(self.serving)
         for thread in list(self.leaving.values()):
             thread.join()
         self._unregister(self.serving)
 
     def abort(self) -> None:
-        """End all at once, also those that start; requests that wait or execute fail."""
+        """End all at once, also starting ones; waiting and executing requests fail."""
         instances = [*self.serving, *self.leaving, *self._starting]
         abort_instances(instances)
         for instance in [*self.serving, *self.leaving]:
@@ -180,7 +181,7 @@ class ServingInstances:
 
     def _limit(self, instances: Sequence[ModelInstance], specs: Sequence[InstanceSpec]) -> None:
         """Register the resources that instances need (rule 5.10.2), after `initialize` as Triton does. Raises
-        InvalidArgumentError for resources that will never be there.
+        InvalidArgumentError for resources that will never exist.
         """
         limiter = self._execution.limiter
         if limiter is None:
@@ -206,7 +207,7 @@ class ServingInstances:
         self._scheduler.instance_gone(instance, error)
 
     def _leave(self, instance: ModelInstance) -> None:
-        """Take one instance from a scheduler that goes on, and end it."""
+        """Remove one instance from a scheduler that continues, and end it."""
         assert isinstance(self._scheduler, DynamicBatchScheduler)  # see `loaded_model.find_changes`
         left = threading.Event()
         instance.retire()
@@ -222,7 +223,7 @@ class ServingInstances:
 def match_instances(
     running: Sequence[tuple[Instance, Signature]], wanted: Sequence[tuple[InstanceSpec, Signature]]
 ) -> tuple[list[Instance], list[InstanceSpec]]:
-    """Return which of the running instances stay, and which are to be started.
+    """Return the running instances to keep, and the instances to start.
 
     The last of equal ones stays, as in Triton, so the names may come out odd: of three, `m_0_1` and `m_0_2` stay for
     two, and a third is then another `m_0_2` (measured).

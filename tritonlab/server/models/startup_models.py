@@ -1,4 +1,4 @@
-"""The models of a server's start: several at a time, ensembles after the models they contain."""
+"""The models of a server's start: several at a time, ensembles after their models."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...core.status import InternalError, InvalidArgumentError, TritonError
 from .dependency_graph import DependencyGraph
 from .model_control import ModelControl
 
-#: Seconds in which the loads beside an interrupted one have to end.
+#: Seconds for the other loads to end after an interrupted one.
 _ENDING_SECONDS = 5.0
 
 
 def load_startup_models(control: ModelControl, startup_models: Sequence[str], threads: int) -> dict[str, TritonError]:
-    """Load all that can be loaded, `threads` at a time, and return the failures by model name. `startup_models`: what
-    the explicit mode loads, `*` for everything. Raises InvalidArgumentError if `*` is named beside others.
+    """Load all loadable models, `threads` at a time, and return the failures by model name. `startup_models`: the
+    models for the explicit mode, `*` for all. Raises InvalidArgumentError if `*` is named next to others.
     """
     if "*" in startup_models and len(startup_models) > 1:
         raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
@@ -29,7 +29,7 @@ def load_startup_models(control: ModelControl, startup_models: Sequence[str], th
 
 
 def load_models(control: ModelControl, names: Sequence[str], threads: int) -> dict[str, TritonError]:
-    """Load those of the models that can be loaded, `threads` at a time, and return the failures by identifier."""
+    """Load the loadable ones of the models, `threads` at a time, and return the failures by identifier."""
     configs = {name: config for name in names if (config := control.ensembles.config(name)) is not None}
     ensembles = {name: config for name, config in configs.items() if is_ensemble(config)}
     failed = _load_all(control, [name for name in names if name not in ensembles], threads)
@@ -53,7 +53,7 @@ def _load_all(control: ModelControl, names: Sequence[str], threads: int) -> dict
                 control.load_model(name)
             except TritonError as error:
                 failed[name] = error
-            except Exception as error:  # whatever its files are, the others load
+            except Exception as error:  # with any files, the other models load
                 failed[name] = InternalError(f"failed to load '{name}': {type(error).__name__}: {error}")
             except BaseException as error:  # an interrupt
                 waiting.clear()
@@ -77,7 +77,7 @@ def _load_all(control: ModelControl, names: Sequence[str], threads: int) -> dict
 
 
 def _end_loads(control: ModelControl, names: Sequence[str], workers: Sequence[threading.Thread]) -> None:
-    """End the loads that go on, again and again, since one may be between two steps that can be ended."""
+    """End the running loads, repeatedly, since a load may be between two steps that can be ended."""
     until = time.monotonic() + _ENDING_SECONDS
     while any(worker.is_alive() for worker in workers) and time.monotonic() < until:
         for name in names:

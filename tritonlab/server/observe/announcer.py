@@ -1,4 +1,4 @@
-"""What happens in a server, passed on to its hooks and its log."""
+"""The events of a server, passed on to its hooks and its log."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A Chrome trace of everything that a server does for a while, in a file that Perfetto (https://ui.perfetto.dev) and
-chrome://tracing show.
+"""A Chrome trace of a server's events over a period, in a file for Perfetto (https://ui.perfetto.dev) and
+chrome://tracing.
 
 A model version is a process there. Its requests are spans with their time in the queue and their responses; each of its
-instances is a lane with the executions, and in each of them what was marshalling and what was the model's own time.
-Batches (why each was closed), states, log lines, custom metrics and the growth of shared memory are in it too.
+instances is a lane with the executions, divided into marshalling and the model's own time. Batches (with the reason of
+their end), states, log lines, custom metrics and the growth of shared memory are in it too.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ...core.process_bound import ProcessBound
 from ...core.whole_file import write_file
 from ...ipc.processes.stub_log import LogRecord
 
-#: The oldest go first when there are more.
+#: The most events; beyond it the oldest are dropped.
 MAX_EVENTS = 1_000_000
 #: The lanes of a model besides those of its instances.
 _REQUESTS, _BATCHES = "requests", "batches"
 
 
 class ChromeTrace(ProcessBound, Instrument):
-    """A trace from `start` to `stop`, or of a context manager, which is then written to `path`, if there is one."""
+    """A trace from `start` to `stop`, or within a context, written to `path` at the end, if given."""
 
     elsewhere = "write it to a file, which other processes can read"
 
@@ -42,15 +42,15 @@ class ChromeTrace(ProcessBound, Instrument):
         self.path = Path(path) if path is not None else None
         self._instruments = instruments
         self._clock = clock
-        self._lock = threading.Lock()  # guards all of the below
+        self._lock = threading.Lock()  # guards all fields below
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._names: list[dict[str, Any]] = []
         self._processes: dict[str, int] = {}
         self._lanes: dict[tuple[int, str], int] = {}
         self._numbers = itertools.count(1)
-        #: requests that have begun here, by serial
+        #: requests that began during the trace, by serial
         self._open: set[int] = set()
-        #: executions by instance and batch: model, start, requests; two versions of a model may have the same
+        #: executions by instance and batch: model, start, requests; two versions of a model may have equal keys
         self._executing: dict[tuple[str, int], list[tuple[str, int, list[str]]]] = {}
 
     def start(self) -> ChromeTrace:
@@ -75,18 +75,17 @@ class ChromeTrace(ProcessBound, Instrument):
         self.stop()
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events in the Trace Event Format: names of processes and lanes first, then what happened, in
-        order."""
+        """Return the events in the Trace Event Format: names of processes and lanes first, then the events in order."""
         with self._lock:
             return [*self._names, *sorted(self._events, key=lambda event: float(event["ts"]))]
 
     def save(self, path: str | Path) -> None:
-        """Write what was collected so far."""
+        """Write the events so far."""
         text = json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}, ensure_ascii=False)
         write_file(path, text)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the file, and how many events there are, as JSON values."""
+        """Return the file, and the number of events, as JSON values."""
         return {"path": str(self.path) if self.path is not None else None, "events": len(self._events)}
 
     def __repr__(self) -> str:
@@ -119,7 +118,7 @@ class ChromeTrace(ProcessBound, Instrument):
         with self._lock:
             waiting = self._executing.get((instance, batch_id))
             if not waiting:
-                return  # it had begun before this listened
+                return  # it began before the trace
             model, started, requests = waiting.pop(0)
             if not waiting:
                 del self._executing[instance, batch_id]
@@ -141,7 +140,7 @@ class ChromeTrace(ProcessBound, Instrument):
             begin += took
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
-        self._begin(request)  # one that the response cache answers was never queued
+        self._begin(request)  # a request answered by the response cache was never queued
         error = {"error": response.error.message} if response.error is not None else {}
         args = {name: _brief(tensor) for name, tensor in response.outputs.items()}
         self._span(
@@ -170,7 +169,7 @@ class ChromeTrace(ProcessBound, Instrument):
 
     def log(self, record: LogRecord) -> None:
         lane = record.instance or _REQUESTS
-        # records carry wall-clock time; a line is shown when it is heard, as everything else is
+        # records carry wall-clock time; like everything else, a line is shown at the time of its arrival
         self._instant(
             model=record.model or "server",
             lane=lane,
@@ -229,5 +228,5 @@ def _name(request: InferenceRequest) -> str:
 
 
 def _brief(tensor: Tensor) -> str:
-    """Describe a tensor without its values, which its repr has: they take time, and may be nobody else's business."""
+    """Describe a tensor without its values, which its repr has: they take time, and may be private."""
     return f"<Tensor {tensor.datatype.name} {list(tensor.shape)}>"

@@ -1,9 +1,9 @@
-"""Warnings of what Triton passes on without a word, at the first looks at each version that becomes READY.
+"""Warnings of faults that Triton passes on silently, at the first looks at each version that becomes READY.
 
-Outputs that differ from the config, and responses that have none (rule 3.4); the stub itself reports that it drops an
-output that the config does not have, because nobody else sees it. Instances that use another device than the one they
-were put on: most often a model uses "cuda" and never reads which GPU it has. And, for as long as models print, lines
-that Triton's stubs could not print: their standard output is ASCII (rule 2.1.8).
+Outputs that differ from the config, and responses that have none (rule 3.4); the stub itself reports an output that it
+drops because the config lacks it, as only the stub sees it. Instances that use another device than their own: most
+often a model uses "cuda" and never reads its GPU's number. And, at any time, printed lines that Triton's stubs could
+not print: their standard output is ASCII (rule 2.1.8).
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.processes.stub_log import MISPLACED, UNCHECKED, UNPRINTABLE, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 
-#: How many responses of a version are looked at.
+#: How many responses of a version are checked.
 ENOUGH = 32
-#: The executions of a version after which its instances are looked at, the last one for good.
+#: The executions of a version after which its instances are checked, the last one for good.
 LOOKS = (1, 2, 4, 8, 16, 32)
-#: How many characters of a printed line are shown.
+#: The most characters shown of a printed line.
 _SHOWN = 40
 
 Note = TypeVar("Note")
 
 
 class FirstLooks(Instrument, Generic[Note]):
-    """The versions that are looked at, each with a note. `listener` listens while there are any, so that later
-    responses and executions cost nothing."""
+    """The versions under observation, each with a note. `listener` listens only while there are any, so that later
+    responses and executions cost nothing.
+    """
 
     def __init__(
         self, instruments: Instruments, find: Callable[[str, int], ModelVersion], log: LogBook, listener: Instrument
@@ -49,7 +50,7 @@ class FirstLooks(Instrument, Generic[Note]):
         self._find = find
         self._log = log
         self._listener = listener
-        self._lock = threading.RLock()  # guards the rest, and whether the listener listens
+        self._lock = threading.RLock()  # guards the other fields, and whether the listener listens
         self._versions: dict[tuple[str, int], Note] = {}
 
     def _begin(self, key: tuple[str, int], note: Note) -> None:
@@ -66,8 +67,8 @@ class FirstLooks(Instrument, Generic[Note]):
 
 
 class OutputCheck(FirstLooks["VersionCheck | None"]):
-    """The check of the first responses of each version. What it finds goes once into the log, as a warning that begins
-    with UNCHECKED.
+    """The check of the first responses of each version. Each finding is logged once, as a warning that begins with
+    UNCHECKED.
     """
 
     def __init__(self, instruments: Instruments, find: Callable[[str, int], ModelVersion], log: LogBook) -> None:
@@ -75,7 +76,7 @@ class OutputCheck(FirstLooks["VersionCheck | None"]):
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         if state == "READY":
-            self._begin((model, version), None)  # its config is read with its first response
+            self._begin((model, version), None)  # its config is read at its first response
 
     def look(self, request: InferenceRequest, response: InferenceResponse) -> None:
         key = response.model_name, response.model_version
@@ -106,9 +107,9 @@ class _Responses(Instrument):
 
 
 class PlacementCheck(FirstLooks[int]):
-    """The look at where the instances of each version hold memory, from outside (`VisibleGpus.held`), when it is READY
-    and after some of its first executions, which it counts. What it finds goes into the log, once per instance, as a
-    warning that begins with MISPLACED. Where there is no GPU it never begins.
+    """The check of the devices on which the instances of each version hold memory, from outside (`VisibleGpus.held`),
+    when it is READY and after some of its first executions. Findings are logged once per instance, as a warning that
+    begins with MISPLACED. Without a GPU it never begins.
     """
 
     def __init__(
@@ -135,11 +136,11 @@ class PlacementCheck(FirstLooks[int]):
             self._look_soon(model, version)
 
     def _look_soon(self, model: str, version: int) -> None:
-        # not here: a hook must not block, and the driver may take its time
+        # on another thread: a hook must not block, and the driver may be slow
         threading.Thread(target=self.look, args=(model, version), name="placement", daemon=True).start()
 
     def look(self, model: str, version: int) -> None:
-        """Look at a version now."""
+        """Check a version now."""
         try:
             instances = self._find(model, version).instances
         except TritonError:  # unloaded meanwhile
@@ -168,8 +169,8 @@ class _Executions(Instrument):
 
 
 class PrintCheck(Instrument):
-    """A listener for printed lines. The first one of a process that is not ASCII gets a warning after it in the log,
-    which begins with UNPRINTABLE.
+    """A listener for printed lines. The first line of a process that is not ASCII is followed by a warning in the log
+    that begins with UNPRINTABLE.
     """
 
     def __init__(self, log: LogBook) -> None:
@@ -189,18 +190,18 @@ class PrintCheck(Instrument):
 
 
 class VersionCheck:
-    """What the config of one version promises, and which promises have been found broken."""
+    """The promises of one version's config, and the ones that were found broken."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._outputs = {output.name: output for output in config.output}
         self._batches = config.max_batch_size > 0
         self._decoupled = is_decoupled(config)
-        self._absent = dict.fromkeys(self._outputs, 0)  # output -> responses that were asked for it and have it not
+        self._absent = dict.fromkeys(self._outputs, 0)  # output -> responses that should have it and lack it
         self._warned: set[tuple[str, str]] = set()
         self.seen = 0
 
     def warnings(self, request: InferenceRequest, response: InferenceResponse) -> Iterator[str]:
-        """Return what is wrong with this response and was not reported before."""
+        """Return the faults of this response that were not reported before."""
         self.seen += 1
         for (name, kind), text in self._differences(request, response):
             if (name, kind) not in self._warned:
@@ -235,7 +236,7 @@ class VersionCheck:
         fits = len(dims) == len(tensor.shape) and all(
             dim in (-1, size) for dim, size in zip(dims, tensor.shape, strict=True)
         )
-        # a reshape is for models that answer in another shape of as many elements
+        # a reshape is for models whose outputs have another shape with as many elements
         same = output.HasField("reshape") and math.prod(tensor.shape) == math.prod(output.dims) * rows
         if not fits and not same:
             configured = ", ".join(["batch"] * self._batches + ["any" if dim < 0 else str(dim) for dim in output.dims])
@@ -245,8 +246,8 @@ class VersionCheck:
 
 
 def misplaced(plan: InstancePlan, held: Mapping[int, int], simulated: bool) -> str:
-    """Return a sentence about memory of other GPUs than the one of the instance; empty if there is none, or
-    if its model chooses for itself (KIND_MODEL).
+    """Return a sentence about memory of other GPUs than the one of the instance; empty without such memory, or if the
+    model itself chooses its devices (KIND_MODEL).
     """
     others = {gpu: size for gpu, size in held.items() if plan.kind != "GPU" or gpu != plan.device_id}
     if not others or plan.kind == "MODEL":

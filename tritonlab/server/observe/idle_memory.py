@@ -1,12 +1,12 @@
-"""Memory that requests needed goes back to the system once there are no requests: pages of the shared regions, and what
-the allocators of the server and of the stubs keep. Otherwise a few large requests would hold gigabytes for ever.
+"""The return of memory to the system once no requests are in flight: pages of the shared regions, and memory kept by
+the allocators of the server and of the stubs. Otherwise a few large requests would hold gigabytes for ever.
 
-Nothing of this runs while requests are in flight. What counts is what is held, not what was requested:
+Nothing of this runs while requests are in flight. The memory held counts, not the memory requested:
 
-- A region is looked at again as long as it takes much memory: the answer in it may still be on its way to a slow
-  client, or be an array that the notebook keeps.
-- The private memory of a process is compared with what it had when it last gave back. That counts as settled only if
-  the stub has answered, and for this process if no endpoint was reading a request or sending an answer.
+- A region is checked again as long as it takes much memory: the answer in it may still be on its way to a slow client,
+  or be an array in the notebook.
+- The private memory of a process is compared with its size after its last return. This counts as settled only if the
+  stub has answered, and, for this process, if no endpoint was reading a request or sending an answer.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ...ipc.processes.stub_launcher import StubProcess
 from ...ipc.zygotes.zygotes import WarmMemory
 from ...stub._pb_stub.wire.shm_manager import trim_heap
 
-#: Bytes by which a process must have grown, or that its regions must take, before it is asked again.
+#: Bytes by which a process must have grown, or that its regions must take, before its next return.
 _WORTH = 16 << 20
-#: Seconds that a stub has to answer. A stub that is busy by itself gives back later.
+#: Seconds for a stub's answer. A stub that is busy by itself returns memory later.
 _PATIENCE = 1.0
-#: The same for all stubs together, where a request waits for the memory.
+#: The same for all stubs together, if a request waits for the memory.
 _IN_A_HURRY = 0.2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryUse(NamedTuple):
-    """The bytes in memory now, with pages that processes share counted once, and what was given back last when
-    the server was idle: bytes, and when (wall clock seconds, 0 for never). `warm`: the processes that models are forked
-    from, which have made `imports`.
+    """The bytes in memory now, with pages that processes share counted once, and the last return in idle time: bytes,
+    and time (wall clock seconds, 0 for never). `warm`: the processes from which models are forked, with their
+    `imports`.
     """
 
     kernel: int
@@ -49,8 +49,8 @@ class MemoryUse(NamedTuple):
 
 
 class IdleMemory:
-    """What gives memory back. `processes` returns the stubs of all models, `warm` the processes they are forked from;
-    `gpu_buffers` is the GPU memory of the server. `look` is called when there is nothing to do.
+    """The return of memory. `processes` returns the stubs of all models, `warm` the processes from which they are
+    forked; `gpu_buffers` is the GPU memory of the server. `look` is called when the server is idle.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class IdleMemory:
         warm: Callable[[], WarmMemory | None] = lambda: None,
         gpu_buffers: GpuBuffers | None = None,
     ) -> None:
-        #: endpoints; each returns whether it is reading a request or sending an answer
+        #: for each endpoint, a function that returns whether it is reading a request or sending an answer
         self.endpoints: list[Callable[[], bool]] = []
         self._processes = processes
         self._warm = warm
         self._gpu_buffers = gpu_buffers or GpuBuffers()
-        self._lock = threading.Lock()  # held by the one thread that gives back
-        #: process id -> its least private bytes since it last gave back
+        self._lock = threading.Lock()  # held by the thread that returns memory
+        #: process id -> its least private bytes since its last return
         self._settled: dict[int, int] = {}
         self._last = (0, 0.0)
 
     def look(self) -> bool:
-        """Give memory back if it is worth it, on a thread of its own. Return whether to look again."""
+        """Return memory on a separate thread if it pays off. Returns whether to look again."""
         stubs = list(self._processes())
         pids = [os.getpid(), *(stub.pid for stub in stubs)]
         is_worth = [self._has_grown(pid) for pid in pids] + [stub.region_memory() >= _WORTH for stub in stubs]
@@ -80,13 +80,14 @@ class IdleMemory:
         return True
 
     def give_back_now(self) -> None:
-        """Give memory back while requests may be in flight: a stub that executes one has little time to answer."""
+        """Return memory while requests may be in flight: a stub that executes one has little time to answer."""
         stubs = list(self._processes())
         self.give_back(stubs, _IN_A_HURRY / max(len(stubs), 1))
 
     def give_back(self, stubs: Iterable[StubProcess], patience: float = _PATIENCE) -> None:
-        """Give memory back and block meanwhile; do nothing if another thread does it already. Each stub has `patience`
-        seconds to answer."""
+        """Return memory and block meanwhile; do nothing if another thread is doing it. Each stub has `patience` seconds
+        to answer.
+        """
         if not self._lock.acquire(False):
             return
         try:
@@ -109,7 +110,7 @@ class IdleMemory:
             self._lock.release()
 
     def _is_settled(self, stub: StubProcess, patience: float) -> bool:
-        """Make a stub give back where that is worth it; return whether what it has now is what it needs."""
+        """Make a stub return memory if it pays off. Returns whether its present memory is its need."""
         if self._gpu_buffers.grown or self._has_grown(stub.pid) or stub.region_memory() >= _WORTH:
             return stub.give_back(patience)
         return stub.pid not in self._settled
@@ -117,7 +118,7 @@ class IdleMemory:
     def _has_grown(self, pid: int) -> bool:
         now, settled = private(pid), self._settled.get(pid, 0)
         if now < settled:
-            self._settled[pid] = now  # what it has let go of by itself is not there for the next growth
+            self._settled[pid] = now  # memory that it released by itself does not count for its next growth
         return now - settled >= _WORTH
 
     def use(self) -> MemoryUse:
@@ -130,23 +131,23 @@ class IdleMemory:
 
 
 def _total(stubs: Iterable[StubProcess]) -> int:
-    """Return the bytes that giving back may change."""
+    """Return the bytes that a return may change."""
     return private(os.getpid()) + sum(private(stub.pid) + stub.region_memory() for stub in stubs)
 
 
 def private(pid: int) -> int:
-    """Return the bytes in memory of a process that are not files or shared regions; 0 for one that has ended."""
+    """Return the bytes in memory of a process without files and shared regions; 0 if it has ended."""
     total, shared = _pages(pid)
     return (total - shared) * _PAGE
 
 
 def resident(pid: int) -> int:
-    """Return the bytes in memory of a process, shared ones too; 0 for a process that has ended."""
+    """Return the bytes in memory of a process, shared ones too; 0 if it has ended."""
     return _pages(pid)[0] * _PAGE
 
 
 def _pages(pid: int) -> tuple[int, int]:
-    """Return how many pages of a process are in memory, and how many of these belong to files or shared regions."""
+    """Return the pages of a process in memory, and how many of them belong to files or shared regions."""
     try:
         words = Path(f"/proc/{pid}/statm").read_bytes().split()
     except OSError:

@@ -1,6 +1,4 @@
-"""A server's log, written as Triton does: one line per record, to stderr or to a file (rules
-1.13.2, 5.14.3).
-"""
+"""A server's log in Triton's form: one line per record, to stderr or to a file (rules 1.13.2, 5.14.3)."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ from ...ipc.processes.stub_log import LogRecord
 
 #: Verbose records carry the letter of INFO (measured).
 _LETTERS = {"INFO": "I", "WARNING": "W", "ERROR": "E", "VERBOSE": "I"}
-#: The place of what the server says itself, because it has no C++ line to name.
+#: The place in the server's own records, which have no C++ line.
 _OWN = "tritonlab:0"
-#: The line for a change of a model version's state, by state; the reason tells an unload from a failure.
+#: The line for a change of a model version's state, by state; the reason distinguishes an unload from a failure.
 _STATES = {
     "LOADING": "loading: {model}:{version}",
     "READY": "successfully loaded '{model}' version {version}",
@@ -30,13 +28,13 @@ _STATES = {
 
 
 class LogWriter(Instrument):
-    """The writer of the log, once it is added to a server's instruments. What models print goes to `stdout` and
-    `stderr` as it is; records go to `stderr`, or to the settings' `log_file`, if the settings show their level. A file
-    that cannot be opened, or written, is an error line, and `stderr` takes its place.
+    """The writer of the log, once it is added to a server's instruments. Prints of models go to `stdout` and `stderr`
+    unchanged; records go to `stderr`, or to the settings' `log_file`, if the settings show their level. A file that
+    cannot be opened, or written, causes an error line, and `stderr` is used instead.
     """
 
     def __init__(self, settings: LogSettings, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
-        """Write to this process's own `stdout` and `stderr` if they are left out."""
+        """Write to this process's `stdout` and `stderr` if they are left out."""
         self._settings = settings
         self._stdout = stdout or sys.stdout
         self._stderr = stderr or sys.stderr
@@ -90,7 +88,7 @@ class LogWriter(Instrument):
                 self._put(self._stderr, line)
 
     def close(self) -> None:
-        """Close the file; what is written later goes to `stderr`."""
+        """Close the file; later records go to `stderr`."""
         with self._lock:
             file, self._file = self._file, None
         if file is not None:
@@ -99,7 +97,7 @@ class LogWriter(Instrument):
 
 
 def record_prefix(log_format: str, level: str, time_ns: int) -> str:
-    """Return what stands before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
+    """Return the text before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
     utc = time.gmtime(time_ns // 1_000_000_000)
     letter = _LETTERS[level]
     if log_format == "ISO8601":

@@ -1,5 +1,5 @@
-"""What the metrics configuration asks for: the counts of model versions, the machine's usage, and the text of /metrics
-(rule 5.13).
+"""The metrics of the configuration: the counts of model versions, the machine's usage, and the text of /metrics (rule
+5.13).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ..models.model_lifecycle import ModelVersion
 
 
 class FirstResponses(Instrument):
-    """The times that requests wait for their first response, error or not (rule 5.13.2)."""
+    """The times from requests to their first response, error or not (rule 5.13.2)."""
 
     def __init__(self, find: Callable[[str, int], ModelVersion]) -> None:
         self._find = find
-        #: serials of requests that have had a response and wait for more; one thread at a time has a request
+        #: serials of requests with a response that wait for more; one thread at a time has a request
         self._begun: set[int] = set()
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
@@ -57,10 +57,10 @@ class FirstResponses(Instrument):
 
 
 class MachineUsage:
-    """What the machine is doing: /proc, and the GPUs through NVML where there is one.
+    """The usage of the machine: /proc, and the GPUs through NVML if present.
 
-    There is no thread: a request for the metrics reads, at most once per interval, and gets the numbers of the last
-    reading until then. Triton reads by a thread of its own all the time. Any thread may call any method. `clock()` is
+    No thread is needed: a request for the metrics reads the numbers, at most once per interval, and otherwise gets
+    those of the last reading. Triton's own thread reads all the time. Any thread may call any method. `clock()` is
     monotonic nanoseconds, `proc` the directory of /proc.
     """
 
@@ -68,7 +68,7 @@ class MachineUsage:
         self._interval = int(interval_ms * 1e6)
         self._clock = clock
         self._proc = proc
-        self._lock = threading.Lock()  # guards all of the below
+        self._lock = threading.Lock()  # guards all fields below
         self._nvml = Nvml.load()
         self._ticks = self._cpu_ticks()
         self._read_at = clock()
@@ -87,7 +87,7 @@ class MachineUsage:
             return self._cpu, self._gpus
 
     def _cpu_ticks(self) -> tuple[int, int]:
-        """Return busy ticks and all ticks of all CPUs since the machine started; zeros where there is no /proc."""
+        """Return busy ticks and all ticks of all CPUs since the machine started; zeros without /proc."""
         try:
             first = (self._proc / "stat").read_text().partition("\n")[0]
         except OSError:
@@ -97,7 +97,7 @@ class MachineUsage:
         return sum(ticks) - idle, sum(ticks)
 
     def _memory(self) -> tuple[int, int]:
-        """Return the bytes of memory that the machine has, and those in use."""
+        """Return the bytes of the machine's memory, and the bytes in use."""
         try:
             lines = (self._proc / "meminfo").read_text().splitlines()
         except OSError:
@@ -108,7 +108,7 @@ class MachineUsage:
 
 
 class ServerMetrics:
-    """What a model version counts, decided at load time: a feature that is off costs a request nothing."""
+    """The counters of a model version, chosen at load time: a feature that is off costs a request nothing."""
 
     def __init__(self, config: MetricsConfig, registry: MetricRegistry, clock: Clock, gpus: VisibleGpus) -> None:
         self._config = config
@@ -129,7 +129,7 @@ class ServerMetrics:
         return Histogram(first_response_buckets(config)) if self._config.histogram_latencies else None
 
     def text(self, versions: Iterable[ModelVersion], cache: Mapping[str, float] | None = None) -> str:
-        """Return the text of /metrics. `cache`: the numbers of the local response cache, if there is one
+        """Return the text of /metrics. `cache`: the numbers of the local response cache, if any
         (`core.server_metrics.cache_families`).
         """
         versions = list(versions)
@@ -139,7 +139,7 @@ class ServerMetrics:
                 v.name,
                 v.version,
                 v.stats,
-                v.scheduler.pending if v.serves else 0,  # one that loads has no scheduler yet
+                v.scheduler.pending if v.serves else 0,  # a loading version has no scheduler yet
                 tags=v.config.metric_tags,
                 load_ns=v.load_ns,
                 cached=v.config.response_cache.enable,
@@ -155,7 +155,7 @@ class ServerMetrics:
         return self._registry.expose(models, families, self._config)
 
     def made_by(self, model: str) -> str:
-        """Return the part of that text that has the custom metrics which the model's code made."""
+        """Return the part of that text with the custom metrics of the model's code."""
         return self._registry.made_by(model)
 
     def _usage(self, versions: Sequence[ModelVersion]) -> tuple[CpuUsage, list[GpuUsage]]:
@@ -180,8 +180,8 @@ def _simulated_usage(gpus: VisibleGpus, versions: Sequence[ModelVersion]) -> lis
 
 
 def _gpu_uuid(version: ModelVersion, gpus: VisibleGpus) -> str:
-    """Return the UUID of the GPU that the instances are on. Triton counts for each GPU apart; here a version has one
-    set of counters, so one with instances on several GPUs gets no label.
+    """Return the UUID of the GPU of the instances. Triton counts per GPU; here a version has one set of counters, so a
+    version with instances on several GPUs gets no label.
     """
     devices = {instance.plan.device_id if instance.plan.kind == "GPU" else -1 for instance in version.instances}
     device = devices.pop() if len(devices) == 1 else -1

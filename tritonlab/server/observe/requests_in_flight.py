@@ -1,6 +1,4 @@
-"""The requests that a server has not answered yet: where they are, how long, who made them and what
-they wait for.
-"""
+"""The requests that a server has not answered yet: their place, age, sender and reason to wait."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ class HeldRequest:
     """One request in flight.
 
     If `instance` is None, it waits in the queue of `version`, or for the steps of an ensemble. `caller`: the instance
-    whose model made it (BLS); None for a client's. Times are nanoseconds: since it came, and since something happened
-    to it last.
+    whose model made it (BLS); None for a client's. Times are nanoseconds: since its arrival, and since its last event.
     """
 
     request: InferenceRequest
@@ -39,7 +36,7 @@ class HeldRequest:
     @property
     def state(self) -> str:
         """Return `pending` in a queue, `executing`, or `open`: its `execute` call has returned and left it to its
-        sender.
+        response sender.
         """
         if self.instance is None:
             return "executing" if self.steps else "pending"
@@ -64,11 +61,11 @@ class HeldRequest:
 
 
 def survey(versions: Iterable[ModelVersion], calls: Sequence[BlsCall], now: int) -> list[HeldRequest]:
-    """Return all requests in flight, oldest first. `calls`: the BLS calls that are not answered."""
+    """Return all requests in flight, oldest first. `calls`: the unanswered BLS calls."""
     callers = {id(call.request): call.caller for call in calls}
     found: dict[int, HeldRequest] = {}
     for version in versions:
-        # in this order: one that leaves the queue meanwhile is seen in execution too, not nowhere
+        # in this order: a request that leaves the queue meanwhile is seen twice, rather than never
         places: list[tuple[InferenceRequest, ModelInstance | None]]
         places = [(request, None) for request in version.scheduler.waiting()]
         instances = [*version.instances, *version.leaving]

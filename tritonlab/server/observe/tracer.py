@@ -1,7 +1,7 @@
 """Traces of clients' requests by the trace settings, in Triton's trace file (rule 5.14.4).
 
-A request takes no step more while nothing is traced: the server looks at requests, and the tracer listens to its hooks,
-only while the settings let some of them be traced.
+While nothing is traced a request pays nothing: the server checks requests, and the tracer listens to its hooks, only
+while the settings may select some of them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ...core.observe.instrument import Instrument, Instruments
 from ...core.observe.trace import Trace, TraceTree
 from ...core.observe.trace_settings import TraceSettings
 
-#: The most characters that wait in memory for a file without log frequency.
+#: The most characters kept in memory for a file without log frequency.
 _KEPT = 1 << 20
 
 
 class Reception:
-    """What a frontend knows of a request, before there is one and after its answer.
+    """A frontend's record of a request, begun before the request exists and kept until its answer was sent.
 
-    `context`: what the client's own trace is continued by in mode opentelemetry, as JSON text of its headers.
+    `context`: the headers that continue the client's own trace in mode opentelemetry, as JSON text.
     """
 
     def __init__(self, context: str | None = None) -> None:
@@ -37,7 +37,7 @@ class Reception:
         self._early: list[tuple[str, int]] = []
 
     def stamp(self, name: str, ns: int) -> None:
-        """Note when something happened, such as `HTTP_RECV_END`. `ns`: nanoseconds."""
+        """Note the time of an event such as `HTTP_RECV_END`. `ns`: nanoseconds."""
         if self.trace is not None:
             self.trace.stamp(name, ns)
         else:
@@ -68,22 +68,22 @@ class Tracer(Instrument):
         self._settings = settings
         self._instruments = instruments
         self._say = say
-        #: whether clients' requests are looked at; what a frontend has to say of them is wanted then
+        #: whether clients' requests are checked; only then receptions are needed
         self.active = False
         self._ids = itertools.count(1)
         self._refreshing = threading.Lock()  # one change of the settings at a time
-        self._lock = threading.Lock()  # guards all of the below
+        self._lock = threading.Lock()  # guards all fields below
         self._listening = False
         self._warned = False
         #: traces sampled, and not yet written or dropped
         self._trees: set[TraceTree] = set()
         self._live: dict[int, Trace] = {}
-        #: executions by instance name and batch; two versions of a model may have the same
+        #: executions by instance name and batch; two versions of a model may have equal keys
         self._executing: dict[tuple[str, int], list[list[Trace]]] = {}
         self._files: dict[str, TraceFile] = {}
 
     def refresh(self) -> None:
-        """Find out whether clients' requests must be looked at from now on; called after a change of the settings."""
+        """Update whether clients' requests must be checked; called after a change of the settings."""
         with self._refreshing:
             active = self._settings.active()
             with self._lock:
@@ -110,7 +110,7 @@ class Tracer(Instrument):
             (self._instruments.add if wanted else self._instruments.remove)(self)
 
     def begin(self, request: InferenceRequest) -> Trace | None:
-        """Trace a client's request if the settings say so, or if the client traces it in mode opentelemetry."""
+        """Trace a client's request if the settings select it, or if the client traces it in mode opentelemetry."""
         reception = RECEPTION.get()
         context = reception.context if reception is not None else None
         setting = self._settings.sample(request.model_name, forced=context is not None)
@@ -128,12 +128,13 @@ class Tracer(Instrument):
         return request.trace
 
     def forget(self, trace: Trace) -> None:
-        """Drop the trace of a request that was refused, as Triton does: nothing is written."""
+        """Drop the trace of a refused request, as Triton does: nothing is written."""
         self._drop(trace.tree)
 
     def adopt(self, request: InferenceRequest, parent: int) -> None:
-        """Trace a request that a model made with the trace of one of its own; it is ignored if that trace has
-        ended."""
+        """Trace a model's request as part of the trace of a request to the model; it is ignored if that trace has
+        ended.
+        """
         with self._lock:
             trace = self._live.get(parent)
         if trace is not None:
@@ -210,7 +211,7 @@ class Tracer(Instrument):
             self._say("ERROR", f"the trace file cannot be written: {error}")
 
     def close(self) -> None:
-        """Write the traces that are left."""
+        """Write the remaining traces."""
         with self._lock:
             files = list(self._files.values())
         for file in files:
@@ -224,7 +225,7 @@ class TraceFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._lock = threading.Lock()  # guards all of the below, and the files
+        self._lock = threading.Lock()  # guards all fields below, and the files
         self._waiting: list[str] = []
         self._frequency = 0
         self._number = 0
@@ -253,7 +254,7 @@ class TraceFile:
             self._path.write_text(f"[{waiting}]", encoding="utf-8")
             self._begun = True
         else:
-            with self._path.open("r+b") as file:  # it is valid JSON between two writes, unlike Triton's
+            with self._path.open("r+b") as file:  # valid JSON between two writes, unlike Triton's
                 file.seek(-1, 2)
                 file.write(f",{waiting}]".encode())
 

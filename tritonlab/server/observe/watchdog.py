@@ -1,8 +1,8 @@
-"""The watchdog, which reports once what a request that waits for long is waiting for: where it is, who waits for whom,
-and what the stubs on the way are doing. Triton reports nothing.
+"""The watchdog, which reports once why a request waits for long: its place, the chain of waits, and the stacks of the
+stubs on the way. Triton reports nothing.
 
-There is no thread per request and nothing runs while none is in flight: the first request arms a timer, and the timer
-arms itself again as long as there are any. So it also notices when there is nothing to do any more.
+It has no thread per request, and nothing runs while none is in flight: the first request arms a timer, which arms
+itself again while requests are in flight. So it also notices when the server becomes idle.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...engine.life.model_instance import ModelInstance
 from ...engine.schedulers.scheduler import WakeUp
 from .requests_in_flight import HeldRequest
 
-#: Looks are at least this share of the limit apart, so that many requests are looked at together.
+#: Looks are at least this share of the limit apart, so that many requests are handled together.
 _SHARE = 20
 #: Nanoseconds between looks for the end of all work, and from one that finds it to `on_quiet`.
 _QUIET = 3_000_000_000
 #: Nanoseconds between two calls of `on_quiet` at most.
 _LONGEST_QUIET = 30_000_000_000
-#: How many requests of one model a report names one by one.
+#: How many requests of one model a report names singly.
 _NAMED = 5
-#: How many stubs' stacks go into one report (each into one of those that come together), and the seconds that each
-#: stub has to answer.
+#: How many stubs' stacks are in one report (each in one of simultaneous reports), and the seconds for each stub's
+#: answer.
 _STUBS = 6
 _STACK_SECONDS = 2.0
 
@@ -36,12 +36,11 @@ Survey = Callable[[], list[HeldRequest]]
 
 
 class Watchdog:
-    """The look for requests that have waited `seconds` without a sign of life (0: never).
+    """The search for requests that have waited `seconds` without an event (0: never).
 
-    `survey` gives the requests in flight, `calls` the BLS calls that are not answered. `warn(held, text)` gets each
-    report with the first of its requests, on a thread of its own. `on_quiet` is called on the timer's thread, some
-    seconds after the last request was answered; and again, less and less often, until it returns False or a request
-    comes.
+    `survey` returns the requests in flight, `calls` the unanswered BLS calls. `warn(held, text)` gets each report with
+    the first of its requests, on a separate thread. `on_quiet` is called on the timer's thread, some seconds after the
+    last answer, and again, less and less often, until it returns False or a request arrives.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Watchdog:
         warn: Callable[[HeldRequest, str], None],
         on_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
-        #: whether a look is due; set it, by `arm`, when a request comes
+        #: whether a look is due; `arm` sets it when a request arrives
         self.armed = False
         self._limit = int(seconds * 1e9) if seconds > 0 else sys.maxsize
         self._on_quiet = on_quiet
@@ -64,18 +63,18 @@ class Watchdog:
         self._calls = calls
         self._warn = warn
         self._reported: set[int] = set()  # serials, of requests in flight
-        self._ends = 0  # how often the end of all work was noticed
+        self._ends = 0  # how often idleness was noticed
 
     def arm(self) -> None:
-        """Arm the timer, because a request came while nothing was in flight. The request's thread calls it; more than
-        one look does no harm.
+        """Arm the timer, because a request arrived while none was in flight. The request's thread calls it; additional
+        looks are harmless.
         """
         self.armed = True
         self._timer.call_at(self._clock.now() + min(self._limit, _QUIET), self._look)
 
     def _look(self) -> None:
-        """Look at the requests in flight, on the timer's thread."""
-        self.armed = False  # first: a request that comes from here on arms it again
+        """Check the requests in flight, on the timer's thread."""
+        self.armed = False  # first: a request that arrives from here on arms it again
         held = self._survey()
         now = self._clock.now()
         self._reported &= {one.request.serial for one in held}
@@ -96,7 +95,7 @@ class Watchdog:
 
     def _look_again(self, end: int, pause: int) -> None:
         if self.armed or end != self._ends:
-            return  # a request has come since
+            return  # a request has arrived since
         if self._on_quiet():
             longer = min(2 * pause, _LONGEST_QUIET)
             self._timer.call_at(self._clock.now() + pause, partial(self._look_again, end, longer))
@@ -121,9 +120,7 @@ class Watchdog:
             )
 
     def explain(self, request: InferenceRequest, seconds: float) -> str:
-        """Return what one request waits for now; empty if it is not in flight. `seconds`: how long each stub has to
-        answer.
-        """
+        """Return why one request waits; empty if it is not in flight. `seconds`: the time for each stub's answer."""
         held = self._survey()
         group = [one for one in held if one.request is request]
         if not group:
@@ -133,12 +130,12 @@ class Watchdog:
 
 
 def _typed_to(one: HeldRequest) -> bool:
-    """Return whether the request waits for a person, who types to the debugger and needs no report."""
+    """Return whether the request waits for a person at the debugger, who needs no report."""
     return one.instance is not None and any(session.attended for session in one.instance.debugged)
 
 
 def heads(group: Sequence[HeldRequest]) -> list[str]:
-    """Return a sentence for each of a model's requests; for the last of many one together."""
+    """Return a sentence for each of a model's requests; of many, the rest share one."""
     lines = []
     for one in group[:_NAMED]:
         request = one.request
@@ -161,7 +158,9 @@ def _whereabouts(one: HeldRequest) -> str:
 
 
 class WaitReport:
-    """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way."""
+    """The reasons why a model's requests wait, directly or through BLS calls: sentences, and the instances on the
+    way.
+    """
 
     def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:
         self.lines: list[str] = []
@@ -177,7 +176,7 @@ class WaitReport:
             self._follow_steps(one, [])
 
     def _busy(self, model: str, instances: Sequence[ModelInstance]) -> None:
-        """Add what the instances that could take a queued request do instead."""
+        """Add the current work of the instances that could take a queued request."""
         for instance in instances:
             others = [one for one in self._held.values() if one.instance is instance and one.state == "executing"]
             what = ", ".join(f"request {one.request.serial}" for one in others)
@@ -188,7 +187,7 @@ class WaitReport:
             self._follow(instance, [])
 
     def _follow(self, instance: ModelInstance, path: list[ModelInstance]) -> None:
-        """Add what the instance waits for, then what that waits for, and so on."""
+        """Add the reason of the instance's wait, then the reason behind it, and so on."""
         if instance in path:
             names = [on_way.plan.source.model for on_way in [*path[path.index(instance) :], instance]]
             self.lines.append(f"  They may wait for one another: {' -> '.join(names)}.")
@@ -203,7 +202,7 @@ class WaitReport:
                 self._follow_call(call, [*path, instance])
 
     def _follow_turn(self, instance: ModelInstance, path: list[ModelInstance]) -> None:
-        """Add which resources the rate limiter has not for the instance, or for one before it, and who holds them."""
+        """Add the resources that the rate limiter lacks for the instance, or for one before it, and their holders."""
         wait = instance.limiter.wait_of(instance) if instance.limiter is not None else None
         if wait is None or not wait.resources:
             return
@@ -230,7 +229,7 @@ class WaitReport:
             self._follow(instance, path)
 
     def _follow_steps(self, one: HeldRequest, path: list[ModelInstance]) -> None:
-        """Add the requests that an ensemble has made of its steps' models for this one, and what they wait for."""
+        """Add the requests that an ensemble has made to its steps' models for this one, and their reasons to wait."""
         for step in self._held.values():
             if isinstance(step.request, StepRequest) and step.request.parent is one.request:
                 self.lines.append(
@@ -252,7 +251,7 @@ def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
 
 
 def stack_of(instance: ModelInstance, seconds: float) -> str:
-    """Return what the threads of an instance are doing, or that it did not say."""
+    """Return the stacks of an instance's threads, or a note that it did not answer."""
     stub = instance.stub
     text = stub.dump_stacks(seconds) if stub is not None else ""
     return text or f"It did not answer within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."

@@ -1,5 +1,6 @@
-"""What everything waits for now, requests, sequences, instances and loads, and why the last load of a model failed, in
-sentences. Triton reports none of it."""
+"""The reasons why requests, sequences, instances and loads wait, and why the last load of a model failed, in sentences.
+Triton reports none of it.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +25,18 @@ from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest
 from .watchdog import WaitReport, heads, stack_of
 
-#: How many stubs are asked what they are doing, and how many sequences of a model are named.
+#: The most stubs that are queried, and the most sequences of a model that are named.
 _STUBS, _SEQUENCES = 6, 8
-#: Seconds within which each stub has to say what it does.
+#: Seconds for each stub's answer.
 _SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Reason:
     """One thing that waits or has failed. `kind`: `loading`, `load` (a failed one), `instance`, `ending`,
-    `requests`, `sequences` or `failure`. `lines` are details; `stacks` are what the processes on the way are doing, by
-    instance."""
+    `requests`, `sequences` or `failure`. `lines` are details; `stacks` are the stacks of the processes on the way, by
+    instance.
+    """
 
     kind: str
     model: str
@@ -45,7 +47,7 @@ class Reason:
     fix: str | None = None
 
     def cited(self, cite: Callable[[str], str]) -> Reason:
-        """Return the same with the places of its texts as `cite` names them."""
+        """Return the same with the places of its texts in the form of `cite`."""
         return replace(
             self,
             text=cite(self.text),
@@ -79,14 +81,14 @@ class Reason:
 
 
 class Why:
-    """The reasons; as text they are sentences. `calm` is the text if there are none."""
+    """The reasons; as text they are sentences. `calm` is the text without any."""
 
     def __init__(self, reasons: Sequence[Reason], calm: str) -> None:
         self.reasons = list(reasons)
         self.calm = calm
 
     def cited(self, cite: Callable[[str], str]) -> Why:
-        """Return the same with the places of the texts as `cite` names them."""
+        """Return the same with the places of the texts in the form of `cite`."""
         return Why([reason.cited(cite) for reason in self.reasons], self.calm)
 
     def text(self) -> str:
@@ -112,7 +114,7 @@ class ServerSnapshot(NamedTuple):
 
 
 def why(seen: ServerSnapshot, name: str = "") -> Why:
-    """Return why what is seen waits, of one model or of all."""
+    """Return the reasons of all waits in the snapshot, of one model or all."""
     reasons = [_loading(version, seen.now) for version in seen.loading if name in ("", version.name)]
     for model in seen.models:
         if model.failure is not None and name in ("", model.name, model.identifier):
@@ -149,7 +151,7 @@ def _sample(instance: ModelInstance) -> str:
 
 
 def failed_load(model: str, error: Explained, *, serves: bool) -> Reason:
-    """Return why the last load of a model failed. `serves`: whether a version from before does."""
+    """Return why the last load of a model failed. `serves`: whether an earlier version still serves."""
     reason = getattr(error, "reason", "") or str(error)
     exception = getattr(error, "exception", None)
     headline = str(reason if exception is None else exception).strip().partition("\n")[0].rstrip(".")
@@ -214,8 +216,9 @@ def _queue(version: ModelVersion, group: Sequence[HeldRequest]) -> Iterator[str]
 
 
 def _delay(version: ModelVersion) -> tuple[int, str, str]:
-    """Return for how many microseconds the batcher of a version waits for more requests, what ends that, and the
-    setting that says so."""
+    """Return how many microseconds the batcher of a version waits for more requests, the event that ends the wait, and
+    the setting behind it.
+    """
     config, setting = version.config, ""
     strategy: Any = config.dynamic_batching
     if isinstance(version.scheduler, SequenceBatchScheduler):
@@ -234,7 +237,7 @@ def _delay(version: ModelVersion) -> tuple[int, str, str]:
 
 
 def _order(version: ModelVersion) -> Iterator[str]:
-    """Yield which answers wait for their turn."""
+    """Yield the answers that wait for their turn."""
     if not isinstance(version.scheduler, (DynamicBatchScheduler, SequenceBatchScheduler)):
         return
     for found in version.scheduler.held_back():
@@ -243,7 +246,7 @@ def _order(version: ModelVersion) -> Iterator[str]:
 
 
 def _steps(version: ModelVersion) -> Iterator[str]:
-    """Yield which steps of an ensemble may begin no more requests."""
+    """Yield the steps of an ensemble that may begin no more requests."""
     if not isinstance(version.scheduler, EnsembleScheduler):
         return
     limit = version.config.ensemble_scheduling
@@ -296,7 +299,7 @@ def _slot(instance: str, slot: SlotUse) -> str:
 def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
     capsules, total, _ = failures.of_model(version.name)
     if not capsules or capsules[-1].pid not in {instance.pid for instance in version.instances}:
-        return  # what failed before a reload has perhaps been mended
+        return  # failures before a reload may be fixed by it
     last = capsules[-1]
     where = f'File "{last.place.file}", line {last.place.line}' if last.place is not None else None
     headline = last.headline.rstrip(".")
