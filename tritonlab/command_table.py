@@ -1,14 +1,14 @@
 """The table of subcommands that both command lines read: `%triton` in a notebook and `tritonlab` in a shell.
 
-A row names its function, `module:function`, which is imported when the subcommand runs: a shell imports what one
-command needs, `%load_ext tritonlab` none of them. The defaults of arguments are those of the function.
+A row names its function, `module:function`, which is imported when the subcommand runs: a shell imports only one
+command's modules, `%load_ext tritonlab` none. The function has the defaults of the arguments.
 
 Another distribution adds its own by an entry point of the group `tritonlab.tools`, which is a `Tool`:
 
     [project.entry-points."tritonlab.tools"]
     greetings = "greetings:TOOL"
 
-They are looked for when a subcommand is not one of tritonlab's own, and for help and completion: the search takes 10
+They are searched when a subcommand is not one of tritonlab's own, and for help and completion: the search takes 10
 to 40 ms, and the import of its module 70 (2026-11-28, two busy cores).
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 
 
 class Argument:
-    """An argument of a subcommand: the names and the settings that `argparse.ArgumentParser.add_argument` takes."""
+    """An argument of a subcommand: the names and settings for `argparse.ArgumentParser.add_argument`."""
 
     def __init__(self, *names: str, **settings: Any) -> None:
         self.names = names
@@ -39,13 +39,13 @@ class Command:
 
     name: str
     #: `module:function`, or the module of a function of the same name. It gets the given arguments by name. For
-    #: `%triton` it gets a `Context` first, and returns what the cell shows; for `tritonlab` it returns the exit status,
-    #: or None for 0
+    #: `%triton` it gets a `Context` first, and returns the value that the cell shows; for `tritonlab` it returns the
+    #: exit status, or None for 0
     function: str
-    #: what it is for, in lower case and without a full stop
+    #: its purpose, in lower case and without a full stop
     about: str
     arguments: tuple[Argument, ...] = ()
-    #: its usage after the name, where it is not argparse's
+    #: its usage after the name, if argparse's does not fit
     usage: str = ""
     #: the function reads the line itself, and gets its text (`%triton`) or its words (`tritonlab`)
     is_raw: bool = False
@@ -58,7 +58,7 @@ class Command:
 
     @property
     def description(self) -> str:
-        """What it is for and, if the function reads the line itself, its usage."""
+        """Its purpose and, if the function reads the line itself, its usage."""
         return f"{self.about}: {self.usage}" if self.is_raw else self.about
 
     def find(self) -> Callable[..., Any]:
@@ -75,7 +75,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Tool:
-    """What one part of tritonlab, or another package, adds to it. All of it is imported at its first use."""
+    """The additions of one part of tritonlab, or of another package. Everything is imported at its first use."""
 
     name: str
     #: subcommands of `%triton`, in the order of its help
@@ -107,7 +107,7 @@ def _installed_tools() -> tuple[Tool, ...]:
             if not isinstance(tool, Tool):
                 raise TypeError(f"it is no tritonlab.command_table.Tool, but {type(tool).__name__}")
             found.append(tool)
-        except Exception as error:  # whatever a module of others raises
+        except Exception as error:  # a foreign module may raise anything
             warnings.warn(
                 f"the tool '{entry.name}' of {entry.value} is left out: {type(error).__name__}: {error}", stacklevel=2
             )
@@ -123,7 +123,7 @@ def seconds(text: str) -> float:
 
 
 def names(text: str) -> list[str] | None:
-    """Return the value of an option that is NAME,NAME; None for an empty text."""
+    """Return the value of an option of the form NAME,NAME; None for an empty text."""
     return text.split(",") if text else None
 
 
@@ -431,5 +431,6 @@ _COMMANDS = (
     ),
 )
 
-#: Our tools, in order; a later subcommand takes the place of an earlier one of the same name, ours that of others.
+#: tritonlab's tools, in order; a later subcommand replaces an earlier one of the same name, and tritonlab's replace
+#: others.
 TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS),)

@@ -1,4 +1,4 @@
-"""`tritonlab doctor`: what of this machine and environment stands in the way of a notebook's models, and the mend."""
+"""`tritonlab doctor`: the obstacles of this machine and environment to a notebook's models, and their fixes."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class TritonPythonModel:
 
 
 class State(enum.Enum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     GOOD = "ok"
-    NOTE = "note"  # something is missing that not everybody needs
+    NOTE = "note"  # something is missing that not every user needs
     BAD = "MISSING"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found of one thing. `mend`: what to do, "" where nothing is to be done."""
+    """A finding about one thing. `mend`: the fix, "" if none is needed."""
 
     about: str
     state: State
@@ -62,8 +62,9 @@ class Diagnosis:
 
 
 def run(*, as_json: bool = False) -> int:
-    """Look at everything and print what is found. Return the exit status: 1 if something is missing that a notebook
-    needs."""
+    """Check everything and print the findings. Return the exit status: 1 if something is missing that a notebook
+    needs.
+    """
     found = list(examine())
     if as_json:
         print(json.dumps([asdict(each) | {"state": each.state.value} for each in found], indent=1))
@@ -77,11 +78,11 @@ def run(*, as_json: bool = False) -> int:
 
 
 def examine() -> Iterator[Diagnosis]:
-    """Yield what is found, thing by thing. A look that itself fails is a finding."""
+    """Yield the findings, one by one. A check that fails itself is a finding."""
     for look in LOOKS:
         try:
             yield from look()
-        except Exception as error:  # whatever an odd machine does, the other looks go on
+        except Exception as error:  # the other checks continue on any odd machine
             yield Diagnosis(look.__name__.strip("_"), State.NOTE, f"could not be looked at: {error!r}")
 
 
@@ -99,7 +100,7 @@ def _python() -> Iterator[Diagnosis]:
 
 
 def _packages() -> Iterator[Diagnosis]:
-    """Compare what is installed with what the package and its notebook half ask for."""
+    """Compare the installed packages with the requirements of the package and its notebook half."""
     try:
         wanted = importlib.metadata.requires("tritonlab") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -130,14 +131,14 @@ def _packages() -> Iterator[Diagnosis]:
         elif is_core or importlib.util.find_spec("jupyterlab") is not None:
             mend = f"pip install '{requirement.name}{requirement.specifier}'"
             yield Diagnosis(requirement.name, State.BAD, f"{version}; wanted is {requirement.specifier}", mend)
-        else:  # a hosted notebook, which may need the version that it has
+        else:  # a hosted notebook, which may need its version
             others = "in other notebooks cards and views are pictures"
             text = f"{version}; JupyterLab wants {requirement.specifier}; {others}"
             yield Diagnosis(requirement.name, State.NOTE, text)
 
 
 def _extension() -> Iterator[Diagnosis]:
-    """Ask JupyterLab whether it sees the extension, of this version, and whether it is enabled."""
+    """Check whether JupyterLab finds the extension, in this version, and whether it is enabled."""
     if importlib.util.find_spec("jupyterlab") is None:
         return
     command = [sys.executable, "-m", "jupyter", "labextension", "list"]
@@ -159,7 +160,7 @@ def _extension() -> Iterator[Diagnosis]:
 
 
 def _kernel() -> Iterator[Diagnosis]:
-    """Find out whether the kernel that notebooks start by default runs this Python."""
+    """Check whether the kernel that notebooks start by default runs this Python."""
     if importlib.util.find_spec("jupyter_client") is None:
         return
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
@@ -179,7 +180,7 @@ def _kernel() -> Iterator[Diagnosis]:
 
 
 def _memory() -> Iterator[Diagnosis]:
-    """Look at what regions of tensors are made of, and at /dev/shm, which real Triton servers need."""
+    """Check the memory for regions of tensors, and /dev/shm, which real Triton servers need."""
     size = shutil.disk_usage("/dev/shm").total >> 20
     text = f"/dev/shm has {size} MB"
     if size < 256:
@@ -199,7 +200,7 @@ def _files() -> Iterator[Diagnosis]:
 
 
 def _ports() -> Iterator[Diagnosis]:
-    """Name the standard ports that something else has."""
+    """Name the standard ports that are in use."""
     taken = [port for port in (HTTP_PORT, GRPC_PORT, METRICS_PORT) if _is_taken(port)]
     if taken:
         mend = "%triton serve takes free ones; for tritonlab serve set --http-port, --grpc-port, --metrics-port"
@@ -219,7 +220,7 @@ def _is_taken(port: int) -> bool:
 
 
 def _model() -> Iterator[Diagnosis]:
-    """Load a model in a process of its own, and call it: forking, sockets, shared memory and numpy at once."""
+    """Load a model in its own process, and call it: checks forking, sockets, shared memory and numpy at once."""
     import numpy as np
 
     with tempfile.TemporaryDirectory(prefix="tritonlab-doctor-") as directory:

@@ -7,7 +7,7 @@ server.
     request = build_request({"INPUT0": a, "INPUT1": b})
     (response,) = model.execute([request])
 
-FakeTriton stands in for the server where the model logs, counts, sends through a response sender or calls other models.
+FakeTriton replaces the server if the model logs, counts, sends through a response sender or calls other models.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .stub._pb_stub.wire.message_bodies import IsModelReady, MetricFamilyDel, Me
 
 _handles = itertools.count(1)
 
-#: What answers a BLS call: a model object with `execute`, or a function of the request.
+#: The target of a BLS call: a model object with `execute`, or a function of the request.
 Callee = Any
 
 
@@ -44,10 +44,10 @@ def load_class(path: str | PathLike[str]) -> Any:
     """Return the TritonPythonModel class of a model.py, or of the newest version in a model directory.
 
     As in a stub, the version and the model directory join the end of `sys.path`, so that helper files are found
-    (rule 2.1.5). Raises FileNotFoundError, AttributeError for a file without the class, and what the import raises.
+    (rule 2.1.5). Raises FileNotFoundError, AttributeError for a file without the class, and errors of the import.
     """
     file = _model_file(Path(path))
-    name = ".".join((*file.parent.parts[-2:], file.stem))  # like the stub's `1.model`, but one for each model
+    name = ".".join((*file.parent.parts[-2:], file.stem))  # like the stub's `1.model`, but one per model
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -64,7 +64,7 @@ def build_args(
 ) -> dict[str, str]:
     """Return the `args` of `initialize` (rule 2.3.1) for a model directory or the text of a config.pbtxt.
 
-    `name`: the model's name where neither says it. `instance`: which of the config's instances. Raises ConfigError.
+    `name`: the model's name if neither has it. `instance`: the number of the config's instance. Raises ConfigError.
     """
     if not isinstance(config, str) or "\n" not in config:
         directory = Path(config)
@@ -90,12 +90,14 @@ def build_request(
     model_version: int = 1,
     decoupled: bool = False,
 ) -> InferenceRequest:
-    """Return a request as `execute` gets it: its tensors hold copies of `inputs`, as if they had come through a
-    server.
+    """Return a request for `execute`: its tensors hold copies of `inputs`, as if they had come through a server.
 
-    `inputs`: arrays, torch tensors, lists, text, by name. `requested_outputs`: a server puts all outputs of the model's
-    config there when the client names none. `decoupled`: whose rules its response sender follows (rule 1.9.2). Raises
-    InvalidArgumentError for what no tensor can be made of.
+    Args:
+        inputs: arrays, torch tensors, lists or text, by name.
+        requested_outputs: the outputs for the client; a server fills in all outputs of the model's config.
+        decoupled: whether its response sender follows the rules of decoupled models (rule 1.9.2).
+
+    Raises InvalidArgumentError for a value that cannot become a tensor.
     """
     return InferenceRequest._received(
         handle=next(_handles),
@@ -115,9 +117,9 @@ def build_request(
 class FakeTriton(bridge.Bridge):
     """The server around the models of one test; use it as a context manager.
 
-    `models`: what BLS calls reach, by name: a model object with `execute`, or a function of the request that returns a
-    response or several. `logs` are (level, text); `sent` are (request handle, response or None, flags) of response
-    senders; `cancelled` the handles of requests whose client gave up: `fake.cancel(request)`.
+    `models`: the targets of BLS calls, by name: a model object with `execute`, or a function of the request that
+    returns a response or several. `logs` are (level, text); `sent` are (request handle, response or None, flags) of
+    response senders; `cancelled` the handles of requests whose client cancelled: `fake.cancel(request)`.
     """
 
     def __init__(self, models: Mapping[str, Callee] | None = None, *, model_dir: str = "model/1") -> None:
@@ -149,7 +151,7 @@ class FakeTriton(bridge.Bridge):
         bridge.install(self._before.pop())
 
     def responses(self, request: InferenceRequest) -> list[InferenceResponse]:
-        """Return what the model sent for `request` through its response sender so far."""
+        """Return the responses for `request` that the model has sent through its response sender so far."""
         return [response for handle, response, _ in self.sent if handle == request._handle and response is not None]
 
     def closed(self, request: InferenceRequest) -> bool:
@@ -164,7 +166,7 @@ class FakeTriton(bridge.Bridge):
         """Return the custom metrics as Prometheus text."""
         return self._metrics.expose()
 
-    # -- what the author's objects call
+    # -- called by the author's objects
 
     def log(self, level: int, message: str, file: str, line: int) -> None:
         self.logs.append((("INFO", "WARNING", "ERROR", "VERBOSE")[level], message))
@@ -201,7 +203,7 @@ class FakeTriton(bridge.Bridge):
 
 
 def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
-    """Return a BLS request as the model it goes to gets it."""
+    """Return a BLS request in the form for the called model."""
     return InferenceRequest._received(
         handle=next(_handles),
         request_id=request._request_id,
@@ -218,7 +220,7 @@ def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
 
 
 def _answered(response: InferenceResponse, request: InferenceRequest) -> InferenceResponse:
-    """Return the response of a called model as the caller gets it: what was requested, in memory of its own."""
+    """Return the response of a called model in the form for the caller: the requested outputs, in their own memory."""
     wanted = [t for t in response._tensors if not request._requested or t._name in request._requested]
     tensors = [] if response._error is not None else [_copied(tensor._name, *tensor._wire()) for tensor in wanted]
     return InferenceResponse._received(tensors, response._error, response._parameters)
@@ -234,7 +236,7 @@ def _copied(name: str, datatype: int, shape: list[int], data: Any) -> Tensor:
 
 
 def _model_file(path: Path) -> Path:
-    """Return `path`, or the model.py of the newest version in it, under the name that the config gives it."""
+    """Return `path`, or the model.py of the newest version in it, under the name given in the config."""
     path = path.resolve()
     if not path.is_dir():
         return path

@@ -64,14 +64,14 @@ if TYPE_CHECKING:
     from .tools.deploy.environment.placed import EnvironmentOptions
     from .tools.deploy.report import ExportReport
 
-_lock = threading.Lock()  # guards everything below
+_lock = threading.Lock()  # guards all fields below
 _server: Server | None = None
 _directory: ScratchDirectory | None = None
 _workspace: Workspace | None = None
 #: where `%load_ext tritonlab` was called
 _shell: NoShell | None = None
-#: Seconds after which a version that a reload has replaced is killed if it still executes: a model that hangs and is
-#: mended in its cell would else stay for ever. Triton leaves it.
+#: Seconds after which a replaced version that still executes is killed: a hanging model that was fixed in its cell
+#: would otherwise stay for ever. Triton leaves it.
 DRAIN_SECONDS = 60.0
 #: Seconds for which an exception is kept alive for `%triton postmortem`.
 POSTMORTEM_SECONDS = 600.0
@@ -84,8 +84,8 @@ _options = Options(**_NOTEBOOK)
 
 
 def default_server() -> Server:
-    """Return the server of this process, made at the first use. Its repository is a private temporary directory, and
-    it loads a model on request only.
+    """Return the server of this process, made at the first use. Its repository is a private temporary directory, and it
+    loads models only on request.
     """
     global _server, _directory
     with _lock:
@@ -94,16 +94,16 @@ def default_server() -> Server:
             _server = Server(_directory.path, _options)
             _server.prewarm(_remembered_imports())
             if _options.recording:
-                Recorder.for_instruments(_server.instruments)  # so that a view opened late shows what came before
+                Recorder.for_instruments(_server.instruments)  # so that a view opened late shows earlier events
             atexit.register(reset)
         return _server
 
 
 def _remembered_imports() -> Path | None:
-    """Return the file in the user's cache that keeps what this notebook's models import: unlike the repository, it
+    """Return the file in the user's cache with the imports of this notebook's models: unlike the repository, it
     outlives the kernel.
     """
-    # Jupyter names the notebook; for anything else it is the directory
+    # Jupyter names the notebook; other programs use the directory
     notebook = os.environ.get("JPY_SESSION_NAME") or os.path.abspath(os.curdir)
     digest = hashlib.sha256(f"{sys.executable}\0{notebook}".encode(errors="surrogateescape")).hexdigest()[:16]
     try:
@@ -121,7 +121,9 @@ def default_repository() -> Path:
 
 
 def default_workspace() -> Workspace:
-    """Return the workspace that holds what this process's notebook has written so far, served by `default_server`."""
+    """Return the workspace with the models that this process's notebook has written so far, served by
+    `default_server`.
+    """
     global _workspace
     server = default_server()
     with _lock:
@@ -132,8 +134,9 @@ def default_workspace() -> Workspace:
 
 
 def show_in(shell: NoShell | None) -> None:
-    """Make each workspace from now on one of this shell, as after `reset`. So a notebook shows what models print,
-    whatever loads them."""
+    """Make each workspace from now on, including after `reset`, one of this shell, so that a notebook shows the prints
+    of all models.
+    """
     global _shell
     _shell = shell
 
@@ -151,14 +154,19 @@ def load(
 ) -> Model:
     """Load a model into the notebook's server and return it READY, as `%%triton_model` does.
 
-    source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
-    there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
-    paths to copy or a dict of name -> bytes or path. base: a model directory whose files count where none of these
-    gives one, and are not copied. options: the fields of `ConfigOptions`, such as `max_batch_size=8`,
-    `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`. sample: the inputs of a
-    request; those, and the outputs that the model answers it with, are the config's.
+    Args:
+        name: the model's name.
+        source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads the present
+            files again.
+        config: config.pbtxt as text or path, or its JSON form as a dict.
+        files: other files next to model.py: paths to copy, or a dict of name -> bytes or path.
+        version: the number of the version.
+        base: a model directory whose files are used, not copied, where none of these gives one.
+        sample: the inputs of a request; the config describes them and the outputs of the model's answer.
+        options: the fields of `ConfigOptions`, such as `max_batch_size=8`, `dynamic_batching=100` (microseconds),
+            `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`.
 
-    Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
+    Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before then continues.
     """
     config_options = ConfigOptions.from_keywords(**options) if options else None
     default_workspace().load(
@@ -170,18 +178,18 @@ def load(
 def open_repository(
     directory: str | PathLike[str], models: Sequence[str] | None = None, *, into: str | PathLike[str] | None = None
 ) -> Repository:
-    """Serve the models of a model repository in the notebook's server, from where they lie, as `%triton open` does.
+    """Serve the models of a model repository in the notebook's server, in place, as `%triton open` does.
 
-    A model that cannot be loaded does not stop the others: what is returned, which a cell shows as a table, has the
-    reason and what to do. A model whose files change is loaded again. `models`: the only ones to serve. `into`: for
-    models without version directories, as NVIDIA's examples are (`add_sub/model.py`, `bls/sync_model.py`), the
-    repository to which they are copied first, and which is served then; a model that is there stays as it is.
+    A model that cannot be loaded does not stop the others: the returned repository, which a cell shows as a table, has
+    the reason and the fix. A model whose files change is loaded again. `models`: the only ones to serve. `into`: for
+    models without version directories, like NVIDIA's examples (`add_sub/model.py`, `bls/sync_model.py`), the repository
+    to which they are first copied, and which is then served; existing models there stay unchanged.
 
-    Models that cells write count before those of the same name here. `opened["NAME"].to_cells()` returns the cells that
-    write a model, `opened.export(directory)` writes the whole repository again: equal byte for byte, but for what cells
-    have edited. A second call for the same directory looks again; `opened.close()` and `tritonlab.reset()` end it.
+    A cell's model takes precedence over one of the same name here. `opened["NAME"].to_cells()` returns the cells that
+    write a model, `opened.export(directory)` writes the whole repository again, equal byte for byte except for edits in
+    cells. A second call for the same directory checks it again; `opened.close()` and `tritonlab.reset()` end it.
 
-    Raises FileError for what is not a repository, NotFoundError for a model that is not in it.
+    Raises FileError if the directory is not a repository, NotFoundError for a model that is not in it.
     """
     return Repository.open(default_workspace(), directory, models, into=into)
 
@@ -207,27 +215,41 @@ def export(
     cancel: threading.Event | None = None,
 ) -> ExportReport:
     """Write models, or models of the notebook by their names, as a repository that a Triton server can load, and report
-    what it did: for each `<directory>/<name>/config.pbtxt`, `<version>/model.py` and its other files, with their modes
-    and the links that lead within the directory. The config is complete: what was filled in here is added to the
-    author's text. A directory that differs raises ExportConflict; with `overwrite` it is moved to `<directory>.backup`.
+    it.
 
-    The models that these need, for steps and BLS calls, are written with them, unless `alone` is set. If something is
-    in the way, or an error, an interrupt or `cancel` comes before the end, nothing is written.
+    For each model it writes `<directory>/<name>/config.pbtxt`, `<version>/model.py` and its other files, with their
+    modes and the links within the directory. The config is complete: values that were filled in here are added to the
+    author's text. Models that these need, for steps and BLS calls, are written too. If something prevents the export,
+    or an error, an interrupt or `cancel` comes before the end, nothing is written.
 
-    include: names or patterns of files that are else left out, as they are hidden, large (100 MB) or outside. target: a
-    release of Triton as 2.49, its container as 24.08, or kserve; the report warns of what will not work there. env:
-    `requirements` writes what the models have imported as a lock, `dir` and `archive` put a relocatable environment
-    into each model directory, a path packs a conda prefix or a whole Python; EnvironmentOptions choose its Python and
-    limit its size. deploy: of docker, k8s and kserve, files beside a repository called models/. capture: write what
-    other cells define and a model uses in front of it. artifacts: values by the file that keeps them beside model.py,
-    `weights.pt`, or `NAME/weights.pt` with several models. verify: releases whose servers have to answer the golden and
-    the last requests (`last` of each model, all by default) as the notebook does, True for the target's. dry_run: write
-    nothing, report it; capture and artifacts are not looked at. progress gets the bytes copied and of all, say a line.
+    Args:
+        models: a model or several, or their names.
+        directory: the repository.
+        overwrite: whether a directory that differs is moved to `<directory>.backup`; otherwise it raises
+            ExportConflict.
+        alone: whether the models that these need are left out.
+        include: names or patterns of files that are otherwise left out because they are hidden, large (100 MB) or
+            outside.
+        target: a release of Triton as 2.49, its container as 24.08, or kserve; the report warns of incompatible parts.
+        env: `requirements` writes the imports of the models as a lock, `dir` and `archive` put a relocatable
+            environment into each model directory, a path packs a conda prefix or a whole Python; EnvironmentOptions
+            choose its Python and limit its size.
+        deploy: any of docker, k8s and kserve: files next to a repository called models/.
+        capture: whether code of other cells that a model uses is written in front of it.
+        artifacts: values by the file next to model.py that keeps them, `weights.pt`, or `NAME/weights.pt` with several
+            models.
+        verify: releases whose servers must answer the golden and the last requests like the notebook; True for the
+            target's.
+        last: how many of the last requests of each model are verified, all by default.
+        dry_run: whether nothing is written, only reported; capture and artifacts are not examined.
+        progress: gets the bytes copied and the total.
+        say: gets a line about the progress.
+        cancel: ends the export when it is set.
 
     Raises NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, Cancelled.
     """
     from .notebook.authoring.exporting import export_models
-    from .tools.deploy.export_options import ExportOptions  # with what makes environments and deploy files
+    from .tools.deploy.export_options import ExportOptions  # with modules for environments and deploy files
 
     options = ExportOptions.from_keywords(
         overwrite=overwrite,
@@ -249,7 +271,8 @@ def export(
 
 
 def recording(server: Server | None = None) -> Recording:
-    """Return the recording of what a server did last: its executions, requests, streams, failures and custom metrics.
+    """Return the recording of a server's latest activity: its executions, requests, streams, failures and custom
+    metrics.
 
     `save(path)` keeps it in a file, `perfetto(path)` writes a trace.json. The notebook's server is recorded from its
     start, unless `tritonlab.reset(recording=False)` was called; another server from the first call of this function.
@@ -262,7 +285,7 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
     """Return a view, which a cell shows, of `subject`: a model, a recording, the path of a recording, or the path of a
     trace file of Triton's own.
 
-    `kind` is one of those of `Model.view`. `model` names the model where a recording has several. Raises
+    `kind` is a kind of `Model.view`. `model` names the model if a recording has several. Raises
     InvalidArgumentError for another kind or model, OSError for a file that cannot be read, RecordingError for a file
     that is not a recording.
     """
@@ -271,10 +294,10 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
 
 @explains_unknown
 def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
-    """Connect to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
-    token for example; `timeout`: seconds for each request.
+    """Connect to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` are sent with every
+    request, for example a token; `timeout`: seconds for each request.
 
-    Raises UnavailableError if no such server is there.
+    Raises UnavailableError if no server answers there.
     """
     from .exchanges.remote import remote_server as remote
     from .notebook.authoring.hints import hint
@@ -288,17 +311,17 @@ def playground(model: Model) -> Playground:
 
 
 def load_panel(model: Loadable) -> LoadPanel:
-    """Return a form, which a cell shows, that tests a model under load: one of a server here, or of one elsewhere
-    (`connect`). What it does is `model.load_test`, and its `result` is what was measured last.
+    """Return a form, which a cell shows, that tests a model under load, of a server here or elsewhere (`connect`). It
+    runs `model.load_test`; its `result` is the latest measurement.
     """
     return open_load_panel(model)
 
 
 def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
-    """Return the golden set in `directory`, by default the one of this notebook in `<notebook>.golden/`.
+    """Return the golden set in `directory`, by default the notebook's, `<notebook>.golden/`.
 
-    A golden set keeps requests to models of the notebook's server with their answers: `check()` asks again and says
-    what differs.
+    A golden set keeps requests to models of the notebook's server with their answers: `check()` sends them again and
+    reports differences.
     """
     server = default_server()
     place = Path(directory) if directory is not None else None
@@ -306,17 +329,17 @@ def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
 
 
 def serve(server: Server | None = None, **options: Any) -> Endpoints:
-    """Open HTTP, gRPC and metrics ports on a server, the notebook's if none is named, for clients of any kind; what
-    `%triton serve` does.
+    """Open HTTP, gRPC and metrics ports on a server, by default the notebook's, for any client, as `%triton serve`
+    does.
 
     options: fields of `EndpointOptions`, such as `http_port=8000`, `grpc=False`, `client_shm=True`; port 0 is any free
-    one. Clients need a token, and how they get it is printed; `token="..."` sets another, `token=""` none.
-    `model_control=True` lets them load and unload models, and so run code here; `settings=True` lets them change the
-    settings of traces and log. An HTTP client that leaves cancels its request, unless
+    one. Clients need a token, whose place is printed; `token="..."` sets another, `token=""` none. `model_control=True`
+    allows clients to load and unload models, and so to run code here; `settings=True` allows them to change the
+    settings of traces and log. An HTTP client that disconnects cancels its request, unless
     `http_cancel_on_disconnect=False`.
 
-    What is returned shows the addresses; its `headers` are what clients send, and its `stop()` closes the ports. Close
-    those of a server of your own before you stop it. Raises TritonError for a port in use.
+    The returned object shows the addresses; its `headers` are for clients, and its `stop()` closes the ports. Close the
+    ports of your own server before you stop it. Raises TritonError for a port in use.
     """
     if server is not None:
         return open_endpoints(server, **options)
@@ -325,13 +348,14 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
 
 def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
     """End the default server and its models; the next use makes a new one. `options`: fields of `Options` for it, such
-    as `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt,
+    as `cache_config="local,size=1048576"`. After `timeout` seconds, or at an interrupt, requests that still execute
     fail, and their processes are killed. Raises UnknownOption, or InvalidArgumentError for a value that no server can
-    have; then nothing has ended."""
+    have; then the old server continues.
+    """
     global _server, _directory, _workspace, _options
     UnknownOption.check("reset", options, ["timeout", *Options.__dataclass_fields__])
     wanted = Options(**{**_NOTEBOOK, **options})
-    check_options(wanted)  # while there is a server that goes on
+    check_options(wanted)  # while the old server still runs
     with _lock:
         _options = wanted
         server, directory, workspace = _server, _directory, _workspace
@@ -348,7 +372,7 @@ def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
 
 
 def _forget() -> None:
-    """Drop the server and its directory in a forked child, because they are the parent's."""
+    """Drop the server and its directory in a forked child, because they belong to the parent."""
     global _server, _directory, _workspace
     _server = _directory = _workspace = None
 

@@ -90,7 +90,7 @@ class MockClock:
 
 
 class FakeTimer:
-    """A `schedulers.timer.Timer` without a thread: a call that is due is made as `advance` moves the clock past it."""
+    """A `schedulers.timer.Timer` without a thread: a due call is made as `advance` moves the clock past it."""
 
     def __init__(self, clock: MockClock) -> None:
         self._clock = clock
@@ -99,14 +99,14 @@ class FakeTimer:
 
     @property
     def deadlines(self) -> list[int]:
-        """The deadlines that are still to come, soonest first, in nanoseconds of the clock."""
+        """The deadlines still to come, soonest first, in nanoseconds of the clock."""
         return sorted(when for when, _, _ in self._heap)
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (when, next(self._order), function))
 
     def advance(self, ns: int) -> None:
-        """Move the clock by `ns`, stopping at each deadline on the way to call what is due there."""
+        """Move the clock by `ns`, and stop at each deadline on the way to make the due call."""
         end = self._clock.now() + ns
         while self._heap and self._heap[0][0] <= end:
             when, _, function = heapq.heappop(self._heap)
@@ -139,7 +139,7 @@ class FakeInstance:
         return [payload.size for payload in self.payloads]
 
     def finish(self, scheduler: _Idle) -> Payload:
-        """End the oldest payload. As with a real one, the scheduler is called before the clients get responses."""
+        """End the oldest payload. As with a real instance, the scheduler is called before the clients get responses."""
         payload = self.payloads.pop(0)
         scheduler.instance_idle(self)
         for request in payload.requests:
@@ -153,8 +153,8 @@ class FakeInstance:
 class FakeStub:
     """The stub's end of a link in this process: sockets and regions are real, and the test plays the stub.
 
-    `link` is the server's end. `connection`, `region` and `server_region` are the stub's: what it sends with, writes to
-    and reads from.
+    `link` is the server's end. `connection`, `region` and `server_region` are the stub's: it sends with the first,
+    writes to the second and reads from the third.
     """
 
     def __init__(self, link_reader: LinkReader, size: int = 1 << 20) -> None:
@@ -182,15 +182,15 @@ class FakeStub:
         return ident, body
 
     def send(self, command: str, ident: int = 0, body: Any = None) -> None:
-        """Send a message as an honest stub would."""
+        """Send a message in the form of a correct stub."""
         self.connection.send(NUMBER[command], ident, body)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes that no honest stub would send."""
+        """Send bytes that no correct stub would send."""
         self._socket.sendall(data)
 
     def die(self) -> None:
-        """Close the stub's side, as the death of the process does."""
+        """Close the stub's side, like the death of the process."""
         self._socket.close()
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ for _hook in HOOKS:
 
 
 def collect(request: InferenceRequest) -> list[InferenceResponse]:
-    """Return a list to which the responses of `request` are appended as they come."""
+    """Return a list to which the responses of `request` are appended as they arrive."""
     responses: list[InferenceResponse] = []
     request.on_response = lambda _, response: responses.append(response)
     return responses

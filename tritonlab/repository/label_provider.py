@@ -14,10 +14,11 @@ Labels = dict[str, tuple[str, ...]]
 
 
 def read_labels(config: ModelConfig, directory: Path, base: Path | None = None) -> Labels:
-    """Return the labels of every output that names a file, which has one per line. `base`: the directory whose files
-    are linked into the model directory.
+    """Return the labels of every output with a label file, which has one label per line. `base`: the directory whose
+    files are linked into the model directory.
 
-    Raises InternalError for a file that cannot be read, UnsupportedError for one outside of both (rule 5.3.4).
+    Raises InternalError for a file that cannot be read, UnsupportedError for a file outside of both directories (rule
+    5.3.4).
     """
     labels: Labels = {}
     roots = [os.path.realpath(place) for place in (directory, base) if place is not None]

@@ -1,4 +1,4 @@
-"""The layout of a model directory: the names that Triton gives to its parts, and what is there at one moment."""
+"""The layout of a model directory: the names that Triton gives to its parts, and its contents at one moment."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ CONFIG_FILE = "config.pbtxt"
 #: The directory for configurations of other names (rule 5.1.7).
 CONFIGS = "configs"
 MODEL_FILE = "model.py"
-#: What Python leaves behind while a model runs is not a change of the model (server issue 7489: Triton reloads for it).
+#: Files that Python leaves while a model runs; they are no change of the model (server issue 7489: Triton reloads for
+#: them).
 _IGNORED = ("__pycache__",)
-#: What Python and Jupyter leave behind, which is not part of a model.
+#: Files that Python and Jupyter leave; they are not part of a model.
 LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 
 #: path relative to the model directory -> (modification time ns, size)
 Fingerprint = dict[str, tuple[int, int]]
 
 
-#: How C++ reads a number: from the beginning of a text, and no further than it goes.
+#: A number as C++ reads it: from the beginning of a text, as far as the digits go.
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
 
 
 class DirectoryContents(NamedTuple):
-    """What is in a model directory. `versions`: the numbers that Triton reads from its directories' names, lowest
-    first. `first_files`: the names in the directory of the version whose name sorts first, `/` behind those of
-    directories."""
+    """The contents of a model directory. `versions`: the numbers that Triton reads from its directories' names, lowest
+    first. `first_files`: the names in the version directory whose name sorts first, with `/` after directories.
+    """
 
     fingerprint: Fingerprint
     versions: list[int]
@@ -38,8 +39,8 @@ class DirectoryContents(NamedTuple):
 
 
 def read_contents(directory: Path) -> DirectoryContents:
-    """Look into a model directory once. Raises OSError if that or the first version's cannot be read, ConfigError for
-    an entry at which Triton gives up."""
+    """Read a model directory once. Raises OSError if it, or the first version's directory, cannot be read, ConfigError
+    for an entry at which Triton gives up."""
     found: Fingerprint = {}
     entries = _walk(str(directory), "", found)
     for entry in entries:
@@ -52,7 +53,7 @@ def read_contents(directory: Path) -> DirectoryContents:
 
 def read_version(entry: os.DirEntry[str]) -> int | None:
     """Return the version that Triton sees in an entry of a model directory; None if it ignores the entry (rule 2.1.1).
-    Raises ConfigError for a number at which Triton ends."""
+    Raises ConfigError for a number that ends Triton."""
     found = _NUMBER.match(entry.name)
     if found is None or (entry.name[0] == "0" and len(entry.name) > 1) or not _is_directory(entry):
         return None
@@ -63,21 +64,22 @@ def read_version(entry: os.DirEntry[str]) -> int | None:
 
 
 def names_in(directory: Path) -> list[str]:
-    """Return the names in a directory, `/` behind those of directories."""
+    """Return the names in a directory, with `/` after directories."""
     with os.scandir(directory) as entries:
         return [entry.name + "/" * _is_directory(entry) for entry in entries]
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a file that a configuration names. Raises OSError; also for a pipe or a device, which may
-    have no end, and for a name that no file can have."""
+    """Return the bytes of a file that a configuration names. Raises OSError, also for a pipe or a device, which may
+    have no end, and for an impossible file name.
+    """
     with open_file(path) as file:
         return file.read()
 
 
 def fingerprint(directory: Path) -> Fingerprint:
-    """Return what a reload compares: every file with its modification time and size. Files that come or go meanwhile
-    do no harm.
+    """Return every file with its modification time and size, for comparison at a reload. Files may appear or vanish
+    meanwhile.
     """
     found: Fingerprint = {}
     try:
@@ -88,8 +90,9 @@ def fingerprint(directory: Path) -> Fingerprint:
 
 
 def place_time(directory: Path) -> int:
-    """Return when a directory itself has changed last, in ns: it got its place, or an entry came or went. 0 if it is
-    gone."""
+    """Return the last change of a directory itself, in ns: it was moved here, or an entry was added or removed. 0 if it
+    is gone.
+    """
     try:
         return os.stat(directory).st_ctime_ns
     except OSError:
@@ -130,7 +133,7 @@ def _versions(entries: list[os.DirEntry[str]]) -> list[int]:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a directory, or a link that leads to one; one that leads to itself is neither."""
+    """Return whether it is a directory, or a link to one; a link to itself is neither."""
     try:
         return entry.is_dir()
     except OSError:
@@ -138,10 +141,10 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def model_names(repository: Path) -> list[str]:
-    """Return the names of the directories in a repository that can be a model's, sorted."""
+    """Return the names of the possible model directories in a repository, sorted."""
     return sorted(path.name for path in repository.iterdir() if path.is_dir() and is_model_directory(path))
 
 
 def is_model_directory(path: Path) -> bool:
-    """Return whether the directory can be a model's: it has a config.pbtxt, or the directory of a version."""
+    """Return whether it can be a model directory: it has a config.pbtxt, or the directory of a version."""
     return (path / CONFIG_FILE).is_file() or bool(version_numbers(path))

@@ -1,5 +1,5 @@
 """Models in directories without versions, as NVIDIA's python_backend keeps its examples: their texts say to copy each
-`<directory>/[<prefix>_]model.py` to `models/<name>/1/model.py`, and the config of the same prefix beside it."""
+`<directory>/[<prefix>_]model.py` to `models/<name>/1/model.py`, and the config of the same prefix next to it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _FILE = re.compile(rf"(?P<prefix>.+_)?(?P<file>{re.escape(MODEL_FILE)}|{re.escap
 
 
 class LooseModel(NamedTuple):
-    """A model that would be the directory `name` of a repository. `helpers`: what its model file imports from beside
-    it."""
+    """A model that would be the directory `name` of a repository. `helpers`: the files next to its model file that it
+    imports.
+    """
 
     name: str
     config: Path | None
@@ -32,7 +33,7 @@ class LooseModel(NamedTuple):
     helpers: tuple[Path, ...] = ()
 
     def write(self, directory: Path) -> None:
-        """Copy it to a model directory that is not there yet."""
+        """Copy it to a new model directory."""
         version = directory / "1"
         version.mkdir(parents=True)
         if self.config is not None:
@@ -44,7 +45,7 @@ class LooseModel(NamedTuple):
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file; a link to something that does not lie with the model stays a link."""
+    """Copy a file; a link to a file outside of the model's directory stays a link."""
     if leads_out(source, (source.parent,)):
         target.symlink_to(source.resolve())
     else:
@@ -52,8 +53,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def find_loose_models(directory: Path) -> list[LooseModel]:
-    """Return the models that lie without versions in a directory itself or in those in it; none if one of these has
-    versions, or none of the models a model file."""
+    """Return the models without versions in a directory or its subdirectories; none if a subdirectory has versions, or
+    if there is no model file.
+    """
     within = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
     places = [place for place in (directory, *within) if os.access(place, os.R_OK | os.X_OK)]
     if any(version_numbers(place) for place in places):
@@ -63,7 +65,7 @@ def find_loose_models(directory: Path) -> list[LooseModel]:
 
 
 def arrange(models: Iterable[LooseModel], repository: Path) -> None:
-    """Copy models into a repository, each as a whole. One that is there already stays as it is."""
+    """Copy models into a repository, each as a whole. Existing models stay unchanged."""
     repository.mkdir(parents=True, exist_ok=True)
     scratch = scratch_place(repository) / scratch_name()
     try:
@@ -100,7 +102,7 @@ def _name_in(config: Path | None) -> str:
 def _helpers(model: Path) -> tuple[Path, ...]:
     try:
         tree = ast.parse(model.read_bytes())
-    except UNPARSABLE:  # its load says so
+    except UNPARSABLE:  # its load reports it
         return ()
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}

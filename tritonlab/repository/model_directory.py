@@ -1,4 +1,4 @@
-"""One model's directory in a repository, replaced as a whole, and put back when the new one does not load."""
+"""One model's directory in a repository, replaced as a whole, and restored when the new one does not load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Stamp = tuple[str, int, int]
 
 
 class Link(NamedTuple):
-    """A symbolic link, by the path it leads to."""
+    """A symbolic link, by its target path."""
 
     target: str
 
@@ -26,14 +26,14 @@ class Edited(NamedTuple):
     like: Path
 
 
-#: What a file is made of: its content, the path that it is copied from, or a link.
+#: The source of a file: its content, the path from which it is copied, or a link.
 Made = bytes | Path | Link | Edited
 
 
 class ModelDirectory:
     """`<repository>/<name>` on disk. `replace` builds the new tree elsewhere and swaps two directory names.
 
-    `spare` is on the repository's file system and not below it, so that no server takes the spare trees for models.
+    `spare` is on the repository's file system but outside of it, so that no server takes the spare trees for models.
     """
 
     def __init__(self, path: Path, spare: Path) -> None:
@@ -44,7 +44,7 @@ class ModelDirectory:
         self._old_stamps: dict[str, Stamp] = {}
 
     def replace(self, files: Mapping[str, Made], version: int = 1, directories: Collection[str] = ()) -> None:
-        """Make the directory hold exactly `files`, `directories`, and the directory of `version`, which an ensemble
+        """Fill the directory with exactly `files`, `directories`, and the directory of `version`, which an ensemble
         needs although it is empty. The former tree is kept until `forget` or `restore`.
 
         A file copied from a path is not copied again while its source, size and modification time are the same.
@@ -54,7 +54,7 @@ class ModelDirectory:
         try:
             stamps = self._written(files, [str(version), *directories])
         except BaseException:
-            shutil.rmtree(self._new, ignore_errors=True)  # where no space is left, it would take what there is
+            shutil.rmtree(self._new, ignore_errors=True)  # on a full disk, it would overwrite the present files
             raise
         if self.path.exists():
             os.replace(self.path, self._old)
@@ -62,7 +62,7 @@ class ModelDirectory:
         self._old_stamps, self._stamps = self._stamps, stamps
 
     def _written(self, files: Mapping[str, Made], directories: Collection[str]) -> dict[str, Stamp]:
-        """Write the new tree, and return the stamps of the files that were copied."""
+        """Write the new tree, and return the stamps of the copied files."""
         stamps = {}
         for directory in directories:
             (self._new / directory).mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class ModelDirectory:
         return stamps
 
     def restore(self) -> None:
-        """Put the former tree back, if there was one."""
+        """Restore the former tree, if there was one."""
         if self._old.exists():
             os.replace(self.path, self._new)
             os.replace(self._old, self.path)
@@ -106,7 +106,7 @@ class ModelDirectory:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return the facts that change when the content of a file does."""
+    """Return facts that change with the content of a file."""
     found = path.stat()
     return str(path), found.st_size, found.st_mtime_ns
 

@@ -1,4 +1,6 @@
-"""Names of models: which the stub of every release of Triton runs, and which a notebook gives (rules 2.9.2, 5.11.4)."""
+"""Names of models: names that the stub of every release of Triton runs, and names that a notebook gives (rules 2.9.2,
+5.11.4).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,14 @@ from typing import Final
 #: Characters refused in model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
 REFUSED: Final = frozenset(";|&$`<>()[]{}\\\"'*?~#!")
 
-#: What to do about a name with a fault.
+#: The remedy for an invalid name.
 ADVICE: Final = "use letters from a to z, digits, '_' and, within it, '-' and '.'"
 
 
 def stub_fault(name: str) -> str:
-    """Return why the Python backend of some release cannot run a model of this name, with the name as the subject of
-    the sentence; "" if all can."""
+    """Return why the Python backend of some release cannot run a model of this name, as a sentence whose subject is the
+    name; "" if all can.
+    """
     if blank := next(filter(str.isspace, name), ""):
         return f"has {'a space' if blank == ' ' else repr(blank)}, and Triton's stub does not start on such a path"
     if not name.isascii():
@@ -24,7 +27,7 @@ def stub_fault(name: str) -> str:
 
 
 def name_fault(name: str, has_stub: bool = True) -> str:
-    """Return why no model is written under this name, with the name as the subject of the sentence; "" if one is.
+    """Return why no model can be written under this name, as a sentence whose subject is the name; "" if it can.
     `has_stub`: whether it is a model of the Python backend, and not an ensemble."""
     if name in ("", ".", "..") or "/" in name:
         return "is not that of a directory in a repository"

@@ -1,6 +1,4 @@
-"""Model repositories on disk: which models there are, their configuration, versions and fingerprints.
-Nothing is loaded here.
-"""
+"""Model repositories on disk: their models, with configuration, versions and fingerprints. Nothing is loaded here."""
 
 from __future__ import annotations
 
@@ -19,18 +17,18 @@ from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgume
 from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
 from .repository_agents import run_agents
 
-#: The most levels of a path that is written for a load. Python's functions that make, read and remove directories call
-#: themselves once a level, and near their limit whatever is collected meanwhile fails, too. Triton 2.51 crashes there.
+#: The most levels of a path written for a load. Python's functions that make, read and remove directories recurse once
+#: per level, and near the recursion limit garbage collection fails, too. Triton 2.51 crashes there.
 _MOST_LEVELS = 400
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """One model as it lies on disk, read and filled in, before its own auto_complete_config.
+    """One model on disk, read and completed, before its own auto_complete_config.
 
-    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those the
-    policy selects, lowest first. `fingerprint` is of the directory alone: like Triton, a load does not see that a
-    Python-based backend's model.py or an archive elsewhere has changed (measured on 2.51); unload, then load does.
+    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are selected
+    by the policy, lowest first. `fingerprint` covers only the directory: like Triton, a load does not notice changes of
+    a Python-based backend's model.py or of an archive elsewhere (measured on 2.51); unload, then load does.
     """
 
     name: str
@@ -40,11 +38,11 @@ class ModelFiles:
     fingerprint: Fingerprint
     #: the config JSON that was passed with the load, if any
     override: str | None = None
-    #: the directory made for file overrides; it is removed when the last version that uses it is gone
+    #: the directory made for file overrides; it is removed with the last version that uses it
     temporary: ScratchDirectory | None = None
-    #: the path of the configuration file, whether it is there or not
+    #: the path of the configuration file, whether or not it exists
     config_file: str = CONFIG_FILE
-    #: the repository that the model is from, if that tells models of one name apart
+    #: the repository of the model, if it distinguishes models of one name
     namespace: str = ""
     #: the model directory whose files are linked into it
     base: Path | None = None
@@ -55,19 +53,20 @@ class ModelFiles:
 
     @property
     def configured(self) -> bool:
-        """Return whether there is a configuration, or one was passed; else the model's auto_complete_config has to say
-        it all.
+        """Return whether a configuration exists or was passed; otherwise the model's auto_complete_config must give all
+        of it.
         """
         return self.override is not None or self.config_file in self.fingerprint
 
     def is_configuration(self, path: str) -> bool:
-        """Return whether `path` is a configuration: the file that is read, or one of those beside it under other
-        names."""
+        """Return whether `path` is a configuration: the file that is read, or an alternative next to it under another
+        name.
+        """
         return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
 
 
 def check_repositories(paths: Sequence[str | Path]) -> None:
-    """Refuse paths that are no directories when a server starts, with Triton's texts (measured). Raises InternalError,
+    """Refuse paths that are not directories when a server starts, with Triton's texts (measured). Raises InternalError,
     InvalidArgumentError.
     """
     for path in paths:
@@ -80,9 +79,9 @@ def check_repositories(paths: Sequence[str | Path]) -> None:
 class ModelRepositoryManager:
     """The models of one or more repositories, by their identifiers.
 
-    An identifier is the model's name, which only one repository may have (rule 5.11.10), or with `namespacing` the
+    An identifier is the model's name, unique among the repositories (rule 5.11.10), or with `namespacing` the
     repository and the name (rule 5.11.12). `strict`: each model needs a configuration (rule 5.1.5). `config_name`: the
-    configuration is in the file of this name, if there is one (rule 5.1.7).
+    configuration is in the file of this name, if it exists (rule 5.1.7).
     """
 
     def __init__(
@@ -98,25 +97,25 @@ class ModelRepositoryManager:
         self.namespacing = namespacing
         #: repository -> directory name -> model name, where they differ
         self._mappings: dict[Path, dict[str, str]] = {}
-        #: repositories whose models count only where no other repository has one of that name
+        #: repositories whose models count only if no other repository has a model of that name
         self._behind: set[Path] = set()
-        #: the directories that models are written over, which somebody else keeps
+        #: the directories of other owners over which models are written
         self._bases: dict[str, Path] = {}
-        #: names that lead out of a repository or deeper into it, of models that are loaded at the start
+        #: names that lead out of a repository or deeper into it, of models of the start
         self._elsewhere: frozenset[str] = frozenset()
 
     def allow(self, names: Iterable[str]) -> None:
-        """Let these models lie outside a repository, or deeper in it: the one who starts the server may say
-        `team/model`, its clients may not (rule 5.11.4).
+        """Allow these models to be outside a repository, or deeper in it: the server's owner may name `team/model`, its
+        clients may not (rule 5.11.4).
         """
         self._elsewhere = frozenset(filter(_leads_elsewhere, names))
 
     def register(
         self, repository: str | Path, name_mapping: Mapping[str, str] | None = None, *, behind: bool = False
     ) -> None:
-        """Add a repository; `name_mapping` gives directories of it other model names. `behind`: where another
-        repository has a model of the same name, that one counts, and of two behind the others the one that was added
-        first; Triton serves neither. Raises InvalidArgumentError, AlreadyExistsError, with Triton's texts.
+        """Add a repository; `name_mapping` maps its directories to other model names. `behind`: a model of the same
+        name in another repository takes precedence, and of two such repositories the first one added; Triton serves
+        neither. Raises InvalidArgumentError, AlreadyExistsError, with Triton's texts.
         """
         path, mapping = Path(repository), dict(name_mapping or {})
         if not path.is_dir():
@@ -137,7 +136,7 @@ class ModelRepositoryManager:
         self.repositories = [*self.repositories, path]
 
     def unregister(self, repository: str | Path) -> None:
-        """Forget a repository; what was loaded from it stays loaded. Raises InvalidArgumentError."""
+        """Forget a repository; models loaded from it stay loaded. Raises InvalidArgumentError."""
         path = Path(repository)
         if path not in self.repositories:
             raise InvalidArgumentError(f"failed to unregister '{repository}', repository not found")
@@ -146,20 +145,20 @@ class ModelRepositoryManager:
         self._behind.discard(path)
 
     def write_over(self, name: str, base: Path | None) -> None:
-        """Remember the model directory, which somebody else keeps, that the model of this name was written over."""
+        """Remember the model directory, of another owner, over which the model of this name was written."""
         self._bases = {key: path for key, path in self._bases.items() if key != name} | ({name: base} if base else {})
 
     def base_of(self, name: str) -> Path | None:
-        """Return the model directory that a model was written over."""
+        """Return the model directory over which a model was written."""
         return self._bases.get(name)
 
     def inside_of(self, name: str, directory: Path) -> list[Path]:
-        """Return the repositories whose files count as those of a model, which lies in `directory`."""
+        """Return the repositories whose files count as part of a model in `directory`."""
         return [place.parent for place in (directory, self.base_of(name)) if place is not None]
 
     def is_kept(self, name: str) -> bool:
-        """Return whether the files of a model are kept as they are by somebody else: it is of a repository behind the
-        others, or was written over one.
+        """Return whether the files of a model belong to another owner and stay unchanged: it is in a repository behind
+        the others, or was written over one.
         """
         places = self._places("", name)
         return name in self._bases or any(place.parent in self._behind for place in places)
@@ -167,7 +166,7 @@ class ModelRepositoryManager:
     def directories(self) -> dict[str, list[Path]]:
         """Return every model directory of every repository by the model's identifier, sorted by it.
 
-        Hidden ones are left out, unlike in Triton, where an `.ipynb_checkpoints` is a model that cannot be loaded.
+        Hidden ones are left out, unlike on Triton, where `.ipynb_checkpoints` is a model that cannot be loaded.
         """
         found: dict[str, list[Path]] = {}
         for repository in self.repositories:
@@ -179,7 +178,7 @@ class ModelRepositoryManager:
         return {name: self._in_front(found[name]) for name in sorted(found)}
 
     def _in_front(self, places: list[Path]) -> list[Path]:
-        """Return the places of one model that count."""
+        """Return the places of one model that take precedence."""
         if len(places) < 2 or not self._behind:
             return places
         return [place for place in places if place.parent not in self._behind] or places[:1]
@@ -206,12 +205,12 @@ class ModelRepositoryManager:
         return [namespace for namespace in found if self.holds(identifier(name, namespace))]
 
     def identifiers(self, name: str) -> list[str]:
-        """Return the identifiers that a load by this name is about: the model of every repository that has one."""
+        """Return the identifiers for a load by this name: the model of every repository that has one."""
         found = self.namespaces(name)
         return [identifier(name, namespace) for namespace in found] if found else [name]
 
     def holds(self, identifier: str) -> bool:
-        """Return whether there is exactly one such model."""
+        """Return whether exactly one such model exists."""
         return len(self._places(*self.split(identifier))) == 1
 
     def _places(self, namespace: str, name: str) -> list[Path]:
@@ -223,14 +222,13 @@ class ModelRepositoryManager:
                 continue
             mapping = self._mappings.get(repository, {})
             named = next((directory for directory, model in mapping.items() if model == name), name)
-            # not Path.is_dir, which raises for a name that no directory can have
+            # not Path.is_dir, which raises for impossible directory names
             if os.path.isdir(repository / named) and mapping.get(named, named) == name:
                 found.append(repository / named)
         return self._in_front(found)
 
     def _directory(self, namespace: str, name: str) -> Path:
-        """Return the directory of the model. Raises ModelLoadError if it is nowhere, or at more than one place (rule
-        5.11.10).
+        """Return the directory of the model. Raises ModelLoadError if it is in no place, or in several (rule 5.11.10).
         """
         found = self._places(namespace, name)
         if len(found) == 1:
@@ -247,9 +245,10 @@ class ModelRepositoryManager:
     def read(
         self, identifier: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> ModelFiles:
-        """Read the model, with what a load request overrides (rule 5.11.3).
+        """Read the model, with the overrides of a load request (rule 5.11.3).
 
-        Raises ModelLoadError with the short text clients get; its `reason` is what Triton only logs (rule 2.5.3).
+        Raises ModelLoadError with the short text for clients; its `reason` is the text that Triton only logs (rule
+        2.5.3).
         """
         try:
             return self._read(identifier, config, files)
@@ -263,7 +262,7 @@ class ModelRepositoryManager:
             reason = f"Poll failed for model directory '{identifier}': failed to open directory {error.filename}"
             reason += f" ({error.strerror})"
             raise poll_failure(self.split(identifier)[1], reason) from error
-        except Exception as error:  # whatever lies there, only this model fails
+        except Exception as error:  # with any files, only this model fails
             reason = f"Poll failed for model directory '{identifier}': {type(error).__name__}: {error}"
             raise poll_failure(self.split(identifier)[1], reason) from error
 
@@ -278,11 +277,11 @@ class ModelRepositoryManager:
             temporary = ScratchDirectory("model-")
             directory = temporary.path
             _write_files(directory, files)
-            # as Triton does: the model finds its configuration there, whatever the files say
+            # like Triton: the model finds its configuration there, whatever the files contain
             (directory / CONFIG_FILE).write_text(print_pbtxt(overriding), encoding="utf-8")
         else:
             directory = self._directory(namespace, name)
-        contents = read_contents(directory)  # first: what changes while the model loads is a change for the next load
+        contents = read_contents(directory)  # first, so that changes during the load count for the next load
         config_file = self._config_file(directory)
         found = self._read_config(directory / config_file) if overriding is None else overriding
         run_agents(found, directory)
@@ -318,7 +317,7 @@ class ModelRepositoryManager:
 
 
 def check_name(name: str) -> None:
-    """Refuse names that nobody may ask to load or unload (rule 5.11.4). Raises InvalidArgumentError."""
+    """Refuse names that no client may load or unload (rule 5.11.4). Raises InvalidArgumentError."""
     trimmed = name.strip()
     if not trimmed:
         raise InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.")
@@ -329,12 +328,12 @@ def check_name(name: str) -> None:
 
 
 def _leads_elsewhere(name: str) -> bool:
-    """Return whether a directory of this name would not be one of the repository's own."""
+    """Return whether a directory of this name would be outside of the repository's own."""
     return "/" in name or name in ("", ".", "..")
 
 
 def select_versions(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
-    """Return the versions that the policy wants of those there are (rule 5.11.6), lowest first."""
+    """Return the versions, of the existing ones, that the policy selects (rule 5.11.6), lowest first."""
     policy = config.version_policy
     if policy.HasField("specific"):
         return tuple(version for version in versions if version in policy.specific.versions)
@@ -345,21 +344,21 @@ def select_versions(config: ModelConfig, versions: list[int]) -> tuple[int, ...]
 
 
 def _write_files(directory: Path, files: dict[str, bytes]) -> None:
-    """Write file overrides as a model directory of their own; keys without the prefix are ignored, as Triton does
+    """Write file overrides as a separate model directory; keys without the prefix are ignored, as Triton does
     (rules 1.15.4, 5.11.3). Raises ConfigError.
     """
     root = os.path.realpath(directory)
     for key, content in files.items():
         if not key.startswith("file:"):
             continue
-        # all paths begin at the directory, `/1/model.py` too; nothing there is a link, so names decide
+        # all paths start at the directory, `/1/model.py` too; it has no links, so names decide
         name = key.removeprefix("file:").lstrip("/")
         path = os.path.normpath(os.path.join(root, name))
         if not Path(path).is_relative_to(root):
             raise ConfigError(
                 f"Invalid file parameter '{key}' with normalized path '{path}' must stay within model directory."
             )
-        path += "/" * name.endswith("/")  # what is called a directory cannot be written
+        path += "/" * name.endswith("/")  # a name that is a directory cannot be written
         try:
             if path.count("/") > _MOST_LEVELS:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))

@@ -1,5 +1,6 @@
-"""The tree of a model directory as an export takes it: files with their modes, links that stay links, empty
-directories, and what is left out."""
+"""The tree of a model directory for an export: files with their modes, links that stay links, empty directories, and
+omitted paths.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from pathlib import Path, PurePosixPath
 
 from .layout import LEFT_BEHIND
 
-#: Larger files are left out unless they are requested: a repository in git or in an image is no place for them.
+#: Larger files are left out unless they are requested: they do not belong in a git repository or an image.
 LARGE = 100_000_000
-#: The file in a directory that would be empty: git keeps none, and Triton loads no model without a version.
+#: The file in a directory that would be empty: git keeps no empty directory, and Triton loads no model without a
+#: version.
 KEEPS = ".gitkeep"
 
 
@@ -31,7 +33,9 @@ class Omission(Enum):
 
 @dataclass(frozen=True)
 class Omitted:
-    """A path that is left out. `detail`: where a link leads, the bytes of a large file, or which special file it is."""
+    """A path that is left out. `detail`: the target of a link, the bytes of a large file, or the kind of a special
+    file.
+    """
 
     path: str
     reason: Omission
@@ -40,8 +44,9 @@ class Omitted:
 
 @dataclass
 class ModelTree:
-    """The entries of the directory `root`, by paths relative to it. `files` are also those that a link to another
-    directory leads to, if that may bring them; `directories` are empty."""
+    """The entries of the directory `root`, by paths relative to it. `files` also has the files behind a link to another
+    directory, if the link may bring them; `directories` are empty.
+    """
 
     root: Path
     files: list[str] = field(default_factory=list)
@@ -50,7 +55,7 @@ class ModelTree:
     left_out: list[Omitted] = field(default_factory=list)
 
     def size(self, besides: Collection[str] = ()) -> int:
-        """Return the bytes of all files that are not in `besides`."""
+        """Return the size in bytes of all files that are not in `besides`."""
         return sum((self.root / file).stat().st_size for file in self.files if file not in besides)
 
     def copy(
@@ -80,18 +85,16 @@ def read_tree(
     skip: Collection[str] = (),
     inside: Collection[Path] = (),
 ) -> ModelTree:
-    """Return the tree of a model directory, or of a directory of them without those in `skip`.
+    """Return the tree of a model directory, or of a directory of model directories without those in `skip`.
 
-    A link brings what it leads to within `root` or a directory of `inside`; one that leads elsewhere is left out.
+    A link brings its target within `root` or a directory of `inside`; other links are left out.
 
     Args:
         root: the directory.
         include: patterns of names or paths to take although they are hidden, large or outside; None takes everything,
-            and what is outside as a link.
-        needed: paths to take however large they are. An environment is taken with its hidden directories, in which its
-            libraries may lie.
-        large: the most bytes of a file that need no request.
-        skip: paths that are not looked at.
+        with links to the outside. needed: paths to take at any size. An environment is taken with its hidden
+        directories, which may have its libraries. large: the most bytes of a file that is taken without a request.
+        skip: paths that are not read.
         inside: the repository, and others whose files count as the model's.
     """
     reader = _Reader(root, include, needed=needed, large=large, skip=skip, inside=inside)
@@ -106,7 +109,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def leads_out(link: str | os.PathLike[str], inside: Collection[str | os.PathLike[str]]) -> bool:
-    """Return whether a path is a link to something outside of all these directories."""
+    """Return whether a path is a link to a target outside of all these directories."""
     if not os.path.islink(link):
         return False
     end = os.path.realpath(link)
@@ -114,7 +117,7 @@ def leads_out(link: str | os.PathLike[str], inside: Collection[str | os.PathLike
 
 
 def is_requested(path: str, include: Collection[str]) -> bool:
-    """Return whether one of the patterns is about the path or its last part."""
+    """Return whether one of the patterns matches the path or its last part."""
     name = PurePosixPath(path).name
     return any(fnmatchcase(path, each.rstrip("/")) or fnmatchcase(name, each.rstrip("/")) for each in include)
 
@@ -142,7 +145,7 @@ class _Reader:
         self._large = large
 
     def read(self, below: str, directory: Path, above: tuple[str, ...], takes_all: bool = False) -> None:
-        """Add what is in a directory. `above`: the real paths of the directories around it."""
+        """Add the contents of a directory. `above`: the real paths of its parents."""
         takes_all = takes_all or self._include is None or is_environment(directory)
         above = (*above, os.path.realpath(directory))
         names = sorted(name for name in os.listdir(directory) if not _is_left_behind(name))
@@ -164,7 +167,7 @@ class _Reader:
             elif entry.is_symlink() and self._stays(directory, below, end):
                 self._tree.links[path] = end
             elif entry.is_dir():
-                if os.path.realpath(entry) not in above:  # otherwise a link to a directory that it is in
+                if os.path.realpath(entry) not in above:  # otherwise it links to one of its own parents
                     self.read(path, entry, above, takes_all or self._requested(path))
             elif entry.is_file():
                 size = entry.stat().st_size
@@ -176,7 +179,7 @@ class _Reader:
                 self._leave_out(path, Omission.SPECIAL, _kind(entry))
 
     def finish(self) -> ModelTree:
-        """Leave out the links to what is left out."""
+        """Leave out the links to omitted paths."""
         tree = self._tree
         away = [each.path.rstrip("/") for each in tree.left_out]
         for link, end in list(tree.links.items()):
@@ -194,7 +197,7 @@ class _Reader:
         return is_requested(path, self._include or ())
 
     def _stays(self, directory: Path, below: str, end: str) -> bool:
-        """Return whether a link leads within the model directory wherever that is."""
+        """Return whether a link stays within the model directory, wherever that is moved."""
         root = self._tree.root
         inside = os.path.realpath(directory) == os.path.join(os.path.realpath(root), below).rstrip("/")
         leads_to = os.path.normpath(os.path.join(below, end))
@@ -202,7 +205,7 @@ class _Reader:
 
 
 def _keeps_directory(path: Path) -> bool:
-    """Return whether a hidden file is there only so that git keeps its directory: it is empty, and holds no secret."""
+    """Return whether a hidden file exists only so that git keeps its directory: it is empty, and has no secret."""
     return path.name == KEEPS or (path.is_file() and path.stat().st_size == 0)
 
 

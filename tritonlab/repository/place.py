@@ -1,4 +1,4 @@
-"""Where a repository can be, and where its models are built before they are moved into it."""
+"""The possible places of a repository, and the place where its models are built before they are moved into it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..core.explained import Explained
 from ..core.os_limits import explained
 from ..core.status import Code
 
-#: How the directories begin in which models are built.
+#: The prefix of the names of directories in which models are built.
 SCRATCH = ".tritonlab-export-"
 
 
 class NoRepository(Explained, OSError):
-    """A path at which no repository can be."""
+    """A path at which a repository is impossible."""
 
     code = Code.INVALID_ARG
 
@@ -35,9 +35,9 @@ class NoRepository(Explained, OSError):
 
 
 def repository_path(directory: str | PathLike[str]) -> Path:
-    """Return the path as a person means it, with `~` for the home directory. Nothing is written.
+    """Return the path in its usual meaning, with `~` for the home directory. Nothing is written.
 
-    Raises NoRepository if no directory can be there.
+    Raises NoRepository if a directory is impossible there.
     """
     try:
         path = Path(os.path.abspath(Path(directory).expanduser()))
@@ -52,7 +52,7 @@ def repository_path(directory: str | PathLike[str]) -> Path:
 
 
 def make_repository(directory: str | PathLike[str]) -> Path:
-    """Make the directory, if it is not there, and return its path. Raises NoRepository."""
+    """Make the directory, if it does not exist, and return its path. Raises NoRepository."""
     path = repository_path(directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -64,8 +64,9 @@ def make_repository(directory: str | PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def removed_at_error(path: Path, refusal: str) -> Iterator[None]:
-    """At an error, remove the directory `path` and those around it, as far as they were made in this context and are
-    empty. Raises NoRepository, with `refusal` and the limit, where the operating system had no more to give."""
+    """At an error, remove the directory `path` and its parents, as far as they were made in this context and are empty.
+    Raises NoRepository, with `refusal` and the limit, if a limit of the operating system was reached.
+    """
     made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     try:
         yield
@@ -79,9 +80,9 @@ def removed_at_error(path: Path, refusal: str) -> Iterator[None]:
 
 
 def scratch_place(repository: Path) -> Path:
-    """Return the directory in which models are built: beside the repository, where no server looks for models. That is
-    in the repository if it is a file system of its own, such as a mounted volume, or nobody may write beside it: models
-    are moved, and only within a file system.
+    """Return the directory in which models are built: next to the repository, where no server looks for models. It is
+    in the repository if that is its own file system, such as a mounted volume, or its parent is read-only: models can
+    be moved only within a file system.
     """
     repository = repository.resolve()
     beside, moved = (parent / scratch_name() for parent in (repository.parent, repository))
@@ -103,7 +104,7 @@ def scratch_name() -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a directory, as far as that can be."""
+    """Remove a file, a link or a directory, as far as possible."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,4 +1,4 @@
-"""The repository agents that a configuration names (rule 5.1.8): `checksum`, the one that NVIDIA's containers have."""
+"""The repository agents of a configuration (rule 5.1.8): `checksum`, the only one in NVIDIA's containers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SEARCHED = "/opt/tritonserver/repoagents"
 
 
 def run_agents(config: ModelConfig, directory: Path) -> None:
-    """Let the agents of a model look at its directory. Raises ConfigError, with Triton's texts."""
+    """Run the agents of a model on its directory. Raises ConfigError, with Triton's texts."""
     agents = config.model_repository_agents.agents
     for agent in agents:
         if agent.name != "checksum":

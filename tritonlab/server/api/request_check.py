@@ -65,7 +65,7 @@ def _check_parameters(parameters: Any) -> None:
             raise InvalidArgumentError(
                 f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
             )
-        elif isinstance(value, int) and not -1 << 63 <= value < 1 << 63:  # not a range, which counts to a subclass of int
+        elif isinstance(value, int) and not -1 << 63 <= value < 1 << 63:  # a range would count to a subclass of int
             _refuse(key, value, "an integer of 64 bits")
 
 
