@@ -1,8 +1,7 @@
-"""The classes that Triton compiles into its stub, under the module name its reprs show (rules 1.1.4,
-1.1.6).
+"""The classes that Triton compiles into its stub, under the module name of its reprs (rules 1.1.4, 1.1.6).
 
-Models reach them through `triton_python_backend_utils`, once `attach` has put them there: after `model.py` was
-imported, not before (rule 1.1.2). A type checker sees them there from the start.
+Models reach them through `triton_python_backend_utils`, once `attach` has added them there: after the import of
+`model.py`, not before (rule 1.1.2). A type checker sees them from the start.
 """
 
 from __future__ import annotations
@@ -82,7 +81,8 @@ COUNTER = MetricKind.COUNTER
 GAUGE = MetricKind.GAUGE
 HISTOGRAM = MetricKind.HISTOGRAM
 
-#: What a model finds in triton_python_backend_utils (rule 1.1.3); the rest is reached here or as instances (rule 1.1.4)
+#: The names for models in triton_python_backend_utils (rule 1.1.3); the others are reached here or as instances (rule
+#: 1.1.4)
 JOINS_LATE = (
     "InferenceRequest",
     "InferenceResponse",
@@ -101,7 +101,7 @@ JOINS_LATE = (
 
 
 def get_model_dir(*args: object) -> str:
-    """Return `<model repository>/<version>` of this instance, the repository as the server was given it.
+    """Return `<model repository>/<version>` of this instance, with the repository's path as given to the server.
 
     Takes no argument (rule 1.1.5).
     """

@@ -1,9 +1,9 @@
 """The entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION
 STUB_REGION SIZE GROWTH LIMIT LIFE DOOR`, or of a zygote, which forks stubs: `… zygote SOCKET LIFE`.
 
-All but the sizes are numbers of inherited descriptors. It stands alone: it needs the standard library and numpy, Python
-3.8 or later, and is started by path with any interpreter. Its directory is Triton's "backend directory": it holds
-`triton_python_backend_utils.py`, and goes to the end of sys.path.
+All but the sizes are numbers of inherited descriptors. It is self-contained: it needs the standard library and numpy,
+Python 3.8 or later, and is started by path with any interpreter. Its directory is Triton's "backend directory": it
+holds `triton_python_backend_utils.py`, and goes to the end of sys.path.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def main() -> None:
 
 
 def _die_with_parent(life_fd: int) -> None:
-    """Let the operating system kill this process group when the server process, which holds the other end of this
+    """Make the operating system kill this process group when the server process, which holds the other end of this
     pipe, ends.
 
     The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no GIL.
-    The whole group, so that processes which the model forked go too.
+    The whole group is killed, so that processes forked by the model end too.
     """
     try:
         import fcntl
@@ -68,7 +68,9 @@ def _die_with_parent(life_fd: int) -> None:
 
 
 def _die_for_memory() -> None:
-    """Let the operating system kill this process, and those that it forks, before the server where memory runs out."""
+    """Make the operating system kill this process, and processes that it forks, before the server if memory runs
+    out.
+    """
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")

@@ -1,8 +1,8 @@
-"""A model imports this module: `import triton_python_backend_utils as pb_utils`.
+"""The module that models import: `import triton_python_backend_utils as pb_utils`.
 
-Here is the pure part: helpers, the ModelConfig of `auto_complete_config`, constants. Inside a stub the classes
+This file has the pure part: helpers, the ModelConfig of `auto_complete_config`, constants. Inside a stub the classes
 (Tensor, InferenceRequest, InferenceResponse, ...) join it once `model.py` has been imported, as on Triton (rule
-1.1.2); outside a stub there is only this part.
+1.1.2); outside a stub only this part exists.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 TRITONSERVER_REQUEST_RELEASE_ALL = 1
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
-#: The config's data types in numpy's words; BF16 has none, and bool is Python's own (rule 1.2.2)
+#: The config's data types in numpy's terms; BF16 has none, and bool is Python's own (rule 1.2.2)
 TRITON_STRING_TO_NUMPY: _t.Dict[str, _t.Any] = {
     "TYPE_BOOL": bool,
     "TYPE_UINT8": np.uint8,
@@ -88,9 +88,9 @@ def serialize_byte_tensor(input_tensor: np.ndarray[_t.Any, _t.Any]) -> _t.Any:
 
 
 def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
-    """Return a 1-D object array of `bytes` from what serialize_byte_tensor made.
+    """Return a 1-D object array of `bytes` from the output of serialize_byte_tensor.
 
-    Raises struct.error where a length or an element is cut off.
+    Raises struct.error if a length or an element is cut off.
     """
     if _is_flat(encoded_tensor):
         try:
@@ -111,8 +111,9 @@ def _is_flat(buffer: _t.Any) -> bool:
 
 
 def _unpacked(buffer: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
-    """Unpack the elements one by one, up to `len(buffer)`: of other buffers, too, Triton takes that for the number of
-    bytes (rule 1.6.4)."""
+    """Unpack the elements one by one, up to `len(buffer)`, which Triton takes for the number of bytes of any buffer
+    (rule 1.6.4).
+    """
     elements: _t.List[bytes] = []
     offset = 0
     while offset < len(buffer):
@@ -154,12 +155,12 @@ def get_output_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> 
 
 
 def _entry(model_config: _t.Dict[str, _t.Any], key: str, name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
-    # `in` and `[]`, not get(): the errors for anything but a dict are Triton's then
+    # `in` and `[]`, not get(), which makes the errors for anything but a dict equal Triton's
     return _named(model_config[key] if key in model_config else [], name)  # noqa: SIM401
 
 
 def _named(entries: _t.Iterable[_t.Dict[str, _t.Any]], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
-    """Return the first entry of that name. A loop: the frame of a generator that raised does not know its caller."""
+    """Return the first entry of that name. It is a loop, because the frame of a generator that raised has no caller."""
     for entry in entries:
         if entry["name"] == name:
             return entry
@@ -176,7 +177,7 @@ def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any])
 
 def triton_to_numpy_type(data_type: int) -> _t.Any:
     """Return the numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
-    # compares, as `data_type` may be an array or another thing without a hash
+    # by comparison, as `data_type` may be an array or another object without a hash
     for number, numpy_type in _NUMPY_OF_DATATYPE.items():
         if data_type == number:
             return numpy_type
@@ -198,13 +199,13 @@ def triton_string_to_numpy(triton_type_string: str) -> _t.Any:
 
 
 def _text(value: _t.Any) -> str:
-    """Return `value`, which becomes part of an error's text. Raises the TypeError of a concatenation unless it is a
+    """Return `value`, a part of an error's text. Raises the TypeError of a concatenation unless it is a
     str (rule 1.17.6)."""
     return "" + value  # type: ignore[no-any-return]
 
 
 class ModelConfig:
-    """A model's configuration, as `auto_complete_config` gets it, completes it and returns it.
+    """A model's configuration, which `auto_complete_config` gets, completes and returns.
 
     Every contradiction to the configuration file raises ValueError.
     """
@@ -214,11 +215,11 @@ class ModelConfig:
         self._model_config: _t.Dict[str, _t.Any] = json.loads(model_config)
 
     def as_dict(self) -> _t.Dict[str, _t.Any]:
-        """Return the configuration itself: changes to it are changes to what is returned to the server."""
+        """Return the configuration itself, not a copy: changes to it reach the server."""
         return self._model_config
 
     def set_max_batch_size(self, max_batch_size: int) -> None:
-        """Increase the maximum batch size. Raises ValueError if it is larger already."""
+        """Increase the maximum batch size. Raises ValueError if it is already larger."""
         current = self._model_config["max_batch_size"]
         if current > max_batch_size:
             raise ValueError(
@@ -228,7 +229,7 @@ class ModelConfig:
         self._model_config["max_batch_size"] = max_batch_size
 
     def set_dynamic_batching(self) -> None:
-        """Ask for the dynamic batcher. Raises ValueError if the configuration has another scheduler."""
+        """Request the dynamic batcher. Raises ValueError if the configuration has another scheduler."""
         for other in ("sequence_batching", "ensemble_scheduling"):
             if other in self._model_config:
                 raise ValueError(
@@ -238,7 +239,7 @@ class ModelConfig:
         self._model_config.setdefault("dynamic_batching", {})
 
     def add_input(self, input: _t.Dict[str, _t.Any]) -> None:
-        """Add an input, or fills in the one of that name: `name`, `data_type`, `dims` and perhaps `optional`.
+        """Add an input, or complete the one of that name: `name`, `data_type`, `dims` and optionally `optional`.
 
         Raises ValueError if something is missing, unknown, or contradicts the configuration.
         """
@@ -254,7 +255,7 @@ class ModelConfig:
         existing["optional"] = input["optional"]
 
     def add_output(self, output: _t.Dict[str, _t.Any]) -> None:
-        """Add an output, or fills in the one of that name: `name`, `data_type` and `dims`.
+        """Add an output, or complete the one of that name: `name`, `data_type` and `dims`.
 
         Raises ValueError if something is missing, unknown, or contradicts the configuration.
         """
@@ -262,7 +263,7 @@ class ModelConfig:
         self._merge("output", output)
 
     def set_model_transaction_policy(self, transaction_policy_dict: _t.Dict[str, _t.Any]) -> None:
-        """Set `{"decoupled": bool}`. Raises ValueError for another key, or if the configuration says otherwise."""
+        """Set `{"decoupled": bool}`. Raises ValueError for another key, or if the configuration has another value."""
         for key in transaction_policy_dict.keys():  # noqa: SIM118  # anything but a dict is refused here (rule 1.17.6)
             if key != "decoupled":
                 raise ValueError(
@@ -287,7 +288,7 @@ class ModelConfig:
     def _check_properties(self, kind: str, tensor: _t.Dict[str, _t.Any], allowed: _t.Sequence[str]) -> None:
         for key in tensor:
             if key not in allowed:
-                # reads the name before it is known to be there, as Triton does (rule 1.17.3)
+                # reads the name before checking it, as Triton does (rule 1.17.3)
                 raise ValueError(
                     "%s '%s' in auto-complete-config function for model '%s' contains property other than %s and '%s'."
                     % (
@@ -310,7 +311,7 @@ class ModelConfig:
                 )
 
     def _merge(self, kind: str, tensor: _t.Dict[str, _t.Any]) -> _t.Optional[_t.Dict[str, _t.Any]]:
-        """Fill the entry of that name and return it; without one, add `tensor` and return None."""
+        """Complete the entry of that name and return it; without one, add `tensor` and return None."""
         entries = self._model_config[kind]
         existing = _named(entries, tensor["name"])
         if existing is None:
@@ -332,4 +333,4 @@ class ModelConfig:
         return existing
 
 
-del annotations  # a name Triton's module does not have
+del annotations  # a name that Triton's module lacks

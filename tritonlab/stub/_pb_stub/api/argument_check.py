@@ -1,8 +1,8 @@
-"""Checks of arguments as Triton's compiled module makes them: a wrong one raises TypeError before anything has
-happened (rule 0.4).
+"""Checks of arguments like in Triton's compiled module: a wrong one raises TypeError before anything else happens (rule
+0.4).
 
-Valid arguments rarely come here: callers first test `type(x) is str` and the like. Which types are converted was
-measured on Triton; the texts have the form of Triton's, but not every detail of its signatures.
+Valid arguments rarely come here: callers first test `type(x) is str` and the like. The convertible types were measured
+on Triton; the texts have the form of Triton's, but not every detail of its signatures.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 INT64_MAX = (1 << 63) - 1
 
-#: What makes a type a number for the binding; text has none of them.
+#: The method that makes a type a number for the binding; text has none of them.
 _NUMBER = ("__index__", "__int__", "__float__")
 
-#: Triton's text where a function converts a value itself; an argument of the wrong type is a TypeError.
+#: Triton's text if a function converts a value itself; an argument of the wrong type is a TypeError.
 CAST_ERROR = (
     "Unable to cast Python instance to C++ type (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for "
     "details)"
@@ -45,7 +45,8 @@ def no_constructor(name: str) -> TypeError:
 def as_text(value: Any) -> Optional[str]:
     """Return `value` as a string argument, which may also be UTF-8 bytes; None if it does not fit.
 
-    Raises UnicodeDecodeError for other bytes. Triton takes them, and raises that where the text is read (rule 0.6).
+    Raises UnicodeDecodeError for other bytes. Triton accepts them, and raises the error when the text is read (rule
+    0.6).
     """
     if isinstance(value, str):
         try:
@@ -57,8 +58,9 @@ def as_text(value: Any) -> Optional[str]:
 
 
 def as_int(value: Any, low: int, high: int) -> Optional[int]:
-    """Return `value` as an integer between `low` and `high`, as bool, numpy's scalars and arrays it converts are,
-    too; None if it does not fit, as no float does (rule 0.7)."""
+    """Return `value` as an integer between `low` and `high`; None if it does not fit. Bools, numpy's scalars and
+    convertible arrays fit, floats do not (rule 0.7).
+    """
     kind = type(value)
     if isinstance(value, float) or not any(hasattr(kind, name) for name in _NUMBER):
         return None
@@ -84,8 +86,9 @@ def as_float(value: Any) -> Optional[float]:
 
 
 def as_flag(value: Any) -> Optional[bool]:
-    """Return `value` as a bool, if its type defines `__bool__` as numbers do and None does not count (rule 4.1.1);
-    None if it does not fit."""
+    """Return `value` as a bool, if its type defines `__bool__` like numbers, or it is None, where None does not count
+    (rule 4.1.1); None if it does not fit.
+    """
     return bool(value) if value is not None and hasattr(type(value), "__bool__") else None
 
 

@@ -1,5 +1,6 @@
-"""The threads that run the `exec` of each `async_exec`, from which `process/needed_calls.py` finds the calls that a
-task is waiting for."""
+"""The threads that run the `exec` of each `async_exec`, by which `process/needed_calls.py` finds the calls that a task
+awaits.
+"""
 
 from __future__ import annotations
 
@@ -34,5 +35,5 @@ def start(function: Callable[[bool], Any], decoupled: bool) -> "asyncio.Future[A
 
 
 def call_of(future: Any) -> Optional[AwaitedCall]:
-    """Return the call that `future` was made for; None if it is another future."""
+    """Return the call behind `future`; None if it is another future."""
     return _calls.get(future)

@@ -1,8 +1,8 @@
-"""What the author's objects need from the process around them: one interface, installed once per process.
+"""The bridge from the author's objects to the process around them: one interface, installed once per process.
 
 Inside a stub it is `stub_bridge.StubBridge`; tests install a fake; a plain `import triton_python_backend_utils` in a
-notebook has this base class, which logs to stderr and refuses the rest with a sentence instead of waiting for a server
-that is not there.
+notebook has this base class, which logs to stderr and refuses everything else with a sentence, where a wait for a
+server would never end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BridgeError(Exception):
         self.code = code
 
 
-#: What the author called, where the command's name does not say it
+#: The author's call, where the command's name differs
 _AUTHORS_WORDS = {
     "LOAD_MODEL": "load_model()",
     "UNLOAD_MODEL": "unload_model()",
@@ -55,13 +55,14 @@ class Bridge:
         sys.stderr.write(stderr_line(level, message, file, line))
 
     def call(self, message: Any) -> Any:
-        """Ask the server and wait for its answer. `message` is the body of a call of the COMMANDS table. Raises
-        BridgeError with the server's text."""
+        """Send a call to the server and wait for its answer. `message` is the body of a call of the COMMANDS table.
+        Raises BridgeError with the server's text.
+        """
         command = ROW[type(message)].name
         self._refuse(_AUTHORS_WORDS.get(command, command))
 
     def is_cancelled(self, handle: int) -> bool:
-        """Ask the server whether the client of a received request has cancelled it (rule 1.7.11)."""
+        """Return whether the client of a received request has cancelled it, which the server knows (rule 1.7.11)."""
         self._refuse("is_cancelled()")
         return False
 
@@ -70,16 +71,18 @@ class Bridge:
         self._refuse("InferenceResponseSender.send()")
 
     def forgotten(self, handle: int, answered: bool) -> None:
-        """Hear that the last object which could end a received request is gone; `answered`: after it has sent a
-        response. Destructors call it, on any thread and at any moment: it must neither block nor send."""
+        """Note that the last object that could end a received request is gone; `answered`: after it has sent a
+        response. Destructors call it, on any thread and at any moment: it must neither block nor send.
+        """
 
     def lend(self, imported: Any) -> Any:
-        """Copy another library's device memory, a `dlpack.Imported`, to where the server can read it, and return a
-        Lent. Raises BridgeError or DriverError."""
+        """Copy another library's device memory, a `dlpack.Imported`, to memory of the server, and return a Lent. Raises
+        BridgeError or DriverError.
+        """
         self._refuse("sending a tensor in GPU memory")
 
     def infer(self, request: Any, decoupled: bool) -> Iterator[Any]:
-        """Run a BLS request; yields its responses as they come. The iterator has `cancel()`."""
+        """Run a BLS request; yields its responses as they arrive. The iterator has `cancel()`."""
         self._refuse("exec()")
         return iter(())
 
@@ -98,7 +101,7 @@ def stderr_line(level: int, message: str, file: str, line: int) -> str:
     now = time.time()
     stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
     return "%s%s.%06d %d %s:%d]  %s\n" % (
-        "IWEI"[level],  # a verbose record is an I
+        "IWEI"[level],  # a verbose record has the letter I
         stamp,
         int(now % 1 * 1e6),
         threading.get_native_id(),
@@ -109,7 +112,7 @@ def stderr_line(level: int, message: str, file: str, line: int) -> str:
 
 
 def install(bridge: Bridge) -> None:
-    """Make `bridge` the one that every author-facing object of this process uses."""
+    """Make `bridge` the bridge of every author-facing object of this process."""
     global _current
     _current = bridge
 
@@ -118,14 +121,15 @@ def current() -> Bridge:
     return _current
 
 
-#: Nobody could answer a call here; Triton waits for ever (rule 1.18).
+#: No server could answer a call here; Triton waits for ever (rule 1.18).
 _SILENT_PHASES = ("import", "auto_complete")
 
 
 def call_server(what: str, prefix: str, message: Any) -> Any:
-    """Ask the server and return its answer. `what` names the author's call, `prefix` starts the text of a failure.
+    """Send a call to the server and return its answer. `what` names the author's call, `prefix` starts the text of a
+    failure.
 
-    Raises TritonModelException for a failure (rules 1.14.4, 1.15.3), and at once where Triton would hang (rule 1.18.2).
+    Raises TritonModelException for a failure (rules 1.14.4, 1.15.3), and at once if Triton would hang (rule 1.18.2).
     """
     link = current()
     if link.phase in _SILENT_PHASES:

@@ -5,7 +5,7 @@ its producer's destructor leaves it alone. Triton writes `used_dlpack`, at which
 (rule 1.5.3).
 
 Exporting: numpy exports an array over the tensor's bytes. Its destructor and deleter are in C; a Python callback could
-not replace them safely, as a destructor may run while an exception is being raised. What numpy cannot express is
+not replace them safely, as a destructor may run while an exception is being raised. Facts that numpy cannot express are
 patched into the capsule.
 
 The layout is the unversioned one of dlpack.h, which every consumer still accepts.
@@ -36,7 +36,7 @@ _NOT_CONTIGUOUS = (
 
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 
-#: (type code, bits) -> Triton's datatype (rule 1.5.7); BF16 is missing, as it has a message of its own
+#: (type code, bits) -> Triton's datatype (rule 1.5.7); BF16 is missing, as it has its own message
 _DATATYPE = {
     (_BOOL, 8): 1,
     (_UINT, 8): 2,
@@ -73,8 +73,8 @@ class _DLManagedTensor(ctypes.Structure):
     _fields_ = [("tensor", _DLTensor), ("manager_context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
 
-# prototypes of our own: setting argtypes on ctypes.pythonapi's functions would change them for every other library of
-# the process
+# own prototypes: setting argtypes on ctypes.pythonapi's functions would change them for every other library of the
+# process
 _is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_IsValid", ctypes.pythonapi)
 )
@@ -109,7 +109,7 @@ class Imported:
         _check_layout(tensor, self.shape, elements)
         self.nbytes = elements * (tensor.bits // 8)
         self.pointer = (tensor.data or 0) + tensor.byte_offset
-        # only now, as a capsule that was refused stays its producer's: from here on we release the memory
+        # only now, as a refused capsule stays its producer's: from here on this object releases the memory
         _rename(capsule, ctypes.addressof(_used_name))
         self._address = address
 
@@ -127,7 +127,8 @@ class Imported:
 
     def array(self, dtype: Any) -> "np.ndarray[Any, Any]":
         """Return the elements as an array that keeps this object alive, as a consumer may hold it longer than the
-        tensor."""
+        tensor.
+        """
         if self.nbytes == 0:
             return np.empty(self.shape, dtype)
         array: np.ndarray[Any, Any] = np.asarray(_Memory(self)).view(dtype).reshape(self.shape)
@@ -141,7 +142,7 @@ class Imported:
 
 
 class _Memory:
-    """Imported memory as numpy reads it. The array keeps this object as its base, and with it the memory."""
+    """Imported memory as numpy reads it. The array's base is this object, which keeps the memory."""
 
     def __init__(self, imported: Imported) -> None:
         self._imported = imported
@@ -153,7 +154,7 @@ class _Memory:
         }
 
 
-#: address of a capsule's structure -> its memory: a capsule that was consumed here may be consumed again (rule 1.5.4)
+#: address of a capsule's structure -> its memory: a capsule may be consumed again here (rule 1.5.4)
 _imported: "weakref.WeakValueDictionary[int, Imported]" = weakref.WeakValueDictionary()
 
 
@@ -165,9 +166,9 @@ def import_tensor(source: Any) -> Imported:
     capsule = source
     if not (_is_capsule(source, _FRESH) or _is_capsule(source, _USED)):
         if not (hasattr(source, "__dlpack__") and hasattr(source, "__dlpack_device__")):
-            # Triton reads whatever pointer a capsule of another name holds, and crashes; here that is refused
+            # Triton reads any pointer in a capsule of another name, and crashes; here it is refused
             raise TritonModelException(_NOT_DLPACK)
-        # 1 is CUDA's default stream; nothing of ours works on another
+        # 1 is CUDA's default stream; the stub works on no other
         capsule = source.__dlpack__(stream=1) if source.__dlpack_device__()[0] == CUDA else source.__dlpack__()
     if _is_capsule(capsule, _FRESH):
         address = _pointer_of(capsule, _FRESH)
@@ -192,7 +193,8 @@ class _Exported(np.ndarray):
 
 def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> Any:
     """Make a capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 an array of uint16 bit patterns.
-    `owner` lives as long as anyone uses the memory (rule 1.5.10)."""
+    `owner` lives as long as the memory is in use (rule 1.5.10).
+    """
     if not hasattr(data, "__dlpack__"):
         raise TritonModelException(
             "to_dlpack() needs numpy 1.22 or later; the model's Python environment has %s." % np.__version__
@@ -211,7 +213,7 @@ def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> An
 
 
 class _DeviceMemory:
-    """Device memory as numpy accepts it, which passes the address on and never reads there."""
+    """Device memory in a form for numpy, which passes the address on and never reads there."""
 
     def __init__(self, pointer: int, nbytes: int, owner: Any) -> None:
         self._owner = owner
@@ -219,7 +221,7 @@ class _DeviceMemory:
 
 
 def export_device(pointer: int, device: int, datatype: int, shape: List[int], owner: Any) -> Any:
-    """Make a capsule `dltensor` over C-contiguous device memory. `owner` lives as long as anyone uses the memory."""
+    """Make a capsule `dltensor` over C-contiguous device memory. `owner` lives as long as the memory is in use."""
     dtype: Any = ELEMENT_DTYPES[datatype]
     nbytes = dtype.itemsize
     for dim in shape:
@@ -245,7 +247,7 @@ def _check_layout(tensor: _DLTensor, shape: List[int], elements: int) -> None:
     """Refuse memory that is not C-contiguous.
 
     Triton ignores the outermost stride and reads `a[::2]` as if it were contiguous: wrong data, no error (rule 1.5.5).
-    We refuse that too, with Triton's text, and do not copy: a model that works here must work there.
+    It is refused too, with Triton's text, and not copied: a model that works here must work there.
     """
     if not tensor.strides or elements == 0:
         return

@@ -1,5 +1,4 @@
-"""The enumerations of Triton's compiled module (rule 1.2), with the behaviour that its binding
-generator gives them.
+"""The enumerations of Triton's compiled module (rule 1.2), with the behaviour of its binding generator.
 
 They are not `enum.Enum`: members equal plain integers and have no order. Any integer makes a member, which is called
 `???` if it has no name.
@@ -44,7 +43,7 @@ class NativeEnum(metaclass=NativeType):
     __index__ = __int__
 
     def __eq__(self, other: object) -> bool:
-        # also across enumerations: Triton compares what both convert to
+        # also across enumerations: Triton compares the converted values
         return self._value == (other._value if isinstance(other, NativeEnum) else other)
 
     def __hash__(self) -> int:
@@ -95,7 +94,7 @@ class LogLevel(NativeEnum):
 
 
 class MemoryType(NativeEnum):
-    """The memory that BLS outputs should land in. The numbers are the reverse of the C API's (rule 1.2.1)."""
+    """The memory for BLS outputs. The numbers are the reverse of the C API's (rule 1.2.1)."""
 
     __slots__ = ()
     TRITONSERVER_MEMORY_GPU: ClassVar[MemoryType]
@@ -103,7 +102,7 @@ class MemoryType(NativeEnum):
 
 
 class MetricKind(NativeEnum):
-    """What a metric family counts, reached as `MetricFamily.COUNTER` and so on."""
+    """The kind of a metric family, reached as `MetricFamily.COUNTER` and so on."""
 
     __slots__ = ()
     COUNTER: ClassVar[MetricKind]
@@ -126,7 +125,7 @@ _fill(LogLevel, "INFO", "WARNING", "ERROR", "VERBOSE")
 _fill(MemoryType, "TRITONSERVER_MEMORY_GPU", "TRITONSERVER_MEMORY_CPU")
 _fill(MetricKind, "COUNTER", "GAUGE", "HISTOGRAM")
 
-# the names Triton's reprs show (rule 1.1.6)
+# the names in Triton's reprs (rule 1.1.6)
 ErrorCode.__name__ = "__ErrorCode"
 ErrorCode.__qualname__ = "TritonError.__ErrorCode"
 LogLevel.__qualname__ = "Logger.LogLevel"

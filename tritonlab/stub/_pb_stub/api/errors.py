@@ -34,8 +34,8 @@ class TritonModelException(Exception):
 
 
 class TritonError(NativeObject):
-    """The error of one response: a text, which the client gets unprefixed, and a code, which becomes its HTTP or
-    gRPC status.
+    """The error of one response: a text, which reaches the client without a prefix, and a code, which determines its
+    HTTP or gRPC status.
 
     `InferenceResponse(error=TritonError("no such user", TritonError.NOT_FOUND))`. It is a value: raising it is a
     TypeError.

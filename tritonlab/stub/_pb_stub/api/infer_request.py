@@ -1,5 +1,4 @@
-"""The author's InferenceRequest: what `execute` gets, and what a model builds to call another one
-(BLS)."""
+"""The author's InferenceRequest: an argument of `execute`, or a model's own request to another model (BLS)."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ _new = object.__new__
 class InferenceRequest(NativeObject):
     """One inference request.
 
-    `request_id`: any text. `correlation_id`: the sequence it belongs to, an int or a text, 0 for none.
+    `request_id`: any text. `correlation_id`: the id of its sequence, an int or a text, 0 for none.
     `model_version` -1: the latest. `flags`: sequence start (1) and end (2). `timeout`: microseconds, 0 for none.
     """
 
@@ -111,7 +110,7 @@ class InferenceRequest(NativeObject):
         model_version: int,
         decoupled: bool = False,
     ) -> InferenceRequest:
-        """Make a request that came from the server, which has checked it already."""
+        """Make a request that came from the server, which has already checked it."""
         self: InferenceRequest = _new(cls)
         self._handle = handle
         self._request_id = request_id
@@ -130,7 +129,7 @@ class InferenceRequest(NativeObject):
         self._trace = None
         return self
 
-    # -- what the request says
+    # -- its fields
 
     def inputs(self) -> List[Tensor]:
         """Return the input tensors, a new list on each call, in no particular order: look them up by name (rule
@@ -138,11 +137,11 @@ class InferenceRequest(NativeObject):
         return self._inputs.copy()
 
     def request_id(self) -> str:
-        """Return the client's id of the request, empty if it gave none."""
+        """Return the client's id of the request, empty if it has none."""
         return self._request_id
 
     def correlation_id(self) -> Union[int, str]:
-        """Return the sequence's id, an int or a text; 0 if there is none."""
+        """Return the sequence's id, an int or a text; 0 if it has none."""
         return self._correlation_id
 
     def flags(self) -> int:
@@ -154,7 +153,7 @@ class InferenceRequest(NativeObject):
         self._flags = _uint32(self, "set_flags", flags)
 
     def timeout(self) -> int:
-        """Return the client's timeout in microseconds, 0 if it gave none. Nothing enforces it during `execute`."""
+        """Return the client's timeout in microseconds, 0 if it has none. Nothing enforces it during `execute`."""
         return self._timeout
 
     def parameters(self) -> str:
@@ -162,14 +161,14 @@ class InferenceRequest(NativeObject):
         return self._parameters or "{}"
 
     def requested_output_names(self) -> Set[str]:
-        """Return the names of the outputs the client wants; all of the model's if it named none."""
+        """Return the names of the requested outputs; all of the model's if the client named none."""
         return set(self._requested)
 
     def trace(self) -> InferenceTrace:
-        """Return the request's trace, to be handed on to a BLS request as its `trace`."""
+        """Return the request's trace, to be used as the `trace` of a BLS request."""
         return self._trace if self._trace is not None else InferenceTrace._from_context(None)
 
-    # -- answering it
+    # -- its answer
 
     def get_response_sender(self) -> InferenceResponseSender:
         """Return the sender that answers this request; the same object on each call."""
@@ -178,14 +177,16 @@ class InferenceRequest(NativeObject):
         return self._sender
 
     def is_cancelled(self) -> bool:
-        """Ask the server whether the client has given the request up. Raises TritonModelException for a request that
-        the model built, where Triton aborts the server (rule 1.7.10)."""
+        """Return whether the client has cancelled the request. Raises TritonModelException for a request that the model
+        built, for which Triton aborts the server (rule 1.7.10).
+        """
         return query_cancelled(self._handle)
 
     def set_release_flags(self, flags: int, /) -> None:
-        """Set what happens to the request when `execute` returns. With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, and
-        None in its place in the returned list, the request comes back later. Raises TypeError unless it is an unsigned
-        32-bit integer."""
+        """Set the fate of the request after `execute` returns. With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, and None
+        in its place in the returned list, the request returns later. Raises TypeError unless it is an unsigned 32-bit
+        integer.
+        """
         self._release_flags = _uint32(self, "set_release_flags", flags)
 
     # -- running it (BLS)
@@ -200,8 +201,8 @@ class InferenceRequest(NativeObject):
     def exec(self, decoupled: bool = False) -> Union[InferenceResponse, ResponseIterator]:
         """Run the request on this server and wait for its answer.
 
-        Returns an InferenceResponse, or with `decoupled=True` a ResponseIterator. What goes wrong with the called
-        model is in the response: look at `has_error()`. Raises TritonModelException outside of `execute`.
+        Returns an InferenceResponse, or with `decoupled=True` a ResponseIterator. Errors of the called model are in the
+        response: check `has_error()`. Raises TritonModelException outside of `execute`.
         """
         return _run(self, decoupled)
 
@@ -213,12 +214,12 @@ class InferenceRequest(NativeObject):
     def async_exec(self, decoupled: bool) -> Awaitable[Union[InferenceResponse, ResponseIterator]]: ...
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
-        """Do what `exec` does, to be awaited: it runs in the default executor of the running event loop. Raises
+        """Do as `exec`, to be awaited: it runs in the default executor of the running event loop. Raises
         RuntimeError if no event loop is running."""
         return awaited_calls.start(self.exec, decoupled)
 
     def _bls_fields(self) -> BlsRequest:
-        """Return what the server needs besides the inputs."""
+        """Return the fields for the server besides the inputs."""
         memory = self._preferred_memory
         return BlsRequest(
             model=self._model_name,
@@ -265,5 +266,5 @@ def _run(request: InferenceRequest, decoupled: Any) -> Union[InferenceResponse, 
 
 
 def _failed(text: str, code: int = 1) -> InferenceResponse:
-    """Make the response that stands for a failure (rules 4.2.1-4.2.3)."""
+    """Make the response for a failure (rules 4.2.1-4.2.3)."""
     return InferenceResponse._received([], TritonError._of_code(text, code), "")

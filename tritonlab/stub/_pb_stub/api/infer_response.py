@@ -1,4 +1,4 @@
-"""The author's InferenceResponse: what `execute` returns for a request, or what a BLS call answered."""
+"""The author's InferenceResponse: a result of `execute` for a request, or the answer of a BLS call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class InferenceResponse(NativeObject):
 
     def error(self) -> Union[TritonError, Any]:
         """Return the error, or None."""
-        # `Any`, not `None`, for type checkers: callers have asked has_error() before
+        # `Any`, not `None`, for type checkers: callers check has_error() first
         return self._error
 
     def parameters(self) -> str:

@@ -1,7 +1,7 @@
 """MetricFamily and Metric, the author's own lines on the server's /metrics page.
 
 The server holds families, metrics and values; these objects are handles. A family must outlive its metrics: when the
-last Python object of its name goes, its lines vanish, and metrics made from it refuse to work (rule 1.14.7).
+last Python object of its name is gone, its lines vanish, and its metrics refuse to work (rule 1.14.7).
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class MetricFamily(NativeObject):
     HISTOGRAM: ClassVar[MetricKind] = MetricKind.HISTOGRAM
 
     def __init__(self, name: str, description: str, kind: MetricKind) -> None:
-        """Join the family of that name and kind if there is one (its description stays), else make it.
+        """Join the family of that name and kind if it exists (its description stays), else make it.
 
-        Raises TypeError for arguments of other types; TritonModelException where the server refuses: the name is not a
+        Raises TypeError for arguments of other types; TritonModelException if the server refuses: the name is not a
         metric name, or is in use with another kind.
         """
         family, words = as_text(name), as_text(description)
@@ -165,13 +165,13 @@ class MetricFamily(NativeObject):
 
     def __del__(self) -> None:
         life = getattr(self, "_life", None)  # unset if the constructor raised
-        if life is not None and life.process == os.getpid():  # else it is the parent's, and lives there
+        if life is not None and life.process == os.getpid():  # otherwise it is the parent's, and lives there
             life.deleted = True
             _reaper.add(life)
 
 
 class _FamilyReaper:
-    """The thread that reports to the server the families that are gone.
+    """The thread that reports dropped families to the server.
 
     A destructor may run anywhere, even in the middle of a call to the server on the same thread, so it must not make
     one itself. A new family waits until the old ones are reported, so that a name can change its kind at once.
@@ -188,7 +188,7 @@ class _FamilyReaper:
         self._wake.put(None)
 
     def bury(self) -> None:
-        """Report all families gone so far; starts the thread on its first call, as the first family is made."""
+        """Report all families dropped so far; the first call starts the thread, when the first family is made."""
         if self._thread is None:
             self._thread = own_threads.start("metric families", self._run)
         with self._lock:
@@ -203,8 +203,7 @@ class _FamilyReaper:
             self.bury()
 
     def forget(self) -> None:
-        """Start again in a forked process, which has no such thread, and whose copy of the lock may be held for
-        ever."""
+        """Start again in a forked process, which lacks this thread, and whose copy of the lock may be held for ever."""
         self.__init__()  # type: ignore[misc]
 
 

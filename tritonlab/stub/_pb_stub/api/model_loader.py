@@ -49,7 +49,7 @@ def unload_model(model_name: str, unload_dependents: bool = False) -> None:
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
-    """Ask the server whether `model_name` can be called, in `model_version` (a number as text) or in any."""
+    """Return whether `model_name` can be called, in `model_version` (a number as text) or in any."""
     name, version = as_text(model_name), as_text(model_version)
     if name is None or version is None:
         raise mismatch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-#: The name that Python's own errors give to a class.
+#: The name of a class in Python's own errors.
 _NAME: Any = type.__dict__["__name__"]
 
 
@@ -22,13 +22,13 @@ class NativeType(type):
 
 
 def put_into(kind: Any, module: str) -> None:
-    """Let a class be of this module, and errors name it so."""
+    """Make a class appear to be of this module, also in errors."""
     kind.__module__ = module
     _NAME.__set__(kind, "%s.%s" % (module, kind.__name__))
 
 
 def show_as_base(kind: NativeType) -> None:
-    """Let a base of author-facing classes look like Triton's."""
+    """Make a base of author-facing classes look like Triton's."""
     kind.__name__ = kind.__qualname__ = "pybind11_object"
     put_into(kind, "pybind11_builtins")
 

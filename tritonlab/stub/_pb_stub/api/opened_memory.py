@@ -1,5 +1,6 @@
-"""Device memory of the server, mapped into this process when the author first uses it. A tensor that a
-model only hands on is never mapped, and needs no context in the model's process."""
+"""Device memory of the server, mapped into this process when the author first uses it. A tensor that a model only
+passes on is never mapped, and needs no context in the model's process.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ..wire.serialization import Buffer
 
 
 class OpenedMemory:
-    """An allocation of the server that is mapped here until nobody needs it."""
+    """An allocation of the server, mapped here until it is no longer needed."""
 
     __slots__ = ("__weakref__", "_device", "_driver", "address")
 
@@ -31,10 +32,10 @@ class OpenedMemory:
 
 
 class OpenedHandles:
-    """The mapped allocations by handle. Mapping takes long, so what was mapped stays until memory is given back."""
+    """The mapped allocations by handle. Mapping takes long, so mapped allocations stay until memory is returned."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the next two
+        self._lock = threading.Lock()  # guards the next two fields
         self._memories: Dict[bytes, OpenedMemory] = {}
         self._live: "WeakValueDictionary[bytes, OpenedMemory]" = WeakValueDictionary()
 
@@ -48,18 +49,18 @@ class OpenedHandles:
             return found
 
     def give_back(self) -> List[bytes]:
-        """Unmap what nobody uses, and return the handles of the rest."""
+        """Unmap unused allocations, and return the handles of the others."""
         with self._lock:
             self._memories.clear()
             return list(self._live.keys())
 
 
-#: Those of this process.
+#: The handles of this process.
 OPENED = OpenedHandles()
 
 
 class OpenedPlace:
-    """Mapped device memory of a received tensor. `lease` is what keeps the memory as it is."""
+    """Mapped device memory of a received tensor. `lease` keeps the memory unchanged."""
 
     __slots__ = ("_device", "_driver", "_lease", "_opened", "pointer")
 
@@ -72,13 +73,14 @@ class OpenedPlace:
         self.pointer: int = self._opened.address + place.offset
 
     def synchronize(self) -> None:
-        """Wait until nothing that this process has asked of the device still reads or writes the memory."""
+        """Wait until no work of this process on the device still reads or writes the memory."""
         self._driver.synchronize(self._device)
 
 
 class BorrowedMemory:
-    """`owner`, held for a user of its device memory. A user that lets go may still have work under way that reads the
-    memory, so this waits for the device before the owner can go."""
+    """`owner`, held for a user of its device memory. A user that ends may have work in progress that reads the memory,
+    so this waits for the device before the owner can be released.
+    """
 
     __slots__ = ("_device", "_driver", "_owner")
 
@@ -88,5 +90,5 @@ class BorrowedMemory:
         self._owner = owner
 
     def __del__(self) -> None:
-        with contextlib.suppress(DriverError):  # its work has failed, which the author's library has told
+        with contextlib.suppress(DriverError):  # its work has failed, as the author's library has reported
             self._driver.synchronize(self._device)

@@ -19,7 +19,7 @@ def encode_parameters(parameters: Any) -> str:
     if parameters is None:
         return ""
     if not isinstance(parameters, dict):
-        # the compiler's name of the type is really what Triton shows
+        # the compiler's name of the type, which Triton really shows
         raise TritonModelException("Expect N8pybind114dictE, got %s" % type(parameters))
     for key, value in parameters.items():
         if not isinstance(key, str):
@@ -35,7 +35,7 @@ def encode_parameters(parameters: Any) -> str:
 
 
 def fits_the_server(parameters_json: str) -> bool:
-    """Return whether all integers fit 64 bits, as they must on the server (rule 4.2.1)."""
+    """Return whether all integers fit 64 bits, as the server requires (rule 4.2.1)."""
     if not parameters_json:
         return True
     values = json.loads(parameters_json).values()

@@ -1,4 +1,4 @@
-"""Logger, which writes the author's lines into the server's log, with the file and line they come from."""
+"""Logger, which writes the author's lines into the server's log, with their file and line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .errors import NativeObject, TritonModelException
 
 
 class Logger(NativeObject):
-    """The author's log. All methods are static. Every record goes to the server, whose log settings decide what shows
-    (rule 1.13.3)."""
+    """The author's log. All methods are static. Every record goes to the server, whose log settings select the visible
+    ones (rule 1.13.3).
+    """
 
     __slots__ = ()
 
@@ -56,12 +57,12 @@ class Logger(NativeObject):
 
     @staticmethod
     def log_verbose(message: str) -> None:
-        """Log `message` where the server's verbose level is 1 or more."""
+        """Log `message` if the server's verbose level is 1 or more."""
         _log("log_verbose", message, 3)
 
 
 def _readable(message: Any) -> Optional[str]:
-    """Return the text, with escapes for bytes that are not UTF-8, which Triton writes as they are; None if it does not
+    """Return the text, with escapes for bytes that are not UTF-8, which Triton writes unchanged; None if it does not
     fit."""
     try:
         return as_text(message)

@@ -1,5 +1,6 @@
-"""PreferredMemory and InferenceTrace, which a BLS request may carry besides its tensors, and SharedMemory, which knows
-the free size of the region."""
+"""PreferredMemory and InferenceTrace, which a BLS request may carry besides its tensors, and SharedMemory, which has
+the free size of the region.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _new = object.__new__
 
 
 class PreferredMemory(NativeObject):
-    """The memory in which the outputs of a BLS request should land; it is ignored where that cannot be."""
+    """The memory for the outputs of a BLS request; it is ignored if it is impossible."""
 
     __slots__ = ("_device_id", "_type")
 
@@ -49,14 +50,14 @@ class InferenceTrace(NativeObject):
 
     @classmethod
     def _from_context(cls, context: Optional[str], number: int = 0) -> InferenceTrace:
-        """Make a trace. `number` is the server's for a request that it traces, else 0."""
+        """Make a trace. `number` is the server's number of a traced request, else 0."""
         self: InferenceTrace = _new(cls)
         self._context = context
         self._number = number
         return self
 
     def _wire(self) -> Optional[TraceRef]:
-        """Return what tells the server which trace it is; None for a request that is not traced."""
+        """Return the trace's form for the server; None for a request that is not traced."""
         return TraceRef(self._number, self._context) if self._number else None
 
     def get_context(self) -> Optional[str]:
@@ -66,7 +67,7 @@ class InferenceTrace(NativeObject):
 
 
 class SharedMemory(NativeObject):
-    """The stub's shared-memory region as far as Triton does (`c_python_backend_utils.shared_memory`)."""
+    """The stub's shared-memory region, as far as Triton shows it (`c_python_backend_utils.shared_memory`)."""
 
     __slots__ = ()
 

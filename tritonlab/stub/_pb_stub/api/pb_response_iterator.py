@@ -16,8 +16,8 @@ _new = object.__new__
 class ResponseIterator(NativeObject):
     """The responses of a called model as it sends them; `next` waits for the next one.
 
-    A model that sends its final flag by itself adds an empty response at the end. Once all have come, iterating again
-    gives the same objects. If an unfinished iterator is dropped, the rest is read and thrown away.
+    A model that sends its final flag by itself adds an empty response at the end. Once all have arrived, iterating
+    again gives the same objects. If an unfinished iterator is dropped, the rest is read and discarded.
     """
 
     __slots__ = ("_call", "_has_ended", "_next", "_responses")
@@ -47,7 +47,7 @@ class ResponseIterator(NativeObject):
         return self
 
     def _is_over(self) -> bool:
-        # a call may know already that its last response was the final one; then it is not asked for another
+        # a call may already know that its last response was the final one; then no further one is awaited
         return self._has_ended or getattr(self._call, "done", False)
 
     def __next__(self) -> InferenceResponse:
@@ -58,7 +58,7 @@ class ResponseIterator(NativeObject):
 
     @uninterrupted
     def _receive(self) -> None:
-        """Wait for one more response. Raises StopIteration if there is none."""
+        """Wait for one more response. Raises StopIteration if none is left."""
         if not self._has_ended:
             try:
                 self._responses.append(next(self._call))
@@ -72,7 +72,7 @@ class ResponseIterator(NativeObject):
     def cancel(self) -> None:
         """Ask the server to cancel the request; does nothing once the request is over.
 
-        The called model must look at `is_cancelled()`. What it sends until its final flag still has to be read.
+        The called model must check `is_cancelled()`. Its responses until the final flag must still be read.
         """
         if not self._is_over():
             cancel = getattr(self._call, "cancel", None)

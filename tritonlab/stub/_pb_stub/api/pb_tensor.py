@@ -2,7 +2,7 @@
 
 Three origins, one class:
 
-    built      `Tensor(name, array)`: aliases a numeric array until that is sent, holds the encoded elements of others
+    built      `Tensor(name, array)`: aliases a numeric array until it is sent, holds the encoded elements of others
                (rules 1.4.5, 1.4.7)
     received   an input or a BLS output: a view of shared memory and its lease; arrays are private copies (rule 1.4.11)
     imported   `from_dlpack`: another library's memory, released with the tensor (rules 1.4.7, 1.5.9)
@@ -36,11 +36,10 @@ _DATATYPE: Dict[Any, int] = {
 }
 _DATATYPE[np.dtype(np.object_)] = _BYTES
 
-#: Streams that a consumer may name for which nothing has to wait: the default stream, on which memory is imported, and
-#: none.
+#: Streams of a consumer for which nothing has to wait: the default stream, on which memory is imported, and none.
 _ORDERED = (None, -1, 1)
 
-#: Bytes from which on a private copy is a copy-on-write mapping, which the lease makes.
+#: Bytes from which on a private copy is a copy-on-write mapping, made by the lease.
 _LARGE = 1 << 20
 
 _ndarray = np.ndarray
@@ -48,25 +47,25 @@ _new = object.__new__
 
 
 class Tensor(NativeObject):
-    """A named tensor: what `request.inputs()` holds and what an InferenceResponse is made of."""
+    """A named tensor, of a request's `inputs()` or of an InferenceResponse."""
 
     __slots__ = (
-        "_array",  # what as_numpy() returns; None until it was asked for
-        "_data",  # what is sent: C-contiguous ndarray, bytes or memoryview
+        "_array",  # the result of as_numpy(); None before its first call
+        "_data",  # the data to send: C-contiguous ndarray, bytes or memoryview
         "_datatype",
         "_device_id",
-        "_keep",  # lease or imported memory that `_data` looks at
+        "_keep",  # the lease or imported memory behind `_data`
         "_memory_type",
         "_name",
         "_shape",
-        "_source",  # received numeric data as it came, where as_numpy() copies from
+        "_source",  # received numeric data, unchanged, from which as_numpy() copies
     )
 
     def __init__(self, name: str, ndarray: "np.ndarray[Any, Any]", /) -> None:
         """Make a tensor over `ndarray`, which may be of bool, (u)int8-64, float16/32/64, object or `S`, and of any
         shape.
 
-        A C-contiguous numeric array is not copied: what it holds when the response is sent is what is sent. The
+        A C-contiguous numeric array is not copied: its content at the time of sending is sent. The
         elements of an object or `S` array become bytes now: bytes as they are, anything else as `str(x)` in UTF-8.
         Raises TypeError if `ndarray` is not a numpy array, TritonModelException for an empty name or another dtype.
         """
@@ -102,7 +101,7 @@ class Tensor(NativeObject):
         memory_type: int = 0,
         device_id: int = 0,
     ) -> Tensor:
-        """Make a tensor over bytes of the server's region; `lease` lives as long as anything that looks at them."""
+        """Make a tensor over bytes of the server's region; `lease` lives as long as any view of them."""
         self: Tensor = _new(cls)
         self._name = name
         self._datatype = datatype
@@ -115,9 +114,10 @@ class Tensor(NativeObject):
         return self
 
     def _wire(self) -> Tuple[int, List[int], Any]:
-        """Return datatype, shape and the bytes to send: of a received tensor the bytes it came with, not the author's
-        copy (rule 1.4.11). Of a tensor on a device the bytes are its place. Raises TritonModelException if that is
-        nothing that can be sent."""
+        """Return datatype, shape and the bytes to send: for a received tensor its original bytes, not the author's copy
+        (rule 1.4.11). For a tensor on a device the bytes are its place. Raises TritonModelException if it cannot be
+        sent.
+        """
         if self._memory_type == MEMORY_GPU:
             return self._datatype, self._shape, self._lent()
         return self._datatype, self._shape, self._data
@@ -131,12 +131,11 @@ class Tensor(NativeObject):
         return self._shape.copy()
 
     def is_cpu(self) -> bool:
-        """Return whether the tensor lies in host memory."""
+        """Return whether the tensor is in host memory."""
         return self._memory_type != MEMORY_GPU
 
     def triton_dtype(self) -> Any:
-        """Raise TypeError, as Triton does: its binding does not know the type that this would return (rule
-        1.4.9)."""
+        """Raise TypeError, as Triton does: its binding lacks the type of the result (rule 1.4.9)."""
         raise TypeError(
             "Unable to convert function return value to a Python type! The signature was\n"
             "\t(self: c_python_backend_utils.Tensor) -> TRITONSERVER_datatype_enum"
@@ -171,7 +170,7 @@ class Tensor(NativeObject):
         return array
 
     def _private_copy(self) -> "np.ndarray[Any, Any]":
-        """Copy the elements, as they came or as they were sent, into memory of the author's own."""
+        """Copy the elements, as received or sent, into the author's own memory."""
         view = self._source
         if view is None:
             sent: np.ndarray[Any, Any] = self._data.copy()
@@ -225,11 +224,11 @@ class Tensor(NativeObject):
         return dlpack.export_tensor(datatype, self._exportable(), self)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
-        """Return the bytes to send as an array that a consumer may write to, as it can with Triton; what it writes is
-        sent (rule 1.4.11).
+        """Return the bytes to send as an array that a consumer may write to, as with Triton; the changes are sent (rule
+        1.4.11).
 
         Received and read-only bytes are copied first: a consumer that writes must neither crash on a read-only page nor
-        change what others read. Imported memory is its producer's to share.
+        change other readers' data. Imported memory is shared as its producer shares it.
         """
         data = self._data
         if isinstance(data, memoryview):
@@ -242,8 +241,9 @@ class Tensor(NativeObject):
         return array
 
     def __dlpack__(self, stream: Any = None) -> Any:
-        """Do what `to_dlpack` does. `stream` matters only for imported device memory, whose producer may still write
-        it: what was received is complete."""
+        """Do as `to_dlpack`. `stream` matters only for imported device memory, whose producer may still write it:
+        received memory is complete.
+        """
         if stream not in _ORDERED and self._memory_type == MEMORY_GPU:
             self._await_producer()
         return self.to_dlpack()
@@ -252,10 +252,10 @@ class Tensor(NativeObject):
         """Return `(1, 0)` in host memory, `(2, device id)` on a GPU."""
         return (dlpack.CUDA, self._device_id) if self._memory_type == MEMORY_GPU else (dlpack.CPU, 0)
 
-    # -- memory on a GPU: it came from the server, or `from_dlpack` has taken it over
+    # -- memory on a GPU: received from the server, or taken over by `from_dlpack`
 
     def _lent(self) -> Lent:
-        """Return where the server finds the memory: where it came from, or a copy of what was taken over. Raises
+        """Return the place of the memory for the server: its origin, or a copy of memory that was taken over. Raises
         TritonModelException."""
         keep = self._keep
         try:
@@ -269,8 +269,9 @@ class Tensor(NativeObject):
         return Lent.from_place(self._data, self._device_id, keep)
 
     def _device_capsule(self) -> Any:
-        """Make a capsule over the memory. What is written there is sent, if the library that wrote it has been waited
-        for. Raises TritonModelException."""
+        """Make a capsule over the memory. Changes to it are sent, once the library that writes them has finished.
+        Raises TritonModelException.
+        """
         device, keep = self._device_id, self._keep
         try:
             if not isinstance(keep, (dlpack.Imported, OpenedPlace)):
@@ -281,8 +282,9 @@ class Tensor(NativeObject):
         return dlpack.export_device(keep.pointer, device, self._datatype, self._shape, owner)
 
     def _await_producer(self) -> None:
-        """Wait until the memory that was taken over is written: its producer has made only the default stream wait for
-        that. What came from the server is written already."""
+        """Wait until memory that was taken over is written: its producer has made only the default stream wait. Memory
+        from the server is already written.
+        """
         keep = self._keep
         if isinstance(keep, dlpack.Imported):
             try:
@@ -301,6 +303,6 @@ def _checked_arguments(name: Any, ndarray: Any) -> str:
     text = as_text(name)
     if text is None or not isinstance(ndarray, _ndarray):
         raise mismatch("__init__", "c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)", (name, ndarray))
-    if not isinstance(ndarray.data, memoryview):  # of a masked array, whose masked elements would be sent as others
+    if not isinstance(ndarray.data, memoryview):  # for a masked array, whose masked elements would be sent
         ndarray.data.c_contiguous  # noqa: B018  # raises, as Triton does (rule 1.4.5)
     return text

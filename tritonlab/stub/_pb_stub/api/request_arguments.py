@@ -1,5 +1,6 @@
-"""Checks of the arguments of `InferenceRequest(...)` as Triton's compiled module does: first all types, then
-the values in its order."""
+"""Checks of the arguments of `InferenceRequest(...)` like in Triton's compiled module: first all types, then the values
+in its order.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _SIGNATURE = (
     "preferred_memory: c_python_backend_utils.PreferredMemory = <unset>, "
     "trace: c_python_backend_utils.InferenceTrace = <empty>, parameters: object = None)"
 )
-#: Stands for an argument that was not given where None is a wrong value.
+#: Marks an argument that was not given, where None is an invalid value.
 UNSET: Any = type("_Unset", (), {"__repr__": lambda self: "<unset>"})()
 
 _DEFAULTS: Dict[str, Any] = {
@@ -37,7 +38,7 @@ _DEFAULTS: Dict[str, Any] = {
 
 
 class RequestArguments(NamedTuple):
-    """The arguments of an InferenceRequest, in the types that it holds. `parameters` is JSON text."""
+    """The arguments of an InferenceRequest, in its types. `parameters` is JSON text."""
 
     request_id: str
     correlation_id: Union[int, str]

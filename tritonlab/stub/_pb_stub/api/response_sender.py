@@ -14,8 +14,7 @@ from .signal_gate import uninterrupted
 
 FINAL = 1
 
-#: Stands for the server's number of a request where there is none: the author built it, and nobody waits for its
-#: answer.
+#: Replaces the server's number of a request that the author built, whose answer is not awaited.
 NO_HANDLE = -1
 
 _SIGNATURE = (
@@ -29,8 +28,8 @@ class InferenceResponseSender(NativeObject):
     """The sender that `request.get_response_sender()` returns. Responses of one request arrive in the order of the
     `send` calls.
 
-    The request holds its sender. So if a sender is gone without its final flag, nothing can end the request any more:
-    Triton leaves the client waiting for ever (rule 3.7.2); here the request fails at once.
+    The request holds its sender. So if a sender is gone without its final flag, nothing can end the request: on Triton
+    the client waits for ever (rule 3.7.2); here the request fails at once.
     """
 
     __slots__ = ("_closed", "_decoupled", "_handle", "_lock", "_owed", "_sent")
@@ -39,7 +38,7 @@ class InferenceResponseSender(NativeObject):
     _decoupled: bool
     _sent: bool
     _closed: bool
-    #: whether the request still waits for an end that only this object can send; `pack_returned` settles it too
+    #: whether the request still waits for an end that only this object can send; `pack_returned` ends it too
     _owed: bool
     _lock: threading.Lock
 
@@ -55,14 +54,14 @@ class InferenceResponseSender(NativeObject):
         self._sent = False
         self._closed = False
         self._owed = handle != NO_HANDLE
-        self._lock = threading.Lock()  # guards _sent and _closed; what is checked first is sent first
+        self._lock = threading.Lock()  # guards _sent and _closed; the order of the checks is the order of sending
         return self
 
     def send(self, response: Optional[InferenceResponse] = None, flags: int = 0) -> None:
         """Send `response`. With `flags=TRITONSERVER_RESPONSE_COMPLETE_FINAL` it is the last one, and may be left out.
 
-        Outputs that the client did not ask for are dropped. May be called from any thread. Raises TritonModelException
-        for a send that the model's transaction policy forbids or that fails on its way, TypeError for arguments of
+        Outputs that the client did not request are dropped. May be called from any thread. Raises TritonModelException
+        for a send that the model's transaction policy forbids or that fails, TypeError for arguments of
         another type.
         """
         if response is not None and not isinstance(response, InferenceResponse):
@@ -81,7 +80,7 @@ class InferenceResponseSender(NativeObject):
             try:
                 bridge.current().send_response(self._handle, response, number)
             except BridgeError as error:
-                # nothing went out, so the author may send something else; Triton counts it as sent
+                # nothing was sent, so the author may send something else; Triton counts it as sent
                 raise TritonModelException(error.text) from None
             self._sent = self._sent or response is not None
             if number == FINAL:
@@ -107,7 +106,7 @@ class InferenceResponseSender(NativeObject):
         return ""
 
     def is_cancelled(self) -> bool:
-        """Ask the server whether the client has given the request up."""
+        """Return whether the client has cancelled the request, which the server knows."""
         return query_cancelled(self._handle)
 
     def __del__(self) -> None:
@@ -116,8 +115,9 @@ class InferenceResponseSender(NativeObject):
 
 
 def query_cancelled(handle: int) -> bool:
-    """Ask the server whether the client of a request has given it up. Raises TritonModelException for a request that
-    the author built, where Triton aborts the server (rule 1.7.10)."""
+    """Return whether the client of a request has cancelled it. Raises TritonModelException for a request that the
+    author built, for which Triton aborts the server (rule 1.7.10).
+    """
     if handle == NO_HANDLE:
         raise TritonModelException(
             "Cannot determine request cancellation: the model built this request itself, and only a received one "

@@ -1,5 +1,6 @@
-"""Arrays on a simulated GPU, for machines without a card: what a torch tensor on CUDA is to code
-that hands memory on. torch and CuPy refuse such memory, as they find no such device; only this class reads it."""
+"""Arrays on a simulated GPU, for machines without a card: a substitute for torch tensors on CUDA in code that passes
+memory on. torch and CuPy refuse such memory, as they find no such device; only this class reads it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .dlpack import CUDA, Imported, export_device, import_tensor
 
 
 class SimulatedArray:
-    """A copy of a numpy array in the memory of simulated GPU `device`, or, by `from_dlpack`, what is there."""
+    """A copy of a numpy array in the memory of simulated GPU `device`, or, by `from_dlpack`, a view of memory there."""
 
     def __init__(self, array: Any, device: int = 0) -> None:
         array = np.ascontiguousarray(array)
@@ -33,8 +34,9 @@ class SimulatedArray:
 
     @classmethod
     def from_dlpack(cls, source: Any) -> "SimulatedArray":
-        """Return an array over the memory of a tensor on a simulated GPU, without a copy: of a response of a model
-        here, or of a `pb_utils.Tensor` there."""
+        """Return an array over the memory of a tensor on a simulated GPU, without a copy: a tensor of a model's
+        response here, or a `pb_utils.Tensor` in the model.
+        """
         imported: Imported = import_tensor(source)
         self = cls.__new__(cls)
         dtype = ELEMENT_DTYPES[imported.datatype]
@@ -53,7 +55,7 @@ class SimulatedArray:
         return found
 
     def write(self, array: Any) -> None:
-        """Replace what is in the memory by a numpy array of the same size."""
+        """Overwrite the memory with a numpy array of the same size."""
         SIMULATED.copy_in(self.device, self._address, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
     def __dlpack__(self, stream: Any = None) -> Any:
@@ -70,12 +72,12 @@ class SimulatedArray:
 
 
 class _Memory:
-    """An allocation that is freed when nobody holds it."""
+    """An allocation that is freed with its last holder."""
 
     def __init__(self, device: int, address: int) -> None:
         self._device = device
         self._address = address
 
     def __del__(self) -> None:
-        with contextlib.suppress(DriverError):  # in a process that was forked it is the parent's
+        with contextlib.suppress(DriverError):  # in a forked process it belongs to the parent
             SIMULATED.free(self._device, self._address)

@@ -1,8 +1,8 @@
-"""NVIDIA's driver, `libcuda.so.1`, through ctypes: neither CuPy nor torch has to be there.
+"""NVIDIA's driver, `libcuda.so.1`, through ctypes: neither CuPy nor torch is needed.
 
 It works in each device's primary context, which torch and CuPy use as well, so that they may read the addresses, and
-pushes it for the time of a call only: the context that is current in a thread is its author's business. The header
-gives names with `_v2` to what it calls without; the driver keeps functions of the plain names with older, 32-bit types.
+pushes it only for the time of a call: the author may use another current context in a thread. The header maps plain
+names to functions with `_v2`; the driver keeps functions of the plain names with older, 32-bit types.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CudaDriver(Driver):
     """NVIDIA's driver. The first call loads it, and the first use of a device's memory makes its context."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards loading, and the two below
+        self._lock = threading.Lock()  # guards loading, and the two fields below
         self._library: Any = None
         self._contexts: Dict[int, Any] = {}
 
@@ -169,7 +169,7 @@ class CudaDriver(Driver):
 
     @contextlib.contextmanager
     def _current(self, device: int) -> Iterator[None]:
-        """Make the device's primary context the current one of this thread for a while."""
+        """Make the device's primary context the current one of this thread for the time of the context manager."""
         context = self._contexts.get(device)
         if context is None:
             context = _pointer()

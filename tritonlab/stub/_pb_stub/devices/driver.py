@@ -1,24 +1,24 @@
-"""What this package needs of GPUs: memory, handles by which another process opens it, and copies.
+"""The interface to GPUs: memory, handles by which another process opens it, and copies.
 
-`cuda_driver` does it with NVIDIA's driver, `simulated_driver` without any GPU; `gpus.py` says which one an address or a
-handle belongs to. An address is a number, which nothing but its driver can read.
+`cuda_driver` does it with NVIDIA's driver, `simulated_driver` without any GPU; `gpus.py` finds the driver of an address
+or a handle. An address is a number, which only its driver can read.
 
 Everything runs on a device's default stream, in order, and `synchronize` waits for all work of this process on the
-device, whatever stream it is on. A process that gives memory to another one calls it before it sends the message. So no
-event has to cross the border, and a reader finds the bytes there, on whichever stream it reads.
+device, on any stream. A process that gives memory to another one calls it before it sends the message. So no event has
+to cross the border, and a reader on any stream finds the bytes.
 """
 
 from __future__ import annotations
 
 from typing import Any, List, NamedTuple, Tuple
 
-#: Bytes of a handle of memory, as CUDA has it.
+#: Bytes of a memory handle in CUDA.
 HANDLE_SIZE = 64
 
-#: CUresult values that get an advice, or that others than NVIDIA's driver raise, too.
+#: CUresult values with an advice, or that other drivers than NVIDIA's raise, too.
 INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, NO_DEVICE, INVALID_DEVICE = 1, 2, 3, 100, 101
 INVALID_CONTEXT, INVALID_HANDLE, ILLEGAL_ADDRESS, NOT_SUPPORTED = 201, 400, 700, 801
-#: The number of an error that the driver did not give, as it could not be loaded.
+#: The error number if the driver could not be loaded.
 NO_DRIVER = -1
 
 _ADVICE = {
@@ -35,8 +35,9 @@ _ADVICE = {
 
 
 class DriverError(Exception):
-    """A call of the driver that failed. `code` is the CUresult; the text says what was done, what the driver answers,
-    and what can be done."""
+    """A call of the driver that failed. `code` is the CUresult; the text has the call, the driver's answer, and the
+    remedy.
+    """
 
     def __init__(self, what: str, code: int, text: str) -> None:
         super().__init__(what, code, text)
@@ -49,7 +50,7 @@ class DriverError(Exception):
 
 
 class DeviceFacts(NamedTuple):
-    """What does not change of a device. `compute` is its compute capability, such as (9, 0)."""
+    """The constant facts of a device. `compute` is its compute capability, such as (9, 0)."""
 
     ordinal: int
     uuid: str
@@ -60,18 +61,18 @@ class DeviceFacts(NamedTuple):
 
 
 class Driver:
-    """The GPUs of this machine as one process sees them. Every method may raise DriverError, and may be
+    """The GPUs of this machine, as seen by one process. Every method may raise DriverError, and may be
     called by any thread. The first use of a device's memory makes its context in this process; `devices` makes none."""
 
-    #: whether no real GPU is behind it: to be told wherever a person sees a figure of it
+    #: whether no real GPU is behind it, which must be shown next to its figures
     simulated = False
 
     def devices(self) -> List[DeviceFacts]:
-        """Return the devices by their ordinals. Raises DriverError where there is no driver or no device."""
+        """Return the devices by their ordinals. Raises DriverError without a driver or a device."""
         raise NotImplementedError
 
     def free_bytes(self, device: int) -> int:
-        """Return how many bytes of the device nobody has allocated."""
+        """Return the unallocated bytes of the device."""
         raise NotImplementedError
 
     def allocate(self, device: int, nbytes: int) -> int:
@@ -79,26 +80,28 @@ class Driver:
         raise NotImplementedError
 
     def free(self, device: int, address: int) -> None:
-        """Free what `allocate` returned. Every process that has opened it must have closed it before."""
+        """Free what `allocate` returned. Every process that has opened it must have closed it."""
         raise NotImplementedError
 
     def base_of(self, address: int) -> Tuple[int, int, int]:
-        """Return address, bytes and device of the allocation that `address` lies in, of any owner in this process.
-        Raises DriverError for what is not device memory."""
+        """Return address, bytes and device of the allocation around `address`, of any owner in this process. Raises
+        DriverError if it is not device memory.
+        """
         raise NotImplementedError
 
     def export(self, device: int, base: int) -> bytes:
-        """Return the handle of the allocation that begins at `base`. That of an address inside one is its handle, too:
-        opening it gives the address of the beginning."""
+        """Return the handle of the allocation that begins at `base`. An address inside an allocation has the same
+        handle: opening it gives the address of the beginning.
+        """
         raise NotImplementedError
 
     def open(self, device: int, handle: bytes) -> int:
-        """Map another process's allocation, and return the address that it has here. Opened twice it must be closed
+        """Map another process's allocation, and return its address here. Opened twice it must be closed
         twice."""
         raise NotImplementedError
 
     def close(self, device: int, address: int) -> None:
-        """End what `open` began."""
+        """End an `open`."""
         raise NotImplementedError
 
     def copy_in(self, device: int, address: int, buffer: Any) -> None:

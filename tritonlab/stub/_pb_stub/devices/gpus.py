@@ -9,12 +9,12 @@ from .cuda_driver import CudaDriver
 from .driver import Driver
 from .simulated_driver import SimulatedDriver, is_simulated
 
-#: NVIDIA's driver, which is not loaded before it is asked for something.
+#: NVIDIA's driver, which is loaded at its first call.
 CUDA = CudaDriver()
 #: The GPUs of `Options(simulated_gpus=…)`, and of tests.
 SIMULATED = SimulatedDriver()
 
 
 def driver_of(memory: Union[int, bytes]) -> Driver:
-    """Return the driver that the address or handle is for."""
+    """Return the driver of the address or handle."""
     return SIMULATED if is_simulated(memory) else CUDA

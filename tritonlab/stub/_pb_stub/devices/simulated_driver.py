@@ -1,13 +1,13 @@
-"""The simulated driver, which keeps CUDA's rules without a GPU: for machines that have none, and for tests.
+"""The simulated driver, which follows CUDA's rules without a GPU: for machines without one, and for tests.
 
 A device's memory is a file without a name, which another process opens by its owner's number; so it is gone with its
 owner. These rules are CUDA's:
 
-    an address is of use to the driver alone: the processor cannot read it, and no other process knows it
-    a handle stands for a whole allocation, and is opened by other processes only
+    only the driver can use an address: the processor cannot read it, and no other process knows it
+    a handle is for a whole allocation, and only other processes open it
     a copy on the device is done when `synchronize` has returned, or a copy to the host; a process that reads it
     before finds the old bytes
-    what was freed or closed is refused, also where a process still reads what its owner has freed
+    memory that was freed or closed is refused, also if another process still reads it
     a forked process cannot use what its parent has begun to use
 """
 
@@ -42,7 +42,7 @@ from .driver import (
 _MARK = 0x5D
 _ALIGN = 512
 _MAGIC = b"simulated GPU\0\0\0"
-#: The name of an allocation's file: device and owner, and how /proc shows it.
+#: The name of an allocation's file: device and owner, and its form in /proc.
 _FILE = "simulated GPU %d of %d"
 _OWN_FILE = re.compile(r"/memfd:simulated GPU (\d+) of (\d+) ")
 #: process, descriptor, inode, bytes and device of an allocation
@@ -50,8 +50,7 @@ _HANDLE = struct.Struct("<16sIIQQI")
 
 
 class Copied(NamedTuple):
-    """The bytes that a process has had copied so far: from the host, to the host, and between addresses of
-    devices."""
+    """The bytes copied so far for a process: from the host, to the host, and between addresses of devices."""
 
     to_device: int
     to_host: int
@@ -59,39 +58,40 @@ class Copied(NamedTuple):
 
 
 class _Allocation:
-    """Memory of a device, of this process or opened from another one."""
+    """Memory of a device, allocated by this process or opened from another one."""
 
     def __init__(self, base: int, nbytes: int, device: int, fd: int, owner: Optional[Tuple[str, int]]) -> None:
         self.base = base
         self.nbytes = nbytes
         self.device = device
         self.fd = fd if owner is None else -1
-        self.owner = owner  # of one that was opened: path and inode of its owner's descriptor
+        self.owner = owner  # for opened memory: path and inode of its owner's descriptor
         self.opened = 1
         self.bytes = np.frombuffer(mmap.mmap(fd, nbytes), dtype=np.uint8)
 
 
 class SimulatedDriver(Driver):
-    """Simulated devices, which this machine does not have. `total_bytes` is what each has for the allocations of a
-    process."""
+    """Simulated devices, which this machine does not have. `total_bytes` is the memory of each for the allocations of a
+    process.
+    """
 
     simulated = True
 
     def __init__(self, count: int = 64, total_bytes: int = 16 << 30) -> None:
         self._count = count
         self._total = total_bytes
-        self._lock = threading.RLock()  # guards all below
+        self._lock = threading.RLock()  # guards all fields below
         self._pid = 0
         self._next = 0
         self._bases: List[int] = []  # sorted
         self._allocations: Dict[int, _Allocation] = {}
-        self._handles: Dict[bytes, _Allocation] = {}  # of what was opened
+        self._handles: Dict[bytes, _Allocation] = {}  # for opened memory
         self._queued: Dict[int, List[Tuple[Any, Any]]] = {}
         self._copied = [0, 0, 0]
 
     @property
     def copied(self) -> Copied:
-        """What was copied so far."""
+        """The bytes copied so far."""
         return Copied(*self._copied)
 
     def devices(self) -> List[DeviceFacts]:
@@ -110,7 +110,7 @@ class SimulatedDriver(Driver):
     def free_bytes(self, device: int) -> int:
         with self._lock:
             self._use(device, "asking for the free memory of GPU %d" % device)
-            # of a list, as a destructor may free another allocation meanwhile, on this very thread
+            # over a list, as a destructor may free another allocation meanwhile, on this same thread
             own = [each.nbytes for each in list(self._allocations.values()) if each.device == device and each.fd >= 0]
             return self._total - sum(own)
 
@@ -216,7 +216,7 @@ class SimulatedDriver(Driver):
             self._use(device, "waiting for GPU %d" % device)
             self._finish(device)
 
-    # -- what it keeps; with the lock held
+    # -- its data; with the lock held
 
     def _use(self, device: int, what: str) -> None:
         """Note that this process uses the device."""
@@ -230,7 +230,7 @@ class SimulatedDriver(Driver):
 
     def _add(self, nbytes: int, device: int, fd: int, owner: Optional[Tuple[str, int]]) -> _Allocation:
         base = self._next
-        self._next += (nbytes + _ALIGN) & -_ALIGN  # never given again, and never next to another
+        self._next += (nbytes + _ALIGN) & -_ALIGN  # never reused, and never adjacent to another
         found = _Allocation(base, nbytes, device=device, fd=fd, owner=owner)
         self._allocations[base] = found
         insort(self._bases, base)
@@ -275,8 +275,9 @@ def is_simulated(memory: Union[int, bytes]) -> bool:
 
 
 def held_by(pid: int) -> Dict[int, int]:
-    """Return the bytes that a process has allocated on each simulated device, as anybody may see who may look at its
-    descriptors; empty for a process that has none, or has ended."""
+    """Return the bytes that a process has allocated on each simulated device, from its descriptors in /proc; empty for
+    a process that has none, or has ended.
+    """
     files: Dict[int, Tuple[int, int]] = {}  # by inode, because a mapping has a descriptor of its own
     directory = "/proc/%d/fd" % pid
     for number in _listed(directory):
@@ -302,7 +303,7 @@ def _listed(directory: str) -> List[str]:
 
 
 def _check_owner(what: str, owner: Tuple[str, int]) -> None:
-    """Raise DriverError unless the process that has allocated it still has it."""
+    """Raise DriverError unless the allocating process still has it."""
     try:
         here = os.stat(owner[0]).st_ino == owner[1]
     except OSError:

@@ -1,5 +1,6 @@
-"""What follows every call of the author's code: its prints go out, what it raised becomes data, and a
-process that it forked goes no further."""
+"""The steps after every call of the author's code: flush its prints, turn its errors into data, and end processes that
+it forked.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> R
 def report_failure(
     bridge: StubBridge, failure: Optional[Failure], error: Optional[BaseException], handles: Sequence[int] = ()
 ) -> None:
-    """Send the server, if it wants to know, a failure that ends the requests `handles`, and where the exception came
-    from."""
+    """Send a failure that ends the requests `handles`, with the origin of the exception, to a server that requests such
+    reports.
+    """
     if error is not None and bridge.phase == "execute":
         bridge.last_error.keep(error)
     if bridge.tells_failures and failure is not None and not bridge.abandoned:
@@ -44,8 +46,9 @@ def report_failure(
 
 
 def leave_fork(error: Optional[BaseException]) -> NoReturn:
-    """End a process that the model forked and that came back from its code into ours, where it has no business:
-    Triton's goes on and disturbs its parent."""
+    """End a process that the model forked and that has returned from the model's code into the stub's: on Triton it
+    continues and disturbs its parent.
+    """
     status = 0
     if isinstance(error, SystemExit):
         status = error.code if isinstance(error.code, int) else int(error.code is not None)

@@ -13,16 +13,16 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 from ..wire.message_bodies import Failure
 from ..wire.serialization import MAX_TEXT, bounded
 
-#: `tritonlab/stub`: everything of ours that runs in a stub.
+#: `tritonlab/stub`: all of tritonlab's code that runs in a stub.
 STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: What calls the author's code, in contrast to what that calls.
+#: The modules that call the author's code, not those that it calls.
 _PROCESS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: How many frames of one exception are reported, the innermost; Python raises RecursionError after a thousand.
+#: The most frames reported of one exception, the innermost ones; Python raises RecursionError after a thousand.
 _MAX_FRAMES = 4096
-#: How many exceptions of a group are reported, and of the groups in it.
+#: The most exceptions reported of a group, and of the groups in it.
 _MAX_MEMBERS = 8
 _OURS = STUB_DIRECTORY + os.sep
-#: Of our files the one that Triton has in Python, too.
+#: The file of the stub that Triton has in Python, too.
 _UTILS = _OURS + "triton_python_backend_utils.py"
 _LIBRARY = os.path.dirname(threading.__file__) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -35,7 +35,7 @@ def is_ours(file: str) -> bool:
 def triton_text(error: BaseException, depth: int = 0) -> str:
     """Return `<Type>: <str>`, then the frames, innermost first, without source lines (rule 2.5.2).
 
-    `depth` counts the errors that were raised by making the text of another. Message and frames are bounded each (rule
+    `depth` counts the errors raised while the text of another was made. Message and frames are each bounded (rule
     3.5.5).
     """
     message, why = _message(error, depth)
@@ -58,28 +58,28 @@ def _frames(error: BaseException) -> str:
     while trace.tb_next is not None:
         trace = trace.tb_next
     # the frame and the chain of its callers, not the traceback: importlib cuts frames from tracebacks, and a frame that
-    # raises its error again, or runs a `finally`, has left the line that the traceback has of it
+    # raises its error again, or runs a `finally`, is no longer at the traceback's line
     frame = trace.tb_frame  # type: Any
     lines = []  # type: List[str]
     while frame is not None and len(lines) < _MAX_FRAMES:
         code = frame.f_code
         if not is_ours(code.co_filename) or _is_shown(code):
-            line = -1 if frame.f_lineno is None else frame.f_lineno  # code that was made by a tool may have no lines
+            line = -1 if frame.f_lineno is None else frame.f_lineno  # generated code may have no lines
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
         elif lines and code.co_filename.startswith(_PROCESS):
-            break  # these frames called the model; those of pb_utils were called by it, and may call it in turn
+            break  # these frames called the model; the frames of pb_utils were called by it, and may call it in turn
         frame = frame.f_back
     return "".join(lines)
 
 
 def _is_shown(code: types.CodeType) -> bool:
-    """Return whether code of ours is a function that Triton has in Python, which its texts show."""
+    """Return whether code of the stub is a function that Triton has in Python, which its texts show."""
     name = code.co_name
     return code.co_filename == _UTILS and (name == "__init__" or not name.startswith(("_", "<")))
 
 
 def _message(error: BaseException, depth: int) -> Tuple[str, str]:
-    """Return `str(error)`, or Triton's words if that is empty or raises, and what follows the frames then. Characters
+    """Return `str(error)`, or Triton's words if it is empty or raises, and the text after the frames. Characters
     that UTF-8 cannot encode are escaped, as pybind11 does, because no protocol could carry them."""
     try:
         text = bounded(str(error))
@@ -101,14 +101,14 @@ def _text(error: BaseException) -> str:
 
 
 class _Room:
-    """How much more of one exception, its causes and those of a group may cross."""
+    """The room that is left for one exception, its causes and the exceptions of a group on the wire."""
 
     def __init__(self) -> None:
         self._left = 2 * MAX_TEXT  # characters
         self._members = _MAX_MEMBERS
 
     def take_members(self, error: BaseException) -> Iterator[BaseException]:
-        """Yield as many of the exceptions of a group as there is room for; none of another exception."""
+        """Yield as many exceptions of a group as fit; none for another exception."""
         members = getattr(error, "exceptions", ())
         for member in members if isinstance(members, tuple) else ():
             if self._members > 0 and isinstance(member, BaseException):
@@ -121,7 +121,7 @@ class _Room:
         return text
 
     def take_each(self, texts: Iterable[Any]) -> List[str]:
-        """Return as many of the texts as there is room for; the last may be cut."""
+        """Return as many of the texts as fit; the last may be cut."""
         taken = []  # type: List[str]
         for text in texts:
             if self._left <= 0:
@@ -131,8 +131,9 @@ class _Room:
 
 
 def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Optional[_Room] = None) -> Dict[str, Any]:
-    """Return the exception as plain data (`core.status.RemoteException`): frames outermost first, without those of the
-    stub and of importlib."""
+    """Return the exception as plain data (`core.status.RemoteException`): frames outermost first, without frames of the
+    stub and of importlib.
+    """
     seen = (seen or []) + [id(error)]
     room = room or _Room()
     cause, is_context = error.__cause__, False
@@ -160,8 +161,9 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Option
 
 
 def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSummary]:
-    """Return the frames that are shown to authors, without those of a library through which we called the author's
-    code, such as asyncio's."""
+    """Return the frames for authors, without frames of a library through which the stub called the author's code, such
+    as asyncio.
+    """
     authors = []  # type: List[traceback.FrameSummary]
     between = []  # type: List[traceback.FrameSummary]
     by_us = False
@@ -176,17 +178,17 @@ def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSu
 
 
 def is_authors(file: str) -> bool:
-    """Return whether a frame of this file is shown to authors: it is neither ours nor importlib's."""
+    """Return whether a frame of this file is shown to authors: it belongs neither to the stub nor to importlib."""
     return not is_ours(file) and not file.startswith("<frozen importlib")
 
 
 def is_library(file: str) -> bool:
-    """Return whether a frame of this file is of a library, and not of the author's own files."""
+    """Return whether a frame of this file belongs to a library, not to the author's own files."""
     return is_around(file) or any(packages in file for packages in _PACKAGES)
 
 
 def is_around(file: str) -> bool:
-    """Return whether a frame of this file is ours or the standard library's."""
+    """Return whether a frame of this file belongs to the stub or the standard library."""
     if file.startswith((_OURS, "<frozen ")):
         return True
     return file.startswith(_LIBRARY) and not any(packages in file for packages in _PACKAGES)
@@ -208,16 +210,17 @@ def _qualified_name(kind: type) -> str:
 
 
 def failure_of(error: BaseException, text: Optional[str] = None) -> Failure:
-    """Return what crosses of the error: its text, and the exception as plain data if that can be had."""
+    """Return the error's form for the wire: its text, and the exception as plain data if possible."""
     exception = None  # type: Optional[Dict[str, Any]]
-    with contextlib.suppress(BaseException):  # an author can make one too odd to look at; that must not end the stub
+    with contextlib.suppress(BaseException):  # an author's exception may be too odd to read; this must not end the stub
         exception = to_wire(error)
     return Failure(triton_text(error) if text is None else text, 1, exception)
 
 
 def traceback_text(error: BaseException) -> str:
-    """Return the exception as Python prints it, with causes and groups, without our frames and importlib's. Empty if
-    the author's class makes that impossible."""
+    """Return the exception as Python prints it, with causes and groups, without frames of the stub and of importlib.
+    Empty if the author's class makes it impossible.
+    """
     lines, size = [], 0  # type: List[str], int
     with contextlib.suppress(BaseException):
         printed = traceback.TracebackException(type(error), error, error.__traceback__, limit=-_MAX_FRAMES)
@@ -239,8 +242,9 @@ def _strip(printed: traceback.TracebackException, depth: int) -> None:
 
 
 def log_text(error: BaseException, text: str) -> str:
-    """Return what the log says of an exception whose clients read `text`: the same, as with Triton, followed by
-    Python's traceback where that says more."""
+    """Return the log's text of an exception with the clients' text `text`: the same, as on Triton, followed by Python's
+    traceback if that has more.
+    """
     with contextlib.suppress(BaseException):
         if _has_more_to_say(error):
             return text + "\n" + traceback_text(error)
@@ -248,8 +252,9 @@ def log_text(error: BaseException, text: str) -> str:
 
 
 def _has_more_to_say(error: BaseException) -> bool:
-    """Return whether the error has causes, notes or exceptions of a group, or has passed frames of generators and
-    coroutines, which have ended since and are not in a chain of callers."""
+    """Return whether the error has causes, notes or exceptions of a group, or passed through frames of generators or
+    coroutines that are no longer on the stack.
+    """
     if error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
         return True
     if getattr(error, "__notes__", ()) or getattr(error, "exceptions", ()):
@@ -259,7 +264,7 @@ def _has_more_to_say(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, model_path: str) -> Tuple[str, int]:
-    """Return file and line of the author's innermost frame, in the model's own file if one of them is there."""
+    """Return file and line of the author's innermost frame, in the model's own file if a frame is there."""
     with contextlib.suppress(BaseException):
         frames = _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
         own = [frame for frame in frames if frame.filename == model_path] or frames

@@ -27,7 +27,7 @@ from .region_tensors import Sent, keep_sent, received_tensors
 from .stub_bridge import StubBridge
 
 _EXECUTED = NUMBER["EXECUTED"]
-#: The release flag of a request that is to be scheduled again.
+#: The release flag of a request to be scheduled again.
 _RESCHEDULE = 2
 _GIVEN_UP = TritonError("Request cancelled", TritonError.CANCELLED)
 
@@ -44,8 +44,7 @@ class BatchExecutor:
         self._model_version = int(model.args["model_version"])
 
     def execute(self, ident: int, block: Optional[int], entries: List[Row]) -> None:
-        """Run the batch `ident`, whose inputs are in `block`, and send EXECUTED, whatever the author's code does.
-        Raises LinkClosed."""
+        """Run the batch `ident`, whose inputs are in `block`, and send EXECUTED in any case. Raises LinkClosed."""
         started = time.perf_counter_ns()
         requests: List[InferenceRequest] = []
         passed: List[InferenceRequest] = []  # the author's list, which the author may change
@@ -64,13 +63,13 @@ class BatchExecutor:
                 packed, outputs, sent = _pack_returned(self._bridge, requests, passed, returned, self._decoupled)
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
             error = self._broke_a_rule(failure, entries)
-        except Exception as failure:  # out of memory, most likely; the next batch may be smaller
+        except Exception as failure:  # probably out of memory; the next batch may be smaller
             error = self._raised(failure, entries)
         for index, (handle, *_) in enumerate(entries):
-            # what stays open is answered later, through its sender
+            # open requests are answered later, through their senders
             if error is not None or outputs[index] is not None:
                 self._bridge.open_requests.pop(handle, None)
-        # the inputs go back to the server with this very message, unless the author kept one
+        # this very message returns the inputs to the server, unless the author kept one
         del requests, passed, returned
         if sent:
             keep_sent(self._bridge.region, packed, sent)
@@ -117,13 +116,13 @@ class BatchExecutor:
     def _call_model(
         self, entries: List[Row], requests: List[InferenceRequest], passed: List[InferenceRequest]
     ) -> Tuple[Optional[Failure], Any]:
-        """Call the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
+        """Call the author's `execute`. Returns the text of its failure, if any, and its result."""
         bridge = self._bridge
         try:
             bridge.running.requests = requests
             try:
                 returned = run_authors(self._context.execute, passed)
-                # not whether it is an `async def`: a decorated one often is not
+                # not by `async def`: a decorated function is often none
                 if returned.__class__ is not list and returned is not None and asyncio.iscoroutine(returned):
                     returned = self._run(returned, requests)
             finally:
@@ -139,8 +138,9 @@ class BatchExecutor:
     # -- async def execute
 
     def _run(self, coroutine: Any, requests: List[InferenceRequest]) -> Any:
-        """Wait for the coroutine of `execute` and return its result. A decoupled model's coroutine is not waited for
-        (rule 3.8.2)."""
+        """Wait for the coroutine of `execute` and return its result; do not wait for a decoupled model's coroutine
+        (rule 3.8.2).
+        """
         awaited = self._context.run(coroutine)
         if self._decoupled:
             handles = [request._handle for request in requests]
@@ -154,14 +154,15 @@ class BatchExecutor:
             del awaited  # otherwise an exception would hold its own frames, and with them the inputs
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
-        """End the requests of a decoupled coroutine that raised, with its error. Triton only logs the error, and the
-        stream waits for ever (rule 3.8.2)."""
+        """End the requests of a decoupled coroutine that raised, with its error. On Triton the error is only logged,
+        and the stream waits for ever (rule 3.8.2).
+        """
         error = future.exception()
         if error is None:
             return
-        with contextlib.suppress(LinkClosed):  # the server is gone, and the main loop hears of it too
+        with contextlib.suppress(LinkClosed):  # the server is gone, as the main loop notices too
             if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
-                # the author gives up what the client has given up: no failure, and nothing for the log
+                # the author stops a request that its client has cancelled: no failure, and nothing for the log
                 response_error = ResponseError(code_of(_GIVEN_UP), _GIVEN_UP.message())
             else:
                 self._log(error, traceback_text(error))
@@ -179,7 +180,7 @@ class BatchExecutor:
     # -- failures
 
     def _raised(self, error: BaseException, entries: List[Row]) -> Failure:
-        """Log that `execute` raised (rule 3.5.4), and return what the clients read."""
+        """Log that `execute` raised (rule 3.5.4), and return the text for clients."""
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
         failure = failure_of(error, text)
@@ -187,7 +188,7 @@ class BatchExecutor:
         return failure
 
     def _broke_a_rule(self, error: Exception, entries: List[Row]) -> Failure:
-        """Log that `execute` did what Triton refuses, and return what the clients read."""
+        """Log a result of `execute` that Triton refuses, and return the text for clients."""
         failure = Failure(self._failed(str(error)))
         self._log(error, failure.text)
         report_failure(self._bridge, failure, None, [handle for handle, *_ in entries])
@@ -202,7 +203,7 @@ class BatchExecutor:
         return "Failed to process the request(s) for model '%s', message: %s" % (self._bridge.instance_name, text)
 
 
-# -- what `execute` returned, checked by rules 3.2 and 3.3 in Triton's order
+# -- the result of `execute`, checked by rules 3.2 and 3.3 in Triton's order
 
 
 def _pack_returned(
@@ -214,8 +215,8 @@ def _pack_returned(
 ) -> Tuple[Optional[int], List[Any], Sequence[Sent]]:
     """Pack all responses that `execute(passed)` returned into one block of the stub's region.
 
-    Returns the block, what became of each request (an Output as its row, RESCHEDULED, or None for one that is answered
-    through its sender), and what is for `keep_sent`. Raises ModelFailure if `returned` breaks a rule.
+    Returns the block, the outcome of each request (an Output as its row, RESCHEDULED, or None if it is answered through
+    its sender), and the tensors for `keep_sent`. Raises ModelFailure if `returned` breaks a rule.
     """
     marks: List[Any] = [(RESCHEDULED if request._release_flags == _RESCHEDULE else None) for request in requests]
     if RESCHEDULED in marks:
@@ -248,7 +249,7 @@ def _pack_returned(
                 "found type '%s'." % type(response)
             )
         requested = bridge.open_requests.get(requests[index]._handle)
-        if requested is not None:  # else it was answered through its sender, which wins (rule 3.2.3)
+        if requested is not None:  # otherwise it was answered through its sender, which wins (rule 3.2.3)
             answers.append((response, requested))
             slots.append(index)
     if None in returned:
@@ -267,13 +268,14 @@ def _check_list(requests: List[InferenceRequest], passed: List[InferenceRequest]
             "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
             "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(passed), len(returned))
         )
-    if passed != requests:  # Triton's server crashes here, or answers the wrong one
+    if passed != requests:  # Triton's server crashes here, or answers the wrong request
         raise ModelFailure("The execute function changed the list of its requests. Work on a copy of it.")
 
 
 def _check_answered(requests: List[InferenceRequest], results: List[Any]) -> None:
-    """Refuse a request that has no result and no sender, so that nothing could ever answer it. Triton leaves its
-    client waiting (rules 3.2.1, 3.2.2)."""
+    """Refuse a request without a result and a sender, which nothing could ever answer. On Triton its client waits for
+    ever (rules 3.2.1, 3.2.2).
+    """
     for request, result in zip(requests, results):
         if result is None and request._sender is None:
             raise ModelFailure(
@@ -283,7 +285,7 @@ def _check_answered(requests: List[InferenceRequest], results: List[Any]) -> Non
 
 
 def _settle(requests: List[InferenceRequest]) -> None:
-    """Free the senders of requests that are to come back: they will have others then, and these owe nothing more."""
+    """Release the senders of rescheduled requests: they get new senders, and the old ones owe no response."""
     for request in requests:
         if request._release_flags == _RESCHEDULE and request._sender is not None:
             request._sender._owed = False

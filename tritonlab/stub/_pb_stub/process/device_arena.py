@@ -1,6 +1,7 @@
-"""Device memory that the server has lent to this process for what its model sends: the process divides it, and the
-server reads it and returns the parts, as with the stub's region. It is the server's all the same, so that what was sent
-outlives the process."""
+"""Device memory that the server has lent to this process for its model's outputs: the process divides it, and the
+server reads it and returns the parts, as with the stub's region. It still belongs to the server, so that sent tensors
+outlive the process.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ..wire.free_space import FreeSpace
 from ..wire.message_bodies import DeviceGrant, DeviceMemory
 
 _ALIGN = 512
-#: Bytes to ask for at least, so that small tensors need no call each.
+#: The least bytes to request, so that small tensors need no call each.
 _LEAST = 4 << 20
 
 
@@ -33,7 +34,7 @@ class _Grant:
 
 
 class _Part:
-    """A part of a grant that is in use until this object is gone, which may be at any moment: it takes no lock."""
+    """A part of a grant, in use until this object is destroyed, which may be at any moment: it takes no lock."""
 
     __slots__ = ("_let_go", "grant", "offset", "size")
 
@@ -48,12 +49,13 @@ class _Part:
 
 
 class DeviceArena:
-    """The device memory that `ask` gets from the server, in parts. It grows as needed and returns what is empty when
-    memory is given back."""
+    """The device memory that `ask` gets from the server, in parts. It grows as needed, and empty grants are returned
+    when memory is given back.
+    """
 
     def __init__(self, ask: Callable[[DeviceMemory], Any]) -> None:
         self._ask = ask
-        self._lock = threading.Lock()  # guards the next two
+        self._lock = threading.Lock()  # guards the next two fields
         self._grants: Dict[int, List[_Grant]] = {}
         self._let_go: List[Tuple[_Grant, int, int]] = []  # destructors append
 
@@ -76,7 +78,7 @@ class DeviceArena:
                 offset = grant.space.take(size, _ALIGN)
                 if offset is not None:
                     return _Part(self._let_go, grant, offset, size)
-        # without the lock, as the answer takes its time
+        # without the lock, as the answer takes time
         message: DeviceGrant = self._ask(DeviceMemory(device, max(size, _LEAST)))
         grant = _Grant(message)
         with self._lock:
@@ -90,7 +92,7 @@ class DeviceArena:
             grant.space.add(offset, size)
 
     def give_back(self) -> List[DeviceGrant]:
-        """Forget the grants that are empty, and return them."""
+        """Forget the empty grants, and return them."""
         with self._lock:
             self._collect()
             empty = [grant for grants in self._grants.values() for grant in grants if grant.empty]

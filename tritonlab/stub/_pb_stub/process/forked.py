@@ -1,12 +1,12 @@
-"""The author's objects work in a process that the model forked, too: `multiprocessing.Pool` and `Process`, `os.fork`.
+"""The author's objects in processes that the model forked: `multiprocessing.Pool` and `Process`, `os.fork`.
 
-Parent and child hold the same socket and the same regions, and neither can know what the other does with them. So the
-child drops them first of all, and gets a link of its own from the server when it first needs one
-(`ipc/link/fork_links.py`). Then everything works there: BLS, metrics, Logger, model control, cancellation, response
-senders. With Triton (2.51) only `exec` and metrics work; Logger's lines get lost, `is_cancelled()` and decoupled calls
-hang, and a sender ends the server.
+Parent and child hold the same socket and the same regions, and neither knows how the other uses them. So the child
+first drops them, and gets its own link from the server when it first needs one (`ipc/link/fork_links.py`). Then
+everything works there: BLS, metrics, Logger, model control, cancellation, response senders. With Triton (2.51) only
+`exec` and metrics work; Logger's lines get lost, `is_cancelled()` and decoupled calls hang, and a sender ends the
+server.
 
-A worker that was forked in `initialize` may use BLS as soon as the model is READY; with Triton it never may.
+A worker that was forked in `initialize` may use BLS as soon as the model is READY; on Triton it never may.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..wire.serialization import decode_body, encode_body
 from ..wire.shm_manager import Region, RegionReader
 from .stub_bridge import StubBridge
 
-#: Bytes of the server's answer to a KNOCK, at most.
+#: The most bytes of the server's answer to a KNOCK.
 _ANSWER = 256
 
 
@@ -46,7 +46,7 @@ class ForkedBridge(Bridge):
     """The bridge of a forked process before it is used."""
 
     def __init__(self, parent: Bridge, open_requests: Dict[int, FrozenSet[str]], door: socket.socket) -> None:
-        # what the model may do depends on where it is now, which only the server knows (see above)
+        # the allowed calls depend on the model's present phase, which only the server knows (see above)
         is_over = parent.phase in ("import", "auto_complete", "finalize")
         self.phase = parent.phase if is_over else "execute"
         self.instance_name = parent.instance_name
@@ -58,7 +58,7 @@ class ForkedBridge(Bridge):
 
     @uninterrupted
     def linked(self) -> StubBridge:
-        """Return the bridge that takes over. Raises BridgeError if there is no server any more."""
+        """Return the bridge that takes over. Raises BridgeError if the server has ended."""
         with self._lock:
             if self._link is None:
                 self._link = self._connect()
@@ -108,7 +108,8 @@ class ForkedBridge(Bridge):
 
 class ForkGuard:
     """The guard that keeps processes forked by the stub away from the stub's link. `connections` are the stub's; `door`
-    is its end of the socket over which forked processes ask for links."""
+    is its end of the socket over which forked processes request links.
+    """
 
     def __init__(self, stub: StubBridge, connections: List[Connection], door: socket.socket) -> None:
         self._stub = stub
@@ -116,7 +117,7 @@ class ForkGuard:
         self._door = door
 
     def install(self) -> None:
-        """Watch every fork of this process from now on, also those of its children."""
+        """Watch every fork of this process from now on, also the forks of its children."""
         os.register_at_fork(after_in_parent=self._in_parent, after_in_child=self._in_child)
 
     def _in_parent(self) -> None:

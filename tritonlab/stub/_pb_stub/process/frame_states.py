@@ -1,7 +1,7 @@
-"""The author's variables, as texts, when an exception left the author's code.
+"""The author's variables, as texts, at the time when an exception left the author's code.
 
-The texts are made at once, so that nothing of the author's is kept alive, and they are short: the model goes on
-serving. Library code gets a frame and no variables, because they would bury the author's.
+The texts are made at once, so that none of the author's objects is kept alive, and they are short: the model continues
+to serve. Library code gets a frame and no variables, because they would bury the author's.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ..api.pb_tensor import Tensor
 from ..wire.message_bodies import FrameState
 from .author_error import is_authors, is_library
 
-#: How many frames are told, the innermost, and variables of each; how long a text may be.
+#: The most frames that are described, the innermost ones, and variables of each; the most characters of a text.
 _MOST_FRAMES = 20
 _MOST_VARIABLES = 40
 _MOST_TEXT = 300
-#: Lines of the source before and after the one that failed.
+#: Lines of the source before and after the failed one.
 _AROUND = 2
-#: Seconds after which variables get no texts any more: each is made by code of the author's or of a library.
+#: Seconds after which variables get no more texts: each text runs code of the author or of a library.
 PATIENCE = 0.2
 
 _HIDDEN = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
 
 
 def frame_states(error: BaseException) -> List[FrameState]:
-    """Return the calls that the exception has passed, outermost first, without ours."""
+    """Return the calls that the exception has passed, outermost first, without the stub's own."""
     states: List[FrameState] = []
-    with contextlib.suppress(BaseException):  # an author can make an exception too odd to look at
+    with contextlib.suppress(BaseException):  # an author's exception may be too odd to read
         end = time.monotonic() + PATIENCE
         trace = error.__traceback__
         passed: List[Tuple[Any, int]] = []
@@ -45,7 +45,7 @@ def frame_states(error: BaseException) -> List[FrameState]:
             if is_authors(file) and (passed or not is_library(file)):  # asyncio's, which called the author's
                 passed.append((trace.tb_frame, trace.tb_lineno))
             trace = trace.tb_next
-        # the innermost first: they matter most if time runs out
+        # innermost first: they matter most if time runs out
         for frame, line in reversed(passed[-_MOST_FRAMES:]):
             states.insert(0, _state(frame, line, end))
     return states
@@ -62,7 +62,7 @@ def _state(frame: Any, line: int, end: float) -> FrameState:
 
 
 def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
-    """Return names and texts: of a function its variables, of a module or a class body only what it has made."""
+    """Return names and texts: all variables of a function, but only new names of a module or a class body."""
     found = list(frame.f_locals.items())
     variables = [(name, value) for name, value in found if not name.startswith("__") and not isinstance(value, _HIDDEN)]
     for name, value in variables[:_MOST_VARIABLES]:
@@ -72,7 +72,7 @@ def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
 
 
 def text_of(value: Any, end: float) -> str:
-    """Return a short text for any value, whatever its `repr` does. `end`: when time is up, by `time.monotonic`."""
+    """Return a short text for any value, with any `repr`. `end`: the time limit, by `time.monotonic`."""
     try:
         if time.monotonic() > end:
             return "<%s>" % type(value).__name__
@@ -84,7 +84,7 @@ def text_of(value: Any, end: float) -> str:
 
 
 class _ShortRepr(reprlib.Repr):
-    """A `repr` that looks at the first few elements only, and shows tensors and plain objects by what is in them."""
+    """A `repr` that reads only the first few elements, and shows tensors and plain objects by their content."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class _ShortRepr(reprlib.Repr):
         if level <= 0:
             return "{…}" if x else "{}"
         few = ["%s: %s" % (self.repr1(key, level - 1), self.repr1(x[key], level - 1)) for key in islice(x, 6)]
-        return "{%s}" % _listed(few, len(x))  # reprlib sorts all the keys
+        return "{%s}" % _listed(few, len(x))  # reprlib sorts all keys
 
     def repr_set(self, x: Any, level: int) -> str:
         return "{%s}" % _listed([self.repr1(each, level - 1) for each in islice(x, 6)], len(x)) if x else "set()"

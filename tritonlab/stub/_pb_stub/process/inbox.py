@@ -1,9 +1,9 @@
-"""The stub's inbox, which gives each message to its owner, whichever thread reads it: commands to the main loop,
-answers to the thread that waits for them.
+"""The stub's inbox, which gives each message to its owner, on any reading thread: commands to the main loop, answers to
+the thread that waits for them.
 
 Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may
-read the socket, but one at a time. The leader hands every message to its owner; when it has its own it steps down and
-wakes the others. A caller that waits alone reads for itself, and no other thread has to wake it.
+read the socket, but one at a time. The leader passes every message to its owner; when it has its own it steps down and
+wakes the others. A single waiting caller reads for itself, and no other thread has to wake it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class Inbox:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._commands: Deque[Message] = deque()
-        self._boxes: Dict[int, Deque[Any]] = {}  # call id -> the bodies that have come for it
-        self._lead = threading.Lock()  # held by the one thread that reads
-        self._turn = threading.Condition(threading.Lock())  # guards _waiting; notified when a follower is to look again
+        self._boxes: Dict[int, Deque[Any]] = {}  # call id -> the bodies that have arrived for it
+        self._lead = threading.Lock()  # held by the reading thread
+        self._turn = threading.Condition(threading.Lock())  # guards _waiting; notified when a follower must look again
         self._waiting = 0
 
     def next_command(self, spin: float) -> Message:
-        """Return the next command for the main loop. Polls for `spin` seconds, then sleeps until there is one."""
+        """Return the next command for the main loop. Polls for `spin` seconds, then sleeps until a command arrives."""
         commands = self._commands
         self._pump(commands, spin)
         return commands.popleft()
 
     def open(self, ident: int) -> Deque[Any]:
-        """Return a box for the answers to the call `ident`. Must be opened before the call is sent."""
+        """Return a box for the answers to the call `ident`. Open it before the call is sent."""
         box: Deque[Any] = deque()
         self._boxes[ident] = box
         return box
@@ -48,8 +48,9 @@ class Inbox:
         self._pump(box)
 
     def drain(self) -> None:
-        """Hand over what has come, without waiting; does nothing while another thread reads. For a stub that is busy,
-        so that it learns which of its blocks are free."""
+        """Distribute the messages that have arrived, without waiting; does nothing while another thread reads. A busy
+        stub calls it to learn which of its blocks are free.
+        """
         if not self._lead.acquire(False):
             return
         try:
@@ -61,11 +62,11 @@ class Inbox:
             self._step_down()
 
     def close(self, ident: int) -> None:
-        """Give up a box. Answers that still come for it go back to the server unread."""
+        """Give up a box. Later answers for it return to the server unread."""
         self._boxes.pop(ident, None)
 
     def _pump(self, box: Deque[Any], spin: float = 0.0) -> None:
-        """Read, or wait while another thread reads, until there is something in the box."""
+        """Read, or wait while another thread reads, until the box has an answer."""
         while not box:
             if not self._lead.acquire(False):
                 with self._turn:

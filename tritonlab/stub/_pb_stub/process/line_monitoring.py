@@ -1,7 +1,7 @@
 """The author's lines by time, from the events of `sys.monitoring` (Python 3.12 and later): exact, and counted.
 
-A line in a hot loop costs several times its own time when each pass is an event. So all of it is given up, for
-sampling, as soon as the events took more than a small share of the author's time, or were on for long enough.
+A line in a hot loop costs several times its own time when each pass is an event. So events are replaced by sampling as
+soon as they took more than a small share of the author's time, or were on for long enough.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .line_samples import AuthorFiles, LineTimes
 
-#: The share of the author's time that events may take, and the nanoseconds that they may take at first.
+#: The largest share of the author's time for events, and the nanoseconds allowed at first.
 _SHARE, _SLACK = 0.02, 300_000
-#: The nanoseconds of the author's time, as far as it computes, after which events end anyway: a loop within one line
-#: makes none, and is still some 10 % slower while they are on. That is 5 % of half a second, and less of a longer one.
+#: The nanoseconds of the author's computing time after which events end anyway: a loop within one line causes none, and
+#: is still some 10 % slower while they are on. This is 5 % of half a second, and less of a longer time.
 _LONGEST = 250_000_000
-#: Between how many events of a thread the price is looked at.
+#: The number of a thread's events between two looks at the price.
 _LOOKS = 64
 
 
 class _ThreadState:
-    """Where a thread is in the author's code: the line that runs, since when, and the calls around it."""
+    """A thread's place in the author's code: the running line, since when, and the calls around it."""
 
     __slots__ = ("calls", "events", "outer", "row", "since", "size")
 
@@ -38,11 +38,12 @@ class _ThreadState:
 
 class LineMonitoring:
     """The events of the author's lines. `too_dear` is called once, from the thread that runs the author's code, after
-    the events were switched off because of their price."""
+    the events were switched off for their price.
+    """
 
     @staticmethod
     def available() -> bool:
-        """Return whether this Python has such events, and nobody else uses them to profile."""
+        """Return whether this Python has such events, and no other profiler uses them."""
         monitoring: Any = getattr(sys, "monitoring", None)
         return monitoring is not None and monitoring.get_tool(monitoring.PROFILER_ID) is None
 
@@ -56,7 +57,7 @@ class LineMonitoring:
         self._monitoring: Any = getattr(sys, "monitoring", None)
         self._codes: Dict[Any, None] = {}
         self._threads: Dict[int, _ThreadState] = {}
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._on = False
         self._busy = 0
         self._computed_before = 0  # the processor time of the process when the events began
@@ -82,7 +83,7 @@ class LineMonitoring:
         self._on = True
         self._computed_before = time.process_time_ns()
         monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND)
-        for frame in sys._current_frames().values():  # what is called already says no more that it starts
+        for frame in sys._current_frames().values():  # calls that already run report no start any more
             while frame is not None:
                 self._watch(frame.f_code)
                 frame = frame.f_back  # type: ignore[assignment]
@@ -101,7 +102,7 @@ class LineMonitoring:
         for event in ("PY_START", "PY_RESUME", "PY_RETURN", "PY_YIELD", "PY_UNWIND", "LINE"):
             monitoring.register_callback(tool, getattr(monitoring.events, event), None)
         monitoring.free_tool_id(tool)
-        monitoring.restart_events()  # what was disabled for this profile is there for the next
+        monitoring.restart_events()  # events disabled for this profile are enabled again for the next
 
     # -- the events, each on the thread of the author's code
 
@@ -143,7 +144,7 @@ class LineMonitoring:
             state.size, state.outer = self._size_of(threading.get_ident()), now
         state.calls.append((code, state.row, now))
         state.row = None if line is None else self._times.row((code.co_filename, line, state.size))
-        state.events += 2  # with the one of its end
+        state.events += 2  # with the event of its end
         state.since = time.perf_counter_ns()
 
     def _leave(self, code: Any, offset: int, value: Any) -> None:
@@ -203,7 +204,7 @@ class LineMonitoring:
             self._too_dear()
 
     def _measure_price(self) -> float:
-        """Return how many nanoseconds an event takes here, at the least of some tries."""
+        """Return the nanoseconds of an event here, the least of some tries."""
         times, self._times, code = self._times, LineTimes(), sys._getframe().f_code
         ident, best = threading.get_ident(), float("inf")
         for _ in range(5):
@@ -214,4 +215,4 @@ class LineMonitoring:
             best = min(best, (time.perf_counter_ns() - began) / 50)
         self._times = times
         self._threads.clear()
-        return best * 2  # and what the interpreter does for it
+        return best * 2  # and the interpreter's part of it

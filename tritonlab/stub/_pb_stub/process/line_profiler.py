@@ -1,4 +1,4 @@
-"""A profile of the author's lines in this process: `execute`, what it calls, threads, coroutines and helper files."""
+"""A profile of the author's lines in this process: `execute`, its callees, threads, coroutines and helper files."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from .line_samples import AuthorFiles, LineSampler, LineTimes
 from .model_context import ModelContext
 from .stub_bridge import StubBridge
 
-#: How many frames of an allocation are kept: what numpy or a library does for a line is the line's.
+#: The frames kept of an allocation: work of numpy or a library for a line counts as the line's.
 _DEPTH = 12
-#: The most lines that are told of.
+#: The most lines that are reported.
 _LINES = 2000
 
 
 class LineProfiler:
-    """The profile that runs, if any. Called on the monitor's thread only."""
+    """The running profile, if any. Called only on the monitor's thread."""
 
     def __init__(self, bridge: StubBridge, context: ModelContext) -> None:
         self._bridge = bridge
         self._context = context
-        self._main = threading.get_ident()  # that of the main loop, which makes this
+        self._main = threading.get_ident()  # the main loop's thread, which makes this
         self._profile: Optional[_Times] = None
         self._began = 0
         self._memory: Optional[_Memory] = None
 
     def answer(self, body: Profile) -> Profiled:
-        """Begin, or end and return what was found. A profile that was not ended is forgotten."""
+        """Begin a profile, or end it and return its results. A profile that was not ended is forgotten."""
         found = self._end() if not body.begin else None
         if self._profile is not None:
             self._profile.stop()
@@ -55,7 +55,7 @@ class LineProfiler:
         return Profiled(self._profile.lines()[:_LINES], [], self._profile.way, lasted)
 
     def _start_tracing(self) -> None:
-        import tracemalloc  # slows every allocation down, so only who asks for it pays
+        import tracemalloc  # slows every allocation down, so only a requested profile pays
 
         if not tracemalloc.is_tracing():
             tracemalloc.start(_DEPTH)
@@ -71,8 +71,8 @@ class LineProfiler:
 
 
 class _Memory:
-    """The memory that lines hold, now and in the middle of the profile. A cache that fills and then stays has not grown
-    since; a leak has. Looks are at 1/50 s, 1/25 s and so on, as the end is not known, and the last one before the
+    """The memory that lines hold, now and in the middle of the profile. A cache that is filled and then stays has not
+    grown since; a leak has. Looks are at 1/50 s, 1/25 s and so on, as the end is unknown, and the last one before the
     middle counts.
     """
 
@@ -94,7 +94,7 @@ class _Memory:
         self._thread.join()
 
     def lines(self) -> List[Any]:
-        """Return the rows of `Profiled.memory`, those with most growth first."""
+        """Return the rows of `Profiled.memory`, largest growth first."""
         middle = (time.perf_counter() - self._began) / 2
         self.stop()
         former: Dict[Tuple[str, int], List[int]] = {}
@@ -121,7 +121,7 @@ class _Times:
         if LineMonitoring.available():
             self._monitoring = LineMonitoring(self._times, files, self._size_of, self._sample_only)
             self.way = "monitoring"
-        # with events it looks for coroutines that wait
+        # next to events it finds waiting coroutines
         self._sampler = LineSampler(
             self._times, files, self._size_of, lambda: context.loop, only_waiting=self._monitoring is not None
         )
@@ -134,7 +134,7 @@ class _Times:
         self._sampler.stop()
 
     def lines(self) -> List[Any]:
-        """Return the rows of `Profiled.times`, those with most time first."""
+        """Return the rows of `Profiled.times`, longest time first."""
         exact = self.way == "monitoring"
         rows = [
             [file, line, size, own, own + called, hits if exact else 0]
@@ -147,8 +147,7 @@ class _Times:
         self._sampler.look_at_all()
 
     def _size_of(self, ident: int) -> int:
-        """Return the size of the batch that a thread works for: 0 if it is not the one of `execute`. 0 as thread stands
-        for the event loop."""
+        """Return the batch size for a thread: 0 if it is not the thread of `execute`. Thread 0 is the event loop."""
         running = self._running
         requests = running.requests
         if requests is None:
@@ -174,7 +173,7 @@ def _held_lines() -> Dict[Tuple[str, int], List[int]]:
     import gc
     import tracemalloc
 
-    gc.collect()  # else cycles that nobody needs any more count
+    gc.collect()  # otherwise unused cycles would count
     files = AuthorFiles()
     held: Dict[Tuple[str, int], List[int]] = {}
     for trace in tracemalloc.take_snapshot().traces:

@@ -1,16 +1,16 @@
-"""The author's lines by time, from the frames of all threads as a thread of the stub sees them now and then.
+"""The author's lines by time, from the frames of all threads at regular looks of a thread of the stub.
 
-That thread needs the interpreter's lock to look. Waiting for it, the thread would mostly come when the author's code
-gives the lock back, and see nothing but the lines that do. So it wakes on time (`PR_SET_TIMERSLACK`), and where the
-lock is held then, a signal handler notes the line of the main thread at the next instruction that allows it. Measured
-on 2026-11-28 (Python 3.11, two cores at a load of 8; true seconds -> seconds in the profile) without the handler: a
-loop 1.48 and a matrix product 0.31 -> 0.36 and 1.43; with it: 0.45 and 0.05 -> 0.41 and 0.04, a list in `sum` 0.27 and
-a `sleep` 0.23 -> 0.30 and 0.21. `tests/stub/profiled_lines.py` measures it.
+That thread needs the interpreter's lock to look. If it waited for the lock, it would mostly get it when the author's
+code releases it, and see only the lines that do. So it wakes on time (`PR_SET_TIMERSLACK`), and if the lock is then
+held, a signal handler notes the line of the main thread at the next instruction that allows it. Measured on 2026-11-28
+(Python 3.11, two cores at a load of 8; true seconds -> seconds in the profile) without the handler: a loop 1.48 and a
+matrix product 0.31 -> 0.36 and 1.43; with it: 0.45 and 0.05 -> 0.41 and 0.04, a list in `sum` 0.27 and a `sleep` 0.23
+-> 0.30 and 0.21. `tests/stub/profiled_lines.py` measures it.
 
 What it costs small models, on to off, medians of 8 pairs of rounds of a second that took turns (2026-11-28, two cores
-at a load of 40, `python -m tests.benchmarks.line_profiling --clients`). The looks take up to 1 % of a processor however
-few requests there are, and wake the main thread: that is much of what a paced model with little to do takes, and it
-would be less only with fewer looks, which see fewer lines.
+at a load of 40, `python -m tests.benchmarks.line_profiling --clients`). The looks take up to 1 % of a processor even
+with few requests, and wake the main thread: this is much of the time of a paced model with little to do, and only fewer
+looks, which see fewer lines, would take less.
 
     processor time of a request, of the stub (of stub, server and client)
                                           Python 3.11                    Python 3.12
@@ -20,8 +20,8 @@ would be less only with fewer looks, which see fewer lines.
     HTTP, in a loop                  1.92 (1.17)      0.94 (0.94)      1.39 (1.17)      1.03 (1.04)
     HTTP, 100/s                      2.49 (1.48)      1.12 (1.09)      1.66 (1.21)      1.06 (1.06)
 
-The handler runs where the interpreter looks for signals. Python 3.11 and later do so at calls and at the ends of loops
-only, so that an operator which holds the lock for long counts for the next call.
+The handler runs where the interpreter looks for signals. Python 3.11 and later do so only at calls and at the ends of
+loops, so the time of an operator that holds the lock for long counts for the next call.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 from ..api import own_threads
 from .author_error import is_library
 
-#: Seconds between two looks, at least and at most: the first one takes longer than those that follow.
+#: The least and the most seconds between two looks: the first look takes longer than the following ones.
 _PAUSE, _LONGEST_PAUSE = 0.005, 0.02
-#: Seconds between two wakes while there is nothing to look at.
+#: Seconds between two wakes while the model is idle.
 _REST = 0.05
-#: How long a look waits for the interpreter's lock before it is demanded: what other threads than the main one do
-#: within that time is missed.
+#: Seconds for which a look waits for the interpreter's lock before it demands it: the activity of other threads than
+#: the main one within that time is missed.
 _SWITCH = 1e-4
-#: How long after a look is due the main thread notes its line, if the look has not come to it.
+#: Seconds after a look is due at which the main thread notes its line, if the look has not happened.
 _LATE = 2e-5
 _PR_SET_TIMERSLACK = 29
 #: Files of Python whose frames are on top of a thread that waits for another one.
 _WAITS = ("threading.py", "queue.py", "selectors.py")
-#: A look may take this share of the time; where it takes more, the looks are rarer.
+#: The largest share of the time for looks; beyond it they become rarer.
 _SHARE = 0.01
 
 Place = Tuple[str, int, int]
@@ -60,8 +60,9 @@ Seen = Tuple[List[Place], bool]
 
 
 class LineTimes:
-    """Nanoseconds by (file, line, size of the batch): the line's own, those of the author's functions that it called,
-    and how often it began."""
+    """Nanoseconds by (file, line, size of the batch): the line's own time, the time of the author's functions that it
+    called, and how often it began.
+    """
 
     def __init__(self) -> None:
         self.rows: Dict[Place, List[int]] = {}
@@ -75,7 +76,7 @@ class LineTimes:
 
 
 class AuthorFiles:
-    """The files whose lines are the author's: neither ours nor of a library, nor text without a file."""
+    """The files whose lines are the author's: not the stub's, not a library's, and not text without a file."""
 
     def __init__(self) -> None:
         self._known: Dict[str, bool] = {}
@@ -88,9 +89,9 @@ class AuthorFiles:
 
 
 class LateAlarm:
-    """A timer whose signal makes the main thread note its frame, if it was not cancelled in time.
+    """A timer whose signal makes the main thread note its frame, unless it is cancelled in time.
 
-    It needs SIGALRM: where the author's code uses that, there is no alarm. Guarantees: `arm` and `take` are called on
+    It needs SIGALRM: if the author's code uses that, it is not available. Guarantees: `arm` and `take` are called on
     one thread; the handler runs on the main thread, which holds the interpreter's lock.
     """
 
@@ -109,7 +110,7 @@ class LateAlarm:
             self._is_set = True
 
     def _handle(self, signum: int, frame: Any) -> None:
-        if time.perf_counter() >= self._due:  # else it is the signal of the time before, which came after `take`
+        if time.perf_counter() >= self._due:  # otherwise it is the previous signal, which came after `take`
             self._noted = self._note(frame)
 
     def _is_ours(self) -> bool:
@@ -127,7 +128,7 @@ class LateAlarm:
         return self._noted
 
     def end(self) -> None:
-        """Give the signal back. Nothing waits for the main thread, which may be in a long call."""
+        """Release the signal. Does not wait for the main thread, which may be in a long call."""
         self._is_ended = True
         _call_on_main_thread(self._tear_down)
 
@@ -145,22 +146,22 @@ def _run_pending(_: Any) -> int:
     return 0
 
 
-_call_pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_pending)  # never freed: C calls it at any time
+_call_pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_pending)  # never freed: C may call it at any time
 
 
 def _call_on_main_thread(function: Callable[[], None]) -> None:
-    """Call a function on the main thread as soon as that executes Python code."""
+    """Call a function on the main thread as soon as it executes Python code."""
     _pending.append(function)
     ctypes.pythonapi.Py_AddPendingCall(_call_pending, None)
 
 
 class LineSampler:
-    """A thread that looks where the author's code is. What it sees counts for the time since its last look, because
-    that thread may have waited for the interpreter's lock.
+    """A thread that samples the place of the author's code. A sample counts for the time since the last look, because
+    the thread may have waited for the interpreter's lock.
 
-    `size_of` returns the size of the batch that a thread works for; `loop` the model's event loop. Coroutines that wait
-    count for the line where they wait; with `only_waiting` nothing else counts. A line that waits while a thread works
-    on lines of the author counts as one that called them.
+    `size_of` returns the size of the batch that a thread works for; `loop` the model's event loop. Waiting coroutines
+    count for the line of their wait; with `only_waiting` nothing else counts. A line that waits while a thread works on
+    lines of the author counts as their caller.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class LineSampler:
         sys.setswitchinterval(self._interval)
 
     def look_at_all(self) -> None:
-        """From now on, count what runs, too."""
+        """From now on, count running code, too."""
         self._last = time.perf_counter_ns()
         self.only_waiting = False
 
@@ -199,7 +200,7 @@ class LineSampler:
         used, chance = time.thread_time(), random.Random()  # not the module's, whose seed may be the author's
         while not self._end.is_set():
             before, used = used, time.thread_time()
-            # at a fixed pace the looks and the model would keep step
+            # at a fixed pace the looks might follow the model's rhythm
             pause = min(max(_PAUSE, (used - before) / _SHARE), _LONGEST_PAUSE) * chance.uniform(0.5, 1.5)
             if self.only_waiting:
                 self._end.wait(pause if self._loop() is not None else _REST)
@@ -213,8 +214,8 @@ class LineSampler:
             self.look(self._last - since, frames, noted)
 
     def look(self, nanoseconds: int, frames: Dict[int, Any], noted: Optional[Seen] = None) -> None:
-        """Count the time for the lines at which the author's code is. `frames`: by thread; `noted`: what to take
-        of the main thread instead of its frame.
+        """Count the time for the current lines of the author's code. `frames`: by thread; `noted`: replaces the frame
+        of the main thread.
         """
         ours = own_threads.without_authors()
         others = {ident: frame for ident, frame in frames.items() if ident not in ours and ident != self._main}
@@ -247,8 +248,8 @@ class LineSampler:
             is_own = False
 
     def _waiting_places(self, coroutine: Any, size: int) -> List[Place]:
-        """Return the author's lines where a chain of coroutines waits, the innermost first; none of one that runs,
-        which is counted as its thread.
+        """Return the author's lines at which a chain of coroutines waits, the innermost first; none if it runs, which
+        is counted with its thread.
         """
         places: Dict[Place, None] = {}
         while coroutine is not None:

@@ -2,8 +2,8 @@
 exception of `execute`.
 
 A stub has no terminal. So `pdb.Pdb`, which `breakpoint()`, `pdb.set_trace()` and `pdb.post_mortem()` make, is replaced
-by one that asks the server for each line. Triton's stub reads the end of its standard input instead, and the request
-fails with BdbQuit.
+by a class that requests each line from the server. Triton's stub reads the end of its standard input instead, and the
+request fails with BdbQuit.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from .author_error import is_library
 from .frame_states import PATIENCE, variables_of
 
 _sessions = itertools.count(1)
-#: Modules of ours by name: the debugger does not stop there.
+#: Modules of the stub by name: the debugger does not stop there.
 _SKIPPED = ("_pb_stub.*", "triton_python_backend_utils", "c_python_backend_utils", "__main__")
 
 
 def install() -> None:
-    """Make every debugger of this process one that asks the server."""
+    """Make every debugger of this process request its lines from the server."""
     pdb.Pdb = LinkPdb  # type: ignore[misc]
 
 
 def connect(to: Attach) -> None:
-    """Connect debugpy with the server's relay, which lets editors in. Raises ImportError where this Python has no
-    debugpy."""
+    """Connect debugpy with the server's relay for editors. Raises ImportError if this Python has no debugpy."""
     debugpy = importlib.import_module("debugpy")
-    debugpy.configure(subProcess=False)  # else a child process gets the token on its command line, for all to read
+    debugpy.configure(subProcess=False)  # a child would show the token on its command line
     debugpy.connect(("127.0.0.1", to.port), access_token=to.token)
 
 
 class LinkPdb(pdb.Pdb):
-    """A pdb whose lines come over the link. It shows the author's frames only, and once the author's code has
-    returned to ours it stops nowhere but at breakpoints."""
+    """A pdb whose lines come over the link. It shows only the author's frames, and once the author's code has returned
+    to the stub's it stops only at breakpoints.
+    """
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class LinkPdb(pdb.Pdb):
     def dispatch_return(self, frame: Any, arg: Any) -> Any:
         trace = super().dispatch_return(frame, arg)
         if _is_outermost(frame):
-            self.set_continue()  # else a step would lead to the next request, and trace all that is between
+            self.set_continue()  # otherwise a step would lead to the next request, and trace everything between
             return None
         return trace
 
@@ -94,7 +94,7 @@ class LinkPdb(pdb.Pdb):
             self._talk.end()
 
     def examine(self, traceback: Any) -> None:
-        """Look at the frames that an exception has passed, and return when the author has seen enough."""
+        """Debug the frames that an exception has passed, and return when the author has finished."""
         self._talk.live = False
         self.reset()
         self.interaction(None, traceback)
@@ -102,12 +102,12 @@ class LinkPdb(pdb.Pdb):
 
 
 class _PromptStream:
-    """What a LinkPdb reads and writes. What it prints goes with the next question for a line."""
+    """The input and output of a LinkPdb. Its output is sent with the next request for a line."""
 
     def __init__(self, debugger: LinkPdb) -> None:
         self.live = True
         self._debugger = debugger
-        self._session = 0  # 0 between two
+        self._session = 0  # 0 between two pauses
         self._printed: List[str] = []
 
     def write(self, text: str) -> None:
@@ -135,12 +135,12 @@ class _PromptStream:
                 snapshot=bounded(snapshot),
             )
             line = bridge.current().call(question)
-        except BridgeError:  # during import and auto_complete_config, when nothing can be asked
+        except BridgeError:  # during import and auto_complete_config, when no calls are possible
             print(snapshot, flush=True)
         return "continue\n" if line is None else line + "\n"
 
     def end(self) -> None:
-        """Report that the thread goes on."""
+        """Report that the thread continues."""
         session, self._session = self._session, 0
         if session:
             with contextlib.suppress(BridgeError):
@@ -181,15 +181,15 @@ def snapshot_of(stack: List[Any]) -> str:
 class LastError:
     """The last exception of `execute`, kept alive for a while, so that a debugger can look at its frames and objects.
 
-    All that the frames hold stays in memory with it, the batch's tensors and what is on a GPU among them: of one
-    exception at most, until the next one or until its time is up. It is kept only where a server asks for that, as
-    notebooks do. Any thread may call any method.
+    All objects of the frames stay in memory with it, also the batch's tensors and GPU memory: of one exception at most,
+    until the next one or until its time is up. It is kept only if a server requests it, as notebooks do. Any thread may
+    call any method.
     """
 
     def __init__(self) -> None:
         #: how long it is kept; 0: not at all
         self.seconds = 0.0
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = threading.Lock()  # guards the other fields
         self._error: Optional[BaseException] = None
         self._since = 0.0
         self._dropped = threading.Event()  # set by `_drop_in_time` when it ends
@@ -197,7 +197,7 @@ class LastError:
 
     def keep(self, error: BaseException) -> None:
         """Keep this exception and drop the one before."""
-        if not self.seconds or isinstance(error, bdb.BdbQuit):  # that the author has seen
+        if not self.seconds or isinstance(error, bdb.BdbQuit):  # which the author has already seen
             return
         with self._lock:
             self._error, self._since = error, time.monotonic()
@@ -216,8 +216,9 @@ class LastError:
             time.sleep(left)
 
     def look(self, begin: bool) -> Optional[float]:
-        """Return how many seconds ago it was raised, None if there is none. `begin`: a debugger looks at it, on a
-        thread of its own; the model goes on serving."""
+        """Return how many seconds ago it was raised, None if there is none. `begin`: a debugger examines it, on a
+        separate thread; the model continues to serve.
+        """
         with self._lock:
             error, age = self._error, time.monotonic() - self._since
         if error is None:

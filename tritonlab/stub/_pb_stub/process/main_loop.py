@@ -1,4 +1,4 @@
-"""A stub in its process: its link, and the main loop, which takes a command, does it and answers."""
+"""A stub in its process: its link, and the main loop, which takes commands, executes them and answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .stub_bridge import StubBridge
 from .zygote import StubArguments
 
 _EXECUTE = NUMBER["EXECUTE"]
-#: Seconds of polling for the next command, where polling pays at all.
+#: Seconds of polling for the next command, if polling pays at all.
 _LEAST_SPIN = 2e-4
 
 
@@ -45,8 +45,9 @@ class MainLoop:
         environment: Optional[Mapping[str, str]] = None,
         reads: Optional[ReadsRecord] = None,
     ) -> None:
-        """`environment`: the variables that the process was started with. `reads` records what the model reads while it
-        is loaded."""
+        """`environment`: the variables at the start of the process. `reads` records the model's reads while it is
+        loaded.
+        """
         self._bridge = bridge
         self._environment = environment
         self._context = context
@@ -74,7 +75,7 @@ class MainLoop:
             if command == _EXECUTE:
                 spin_us, block, entries = fields  # the row of an Execute
                 longest = spin_us * 1e-6
-                # twice as long as this command took to come; not at all if polling for it would have been in vain
+                # twice as long as this command took to arrive; not at all if polling for it would have been in vain
                 spin = min(max(idle * 2, _LEAST_SPIN), longest) if idle < longest else 0.0
                 assert self._executor is not None
                 self._executor.execute(ident, block, entries)
@@ -84,7 +85,7 @@ class MainLoop:
                 self._bridge.tell(result_of(self._bridge, self._handlers[row.body], body), ident)
 
     def _import(self, body: Import) -> None:
-        if body.env != self._environment:  # else it stays what it is: a preloaded module may have changed it
+        if body.env != self._environment:  # otherwise unchanged: a preloaded module may have changed it
             os.environ.clear()
             os.environ.update(body.env)
         if body.cwd:
@@ -119,7 +120,7 @@ class MainLoop:
 def serve(args: StubArguments, backend_directory: str) -> None:
     """Run a model until FINALIZE, or until the server is gone."""
     for fd in (args.control, args.monitor, args.server_region, args.stub_region, args.life, args.door):
-        os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
+        os.set_inheritable(fd, False)  # for the stub, not for programs started by the model
     region = Region(args.stub_region, args.size, args.growth, args.limit or None)
     control = Connection(socket.socket(fileno=args.control), on_freed=region.free, unpacks=True)
     monitor = Connection(socket.socket(fileno=args.monitor))

@@ -1,8 +1,8 @@
 """The author's model inside the stub: it imports and constructs the model, and calls its methods in
 the right phase.
 
-Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or
-ModelFailure with Triton's text when the model broke a rule.
+Order and texts are those of section 2 of the rule book. Every method raises the error of the author's code, or
+ModelFailure with Triton's text if the model broke a rule.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .module_facts import file_of, search_path_of
 from .needed_calls import AwaitedCoroutine
 from .prints import print_error
 
-#: Seconds a coroutine that blocks its loop may hold up `finalize`.
+#: Seconds for which a coroutine that blocks its loop may delay `finalize`.
 _LOOP_END = 1.0
 
 
 class ModelFailure(Exception):
-    """Something that Triton refuses of a model; the text is Triton's."""
+    """A model's breach of Triton's rules; the text is Triton's."""
 
 
 class ModelContext:
@@ -47,17 +47,17 @@ class ModelContext:
 
     def load(self, module: str, paths: List[str], model_path: str) -> None:
         """Import the model's module (`1.model`, or `model` of a Python-based backend) with Triton's sys.path (rules
-        2.1.4, 2.1.5, 2.11.2). Raises ModelFailure if there is no such file."""
+        2.1.4, 2.1.5, 2.11.2). Raises ModelFailure if the file does not exist."""
         self._bridge.phase = "import"
         self.model_path = model_path
-        sys.path.insert(0, "")  # Triton's embedded interpreter looks into the working directory first
+        sys.path.insert(0, "")  # Triton's embedded interpreter searches the working directory first
         sys.path.extend([*paths, self._backend_directory])
         # byte-code is never written into a model repository: a poller would take it for a change
         sys.dont_write_bytecode = True
         importlib.invalidate_caches()
         found = machinery.PathFinder.find_spec("triton_python_backend_utils", sys.path)
         if found is None or os.path.dirname(found.origin or "") != self._backend_directory:
-            # a backend or a model may bring its own module (rule 2.11.3), but a warm stub has imported ours
+            # a backend or a model may have its own module (rule 2.11.3), but a warm stub has imported the stub's
             sys.modules.pop("triton_python_backend_utils", None)
         if not os.path.exists(model_path):
             # rule 2.5.6: Triton logs this and reports an unhealthy stub some 10 s later
@@ -71,11 +71,12 @@ class ModelContext:
         for name in ("deserialize_bytes_tensor", "serialize_byte_tensor"):
             run_authors(getattr, utils, name)  # rule 2.1.9: the module may be the model's own
         compiled = importlib.import_module("c_python_backend_utils")
-        compiled.attach(utils)  # only now: rule 1.1.2
+        compiled.attach(utils)  # not earlier: rule 1.1.2
 
     def auto_complete_config(self, config: str) -> Optional[str]:
-        """Return the config JSON that the model's auto_complete_config made of `config`; None if there is no such
-        method (rule 2.4.1)."""
+        """Return the config JSON of the model's auto_complete_config for `config`; None without that method (rule
+        2.4.1).
+        """
         self._bridge.phase = "auto_complete"
         kind, utils = self._module.TritonPythonModel, sys.modules["triton_python_backend_utils"]
         wrapper_kind = run_authors(getattr, utils, "ModelConfig")
@@ -100,7 +101,7 @@ class ModelContext:
         self._bridge.phase = "execute"
 
     def execute(self, requests: List[Any]) -> Any:
-        """Call the model's `execute` and return its result; that is a coroutine for an `async def execute`."""
+        """Call the model's `execute` and return its result: a coroutine for an `async def execute`."""
         try:
             execute = self._model.execute
         except Exception:  # as in `_has`
@@ -117,16 +118,16 @@ class ModelContext:
 
     @property
     def loop(self) -> Optional[asyncio.AbstractEventLoop]:
-        """The model's event loop, once there is one."""
+        """The model's event loop, once it exists."""
         return self._loop
 
     @property
     def loop_thread(self) -> int:
-        """The ident of the thread of the event loop; 0 until there is one."""
+        """The ident of the thread of the event loop; 0 without one."""
         return 0 if self._loop_thread is None else self._loop_thread.ident or 0
 
     def is_ready(self) -> Optional[bool]:
-        """Call the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
+        """Call the model's `is_ready`, plain or `async def`; None without one (rules 2.7.1, 2.7.2)."""
         if not _has(self._model, "is_ready"):
             return None
         value = self._model.is_ready()
@@ -148,7 +149,9 @@ class ModelContext:
 
 
 def _has(owner: Any, name: str) -> bool:
-    """Return whether the author's object has the attribute, as pybind11 asks: one that raises is not there."""
+    """Return whether the author's object has the attribute, by pybind11's rule: an attribute that raises does not
+    exist.
+    """
     try:
         getattr(owner, name)
     except Exception:
@@ -157,8 +160,9 @@ def _has(owner: Any, name: str) -> bool:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped. A SystemExit or KeyboardInterrupt of one coroutine goes to what awaits it, but
-    asyncio also leaves the loop with it; Triton's loop then answers nobody any more."""
+    """Run the loop until it is stopped. A SystemExit or KeyboardInterrupt of one coroutine goes to its awaiter, but
+    asyncio also leaves the loop with it; Triton's loop then answers no more.
+    """
     while True:
         try:
             loop.run_forever()
@@ -168,8 +172,7 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _warn_of_working_directory(imported: Set[str]) -> None:
-    """Warn of modules that came from the working directory: a deployed server has another one, and does not find
-    them."""
+    """Warn of modules from the working directory: a deployed server has another one, and does not find them."""
     try:
         here = os.getcwd()
     except OSError:
@@ -183,8 +186,9 @@ def _warn_of_working_directory(imported: Set[str]) -> None:
 
 
 def _keep_source(path: str) -> None:
-    """Keep the model's source as it was imported, for stacks and tracebacks: this process may still run when the file
-    has changed and is loaded again."""
+    """Keep the imported source of the model, for stacks and tracebacks: this process may still run when the file has
+    changed and is loaded again.
+    """
     linecache.getlines(path)
     entry = linecache.cache.get(path)
     if entry is not None and len(entry) == 4:

@@ -1,5 +1,5 @@
-"""What is looked at inside a copy of a model that is being checked: which of the author's lines allocate what stays,
-and whether the model reads what it has changed itself in an input. Only such a copy imports this.
+"""The probe inside a copy of a model that is being checked: the author's lines whose allocations stay, and reads of an
+input that the model itself has changed. Only such a copy imports it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy
 
 from ..api.pb_tensor import Tensor
 
-#: How many frames of each allocation are kept, to find the author's line below a library's.
+#: The frames kept of each allocation, to find the author's line below a library's.
 _DEPTH = 12
 _MOST = 5
 
 
 class ModelProbe:
-    """The probe in the model's process. It does what the file `order` says, before the next `execute`."""
+    """The probe in the model's process. It follows the file `order` before the next `execute`."""
 
     def __init__(self, model_file: str, directory: str) -> None:
         self._root = os.path.dirname(os.path.dirname(os.path.abspath(model_file)))
@@ -31,7 +31,7 @@ class ModelProbe:
         self._marked: Optional[tracemalloc.Snapshot] = None
 
     def obey(self) -> None:
-        """Do what the file says, if there is one."""
+        """Follow the file, if it exists."""
         if not os.path.exists(self._order):
             return
         with open(self._order) as file:
@@ -72,8 +72,9 @@ class ModelProbe:
 
 
 def keep_files(directory: str) -> None:
-    """Let temporary files be made in `tmp` of that directory, and list in its file `made` what is made by name in the
-    temporary directory of all."""
+    """Redirect temporary files to `tmp` of that directory, and list files made by name in the common temporary
+    directory in its file `made`.
+    """
     shared, own = tempfile.gettempdir() + os.sep, os.path.dirname(directory) + os.sep
     tempfile.tempdir = os.environ["TMPDIR"] = os.path.join(directory, "tmp")
 
@@ -94,7 +95,7 @@ _as_numpy = Tensor.as_numpy
 
 
 def _give_copies(name: str, how: str) -> None:
-    """Let `as_numpy` of tensors of that name return an array of its own each time; of none, as Triton does."""
+    """Make `as_numpy` of tensors of that name return a new array each time; without a name none, as on Triton."""
     if not name:
         Tensor.as_numpy = _as_numpy  # type: ignore[method-assign]
         return
@@ -123,7 +124,7 @@ def _source(file: str, line: int) -> str:
 
 
 def probe(model: Any, model_file: str, directory: str) -> None:
-    """Let the `execute` of a model's class look for orders first."""
+    """Make the `execute` of a model's class check for orders first."""
     execute = model.execute
     looks = ModelProbe(model_file, directory)
 

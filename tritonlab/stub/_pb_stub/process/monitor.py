@@ -1,4 +1,4 @@
-"""The stub's monitor, which answers questions about the process while its main thread runs the author's code."""
+"""The stub's monitor, which answers queries about the process while its main thread runs the author's code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Monitor:
                 assert message is not None
                 command, ident, fields = message
                 kind = BY_NUMBER[command].body
-                # on a thread of its own: one that hangs must not keep this one from saying where it hangs
+                # on a separate thread: a hanging one must not prevent this one from reporting its place
                 if kind is IsReady:
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
                 elif kind is Attach:
@@ -75,7 +75,7 @@ class Monitor:
             os._exit(1)
 
     def _answer(self, ident: int, handler: Callable[[Any], Any], body: Any = None) -> None:
-        with contextlib.suppress(LinkClosed):  # _watch sees it too
+        with contextlib.suppress(LinkClosed):  # _watch notices it too
             self._connection.send(NUMBER["RESULT"], ident, result_of(self._bridge, handler, body))
 
     def _tell_reads(self, body: TellReads) -> ReadsRecorded:

@@ -1,15 +1,15 @@
-"""The BLS calls without whose answers the running `execute` cannot go on, as far as stacks and asyncio show it, so
-that the server can find calls that wait for themselves (rule 4.4.1).
+"""The BLS calls whose answers the running `execute` needs to continue, as far as stacks and asyncio show them, so that
+the server can find calls that wait for themselves (rule 4.4.1).
 
-The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. What is found
-here is certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. The
-server asks for it when calls might wait for one another, and never in between.
+The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. The result is
+certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. The server
+queries it only when calls might wait for one another.
 
-Python tells nobody what a thread or a task waits for. So this module, and no other, looks into the standard library:
-at the arguments of `join`, `result`, `wait` and `run_until_complete` in the frames of threads, at what a worker of a
-ThreadPoolExecutor runs, at the future that a task awaits, and at the futures that `gather` has gathered. A Python in
-which one of these has another form shows less: calls that wait for one another are not found then, and wait as they do
-in Triton.
+Python does not report the waits of a thread or a task. So this module, and no other, reads internals of the standard
+library: the arguments of `join`, `result`, `wait` and `run_until_complete` in the frames of threads, the work item of a
+ThreadPoolExecutor's worker, the future that a task awaits, and the futures that `gather` has gathered. A Python in
+which one of these has another form shows less: calls that wait for one another are then not found, and wait as on
+Triton.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..api import awaited_calls, own_threads
 from ..api.infer_request import InferenceRequest
 from ..wire.message_bodies import NeededCall, Needs
 
-#: INFER id and number of responses that it has had
+#: INFER id and number of its responses
 WaitedCall = Tuple[int, int]
 
 _JOIN = threading.Thread.join.__code__
 _RESULT = concurrent.futures.Future.result.__code__
 _WAIT = concurrent.futures.wait.__code__
 _RUN_UNTIL_COMPLETE = asyncio.BaseEventLoop.run_until_complete.__code__
-#: What a worker of a ThreadPoolExecutor runs: one item, which has the future.
+#: The function of a ThreadPoolExecutor's worker: it runs one item, which has the future.
 _RUN_WORK = getattr(getattr(getattr(concurrent.futures.thread, "_WorkItem", None), "run", None), "__code__", None)
 
 
@@ -43,7 +43,7 @@ class AwaitedCoroutine:
 
     def __init__(self, coroutine: Any, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self._task: Optional[asyncio.Task[Any]] = None  # until the loop comes to it
+        self._task: Optional[asyncio.Task[Any]] = None  # until the loop starts it
         self._thread = thread
         loop.call_soon_threadsafe(self._start, coroutine, loop)
 
@@ -65,16 +65,18 @@ class AwaitedCoroutine:
             self.future.set_exception(error)
 
     def threads(self) -> Set[int]:
-        """Return the threads it needs: those of what it awaits, and its loop's, which anything that runs there may
-        hold up."""
+        """Return the threads it needs: the threads behind its awaits, and its loop's thread, which other code on it may
+        delay.
+        """
         return {self._thread, *threads_awaited_by(self._task)}
 
 
 def needed_calls(
     thread: int, waiting: Mapping[int, WaitedCall], awaited: Optional[AwaitedCoroutine] = None
 ) -> Tuple[Set[WaitedCall], Set[int]]:
-    """Return the calls that must be answered before `thread` goes on, and the threads on the way to them. `waiting`
-    has the call that each thread waits in."""
+    """Return the calls that must be answered before `thread` continues, and the threads on the way to them. `waiting`
+    has the call in which each thread waits.
+    """
     frames = own_threads.frames_of_others()
     calls: Set[WaitedCall] = set()
     seen: Set[int] = set()
@@ -120,7 +122,7 @@ def _of_wait(
 
 
 def _runners(future: Any, frames: Dict[int, Any], awaited: Optional[AwaitedCoroutine]) -> Set[int]:
-    """Return the threads that must do something before the future is done."""
+    """Return the threads that must act before the future is done."""
     if awaited is not None and future is awaited.future:
         return awaited.threads()
     return {ident for ident, frame in frames.items() if _runs(frame, future)}
@@ -136,7 +138,7 @@ def _runs(frame: Any, future: Any) -> bool:
 
 
 def threads_awaited_by(task: Any) -> Set[int]:
-    """Return the threads whose calls must end before `task` goes on. May be called from any thread, at any time.
+    """Return the threads whose calls must end before `task` continues. May be called from any thread, at any time.
 
     Only certain waits count: for a future awaited by name, through other tasks, or through `asyncio.gather`.
     """
@@ -160,19 +162,19 @@ def _threads_of(future: Any) -> Set[int]:
 
 
 class RunningExecute:
-    """The `execute` that the main thread runs, if any, and the BLS calls that threads wait for."""
+    """The running `execute` of the main thread, if any, and the BLS calls that threads wait for."""
 
     def __init__(self) -> None:
-        #: its requests; None between two
+        #: its requests; None between two executions
         self.requests: Optional[List[InferenceRequest]] = None
         #: its coroutine, if the main thread waits for one
         self.coroutine: Optional[AwaitedCoroutine] = None
-        #: INFER id and number of responses had of the calls that threads wait for, by thread
+        #: INFER id and number of responses so far of the calls that threads wait for, by thread
         self.calls: Dict[int, WaitedCall] = {}
         self._main = threading.get_ident()
 
     def wait_kind(self) -> int:
-        """Return what a wait of this thread means for `execute`; see INFER in the COMMANDS table."""
+        """Return the meaning of a wait of this thread for `execute`; see INFER in the COMMANDS table."""
         requests = self.requests
         return 0 if requests is None or threading.get_ident() != self._main else self._kind(requests, frozenset())
 
@@ -185,13 +187,12 @@ class RunningExecute:
         return Needs(self._kind(requests, threads), [NeededCall(*call) for call in sorted(calls)])
 
     def _kind(self, requests: Sequence[InferenceRequest], waiting: AbstractSet[int]) -> int:
-        """Return 2 if nothing but what `execute` returns could answer its requests while these threads wait, else
-        1."""
+        """Return 2 if only the result of `execute` could answer its requests while these threads wait, else 1."""
         for request in requests:
             if request._sender is not None:
                 break
         else:
             return 2
-        # the main thread is the one that asks, and the stub's own never answer a request
+        # the main thread is the waiting one, and the stub's own threads never answer a request
         never = {self._main, *own_threads.own(), *waiting}
         return 1 if any(thread.ident not in never for thread in threading.enumerate()) else 2

@@ -1,18 +1,18 @@
-"""The imports that a zygote makes before there is a model, and whether a process with those imports may be forked.
+"""The imports that a zygote makes before a model exists, and whether a process with those imports may be forked.
 
-A stub forked from it must not differ from one in which the model itself imports the same, in the same order. So a
-module is left out if it does something that would not survive the fork, or that forks would share: it starts threads or
-timers, opens descriptors (sockets, GPUs), maps shared memory, makes temporary files or changes where Python looks for
-modules. Threads are counted after a trial fork: a library that knows how to be forked, as numpy's OpenBLAS does, has
-ended its own by then.
+A stub forked from it must not differ from a stub in which the model itself makes the same imports, in the same order.
+So a module is left out if it does something that would not survive the fork, or that forks would share: it starts
+threads or timers, opens descriptors (sockets, GPUs), maps shared memory, makes temporary files or changes where Python
+looks for modules. Threads are counted after a trial fork: a library that supports forks, such as numpy's OpenBLAS, has
+then ended its own.
 
-jemalloc, which pyarrow brings and pandas with it, knows that too, but its thread stays: a fork has the allocator in
-order, and frees unused memory itself instead of by a thread (`background_thread_postfork_child`). Measured on two busy
+jemalloc, which pyarrow and so pandas bring, supports forks too, but its thread stays: in a fork the allocator is
+intact, and frees unused memory itself instead of by a thread (`background_thread_postfork_child`). Measured on two busy
 cores, an edited cell with pandas: READY in 0.3 to 0.6 s if it is left out for that thread, 0.06 s if not.
 
-Two things can be had by private names only: that `tempfile` was asked for a name (`_name_sequence`), and that torch
-would refuse the GPU in a fork (`_is_in_bad_fork`). A library without them is taken for harmless, and so is a stand-in
-for one; one that raises when it is asked in a fork is left out.
+Two facts are available only by private names: that `tempfile` has made a name (`_name_sequence`), and that torch would
+refuse the GPU in a fork (`_is_in_bad_fork`). A library without them counts as harmless, and so does a stand-in; a
+library that raises at such a check in a fork is left out.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, S
 from ..wire.fork_bodies import ImportStep
 from .module_facts import file_of, own_names
 
-#: Seconds that threads which were ended have to be gone.
+#: Seconds within which ended threads must be gone.
 _THREADS_END = 0.2
-#: Names, in /proc, of threads that a fork can do without.
+#: Names, in /proc, of threads that a fork does not need.
 _SPARE_THREADS = frozenset({"jemalloc_bg_thd"})
 #: Seconds by which the time of a file may lag behind the clock.
 _FILE_TIME_LAG = 0.01
@@ -40,10 +40,10 @@ _FILE_TIME_LAG = 0.01
 _USES_GPU, _FAILS = 1, 2
 _PACKAGES = ("site-packages", "dist-packages")
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-_STANDARD_LIBRARY = os.path.dirname(os.__file__)  # `sysconfig` would import what a stub does not
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)  # `sysconfig` would import modules that a stub does not
 _STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-#: What is a module in a directory, as Python's own finder has it.
+#: The files that are modules in a directory, by the rules of Python's own finder.
 _LOADERS: Any = (
     (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
     (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
@@ -56,25 +56,25 @@ class LeftOut(Exception):
 
 
 class Stamp(NamedTuple):
-    """A file as it was when it was read."""
+    """A file at the time when it was read."""
 
     modified: int
     size: int
 
 
 class Installed(NamedTuple):
-    """What is in a directory that pip installs into, and when that changed last."""
+    """The contents of a directory of pip's, and the time of its last change."""
 
     modified: int
     names: FrozenSet[str]
 
 
 class Preload:
-    """What this process has imported for the models to come, beyond the stub's own."""
+    """The imports of this process for future models, beyond the stub's own."""
 
     def __init__(self) -> None:
-        #: names of the modules that were found, as Python looks for them in directories; of those that were not found;
-        #: and of packages without `__init__.py`, which are all directories of that name together
+        #: names of the modules that were found, as Python searches them in directories; of modules that were not found;
+        #: and of packages without `__init__.py`, which consist of all directories of that name
         self._found: Set[str] = set()
         self._missing: Set[str] = set()
         self._spread: Set[str] = set()
@@ -83,7 +83,7 @@ class Preload:
         self.settle(time.time())
 
     def add(self, step: ImportStep) -> None:
-        """Import what the model will import. Raises LeftOut; then the process must not be forked any more."""
+        """Import the modules for the model. Raises LeftOut; then the process must not be forked any more."""
         if step.own:
             if _is_found(step.module):
                 raise LeftOut("'%s' lies beside model.py, and is installed, too" % step.module)
@@ -107,15 +107,16 @@ class Preload:
             (self._spread if _is_spread(name) else self._found).add(name)
 
     def settle(self, since: float) -> None:
-        """Remember, after the last step, the files that were read, and keep the objects from the garbage collector of
-        every process, so that their pages stay shared. `since`: `time.time()` when the first of them could be read."""
+        """Remember, after the last step, the files that were read, and hide the objects from the garbage collector of
+        every process, so that their pages stay shared. `since`: `time.time()` before the first of them was read.
+        """
         for path in _files() - set(self._stamps):
             self._stamps[path] = _stamp(path, since - _FILE_TIME_LAG)
         gc.collect()
         gc.freeze()
 
     def changed(self) -> str:
-        """Return why a new process would import something else by now; empty if it would not."""
+        """Return why a new process would now import something else; empty if it would not."""
         for path, stamp in self._stamps.items():
             if _stamp(path) != stamp:
                 return "%s has changed" % path
@@ -128,8 +129,9 @@ class Preload:
         return ""
 
     def shadowed(self, paths: Iterable[str]) -> str:
-        """Return the file or directory that would be imported instead by a model that also finds modules in `paths`,
-        after all others; empty if none."""
+        """Return the file or directory that a model with the additional search path `paths`, after all others, would
+        import instead; empty if none.
+        """
         for directory in _other_directories():
             found = _module_of(directory, self._found, self._missing | self._spread)
             if found:
@@ -142,14 +144,15 @@ class Preload:
 
 
 class _Seen:
-    """The modules that were looked for and not found: this finder finds nothing, and is asked last. A library that
-    can do without such a module would import one of that name from beside model.py."""
+    """The modules that were searched and not found: this finder is the last one, and finds nothing. A library to which
+    such a module is optional would import one of that name from next to model.py.
+    """
 
     def __init__(self) -> None:
         self.missing: Set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if path is None:  # otherwise it would be a part of a package, and Python looks in that alone
+        if path is None:  # otherwise it would be part of a package, and Python searches only there
             self.missing.add(name)
 
 
@@ -158,8 +161,7 @@ def _is_found(name: str) -> bool:
 
 
 def _check_origin(names: Iterable[str]) -> None:
-    """Raise LeftOut for modules that are neither Python's own nor installed, because somebody may be working on
-    those."""
+    """Raise LeftOut for modules that are neither Python's own nor installed, because they may be under development."""
     installed = _installed()
     for name in sorted(names):
         file = file_of(name)
@@ -176,14 +178,17 @@ def _package_directories() -> List[str]:
 
 
 def _other_directories() -> List[str]:
-    """Return where Python looks for modules besides the installed ones, the working directory first."""
+    """Return the directories in which Python searches modules besides the installed ones, the working directory
+    first.
+    """
     installed = _installed()
     return ["", *(path for path in sys.path if path and not (path + os.sep).startswith(installed))]
 
 
 def _module_of(directory: str, files: Set[str], any_kind: Set[str]) -> str:
-    """Return the path of a module in the directory that has one of these names; empty if there is none. With a name of
-    `files` a directory without `__init__.py` does not count, because it gives way to a module found elsewhere."""
+    """Return the path of a module of the directory with one of these names; empty if none exists. For a name of `files`
+    a directory without `__init__.py` does not count, because a module found elsewhere takes precedence.
+    """
     wanted = files | any_kind
     try:
         stems = {name.partition(".")[0] for name in os.listdir(directory or ".")} if wanted else set()
@@ -204,12 +209,12 @@ def _is_spread(name: str) -> bool:
 
 
 def _files() -> Set[str]:
-    """Return all files that modules came from."""
+    """Return all files from which modules were imported."""
     return {file for file in map(file_of, list(sys.modules)) if file}
 
 
 def _stamp(path: str, before: float = float("inf")) -> Stamp:
-    """Return the file's stamp; if it was changed or put there since `before`, one that it never has again."""
+    """Return the file's stamp; if it was changed or added since `before`, a stamp that it never has again."""
     try:
         status = os.stat(path)
     except OSError:
@@ -225,7 +230,7 @@ def _modified(path: str) -> int:
 
 
 def _look_into(path: str) -> Installed:
-    """Look into a directory. Python's own `__pycache__` there does not count as a change."""
+    """Read a directory. Python's own `__pycache__` there does not count as a change."""
     modified = _modified(path)
     try:
         return Installed(modified, frozenset(os.listdir(path)) - {"__pycache__"})
@@ -234,7 +239,7 @@ def _look_into(path: str) -> Installed:
 
 
 class ProcessState:
-    """What an import must not change about the process, as it was before."""
+    """The state of the process that an import must not change, as it was before."""
 
     def __init__(self) -> None:
         self._path = list(sys.path)
@@ -243,7 +248,7 @@ class ProcessState:
         self._shared = _shared_memory()
 
     def check(self) -> None:
-        """Raise LeftOut if a fork of this process would not be as good as a new process."""
+        """Raise LeftOut if a fork of this process would not equal a new process."""
         if sys.path != self._path:
             raise LeftOut("it changes sys.path")
         if _directory() != self._directory:
@@ -268,8 +273,7 @@ class ProcessState:
 
 
 def fork() -> int:
-    """Fork without the warning of Python 3.12 about threads: a zygote has none but those that a fork can do
-    without."""
+    """Fork without the warning of Python 3.12 about threads: a zygote has only threads that a fork does not need."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
@@ -283,8 +287,7 @@ def _directory() -> str:
 
 
 def _descriptors() -> FrozenSet[str]:
-    """Return the open descriptors, by number and target. The listing's own descriptor is closed by the time it is
-    looked at."""
+    """Return the open descriptors, by number and target. The listing's own descriptor is closed when it is checked."""
     found: Dict[str, str] = {}
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -293,15 +296,16 @@ def _descriptors() -> FrozenSet[str]:
 
 
 def _shared_memory() -> FrozenSet[str]:
-    """Return the mappings into which this process and its forks write together, such as that of a
-    `multiprocessing.Lock`."""
+    """Return the mappings into which this process and its forks write together, such as the mapping of a
+    `multiprocessing.Lock`.
+    """
     with open("/proc/self/maps", "rb") as maps:
         rows = [line.split(None, 5) for line in maps]
     return frozenset(os.fsdecode(row[0]) for row in rows if row[1].startswith(b"rw") and row[1].endswith(b"s"))
 
 
 def _other_threads() -> Iterator[str]:
-    """Yield the names of all threads but the first."""
+    """Yield the names of all threads except the first."""
     for number in os.listdir("/proc/self/task"):
         if int(number) != os.getpid():
             with contextlib.suppress(OSError), open("/proc/self/task/%s/comm" % number) as comm:
@@ -309,14 +313,16 @@ def _other_threads() -> Iterator[str]:
 
 
 def _made_temporary_files() -> bool:
-    """Return whether a temporary directory was made at import, which is removed when its maker ends, and so by each of
-    the forks."""
+    """Return whether a temporary directory was made at import, which is removed when its maker ends, and thus by each
+    of the forks.
+    """
     return own_names("tempfile").get("_name_sequence") is not None
 
 
 def _try_fork() -> str:
-    """Fork for a trial, at which libraries also end their threads. Return why a fork is not as good as a new process;
-    empty if it is."""
+    """Fork as a trial, at which libraries also end their threads. Return why a fork does not equal a new process; empty
+    if it does.
+    """
     pid = fork()
     if pid == 0:
         status = _FAILS
@@ -333,8 +339,9 @@ def _try_fork() -> str:
 
 
 def seed_random_numbers() -> None:
-    """Draw seeds, in a fork, that no other fork has; Python's `random` sees to that itself. Raise what a library does
-    that cannot be seeded."""
+    """Draw seeds, in a fork, that no other fork has; Python's `random` does so itself. Raises the error of a library
+    that cannot be seeded.
+    """
     seed = own_names("numpy.random").get("seed")
     if seed is not None:
         seed()

@@ -1,4 +1,4 @@
-"""Stdout and stderr, which the author's code may have closed or replaced by anything."""
+"""Stdout and stderr, which the author's code may have closed or replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def flush_prints() -> None:
-    """Send on what the author's code has printed so far."""
+    """Send the author's prints so far."""
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105 - after every execute: suppress() costs a microsecond
             stream.flush()
@@ -17,7 +17,7 @@ def flush_prints() -> None:
 
 
 def print_error(text: str) -> None:
-    """Write to stderr, past an object in its place that refuses."""
+    """Write to stderr; if sys.stderr was replaced and raises, write to descriptor 2."""
     try:
         sys.stderr.write(text)
     except Exception:

@@ -1,12 +1,12 @@
-"""What the author's code reads outside of its model: files and environment variables, noted while the model is loaded,
-and while it executes only when that is requested.
+"""The reads of the author's code outside of its model: files and environment variables, recorded while the model is
+loaded, and on request while it executes.
 
-While recording, `open`, `os.mkdir` and the class of `os.environ` and `os.environb` are others. In a process of
-pre-flight's own an audit hook sees more, from the load to the last request: directories that are listed, files that are
-only looked for, databases, libraries, programs and connections. No other stub has it, because it cannot be removed, and
-the reading of every message is an event: 1.6 us each, measured (`marshal.loads` 0.28 us without a hook, 1.93 us with
-one that returns at once; Python 3.11, 2026-11-24), of the 60 us that a request takes. A read counts if the author's
-code makes it, or calls what does; what libraries read on their own account, at their import, does not.
+While recording, `open`, `os.mkdir` and the class of `os.environ` and `os.environb` are replaced. In pre-flight's own
+processes an audit hook sees more, from the load to the last request: listed directories, files that are only checked,
+databases, libraries, programs and connections. Other stubs lack it, because it cannot be removed, and the reading of
+every message is an event: 1.6 us each, measured (`marshal.loads` 0.28 us without a hook, 1.93 us with one that returns
+at once; Python 3.11, 2026-11-24), of the 60 us that a request takes. A read counts if the author's code makes it,
+directly or through a call; reads of libraries at their import do not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 
 from ..wire.message_bodies import ReadFile, ReadsRecorded, ReadVariable
 
-#: Where a deployed server has files of its own; in it, where only this machine may have them; in that, what all have.
+#: Directories of a deployed server's own files; within them, those that only this machine may have; within these, those
+#: that all have.
 _EVERYWHERE = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/opt/tritonserver/"),
 )
@@ -48,7 +49,7 @@ _PROGRAMS = set(
 )
 _SHELLS = {"sh", "bash", "dash"}
 _PACKAGES = ("%ssite-packages%s" % (os.sep, os.sep), "%sdist-packages%s" % (os.sep, os.sep))
-#: The most of each kind that is kept.
+#: The most records kept of each kind.
 _MOST = 200
 _LIBRARY = os.path.dirname(os.__file__)
 _STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -57,9 +58,9 @@ _MAPPING_FILES = {"<frozen os>", "<frozen _collections_abc>", os.__file__, _MAPP
 #: Functions of mappings that read all variables, or set one.
 _BULK = {"copy", "__iter__", "setdefault", "__eq__", "__repr__", "__or__", "__ror__"}
 
-#: What is done with a file. One that is held was opened by code that is not Python.
+#: The uses of a file. A held one was opened by code that is not Python.
 OPENED, LISTED, LOOKED, STARTED, LOADED, HELD = "open", "list", "look", "start", "load", "hold"
-#: Modules whose functions ask for a file, or start a program, for the one that calls them.
+#: Modules whose functions check a file, or start a program, on behalf of their caller.
 _ASKING = (
     *("<frozen genericpath>", "<frozen posixpath>"),
     *(os.path.join(_LIBRARY, name) for name in ("genericpath.py", "posixpath.py", "pathlib")),
@@ -70,7 +71,7 @@ Place = Tuple[str, int]
 
 
 class ReadsRecord:
-    """The record of this process. Threads may read files at the same time; a dict takes that."""
+    """The record of this process. Threads may read files at the same time, which a dict supports."""
 
     def __init__(self) -> None:
         self.recording = False
@@ -84,12 +85,13 @@ class ReadsRecord:
         self._own: Set[str] = set()
         self._written: Set[str] = set()
         self._environment_class: Any = None
-        #: None where there is no audit hook
+        #: None without an audit hook
         self._audit: Optional[_Audit] = None
 
     def begin(self, version_directory: str, audits: bool = False) -> None:
-        """Record from now on. Called before the author's module is imported. `audits`: all that an audit hook sees, and
-        without an end."""
+        """Record from now on. Called before the author's module is imported. `audits`: all events of an audit hook,
+        without an end.
+        """
         self._model_directory = os.path.dirname(os.path.realpath(version_directory))
         self._working_directory = _working_directory()
         self.set_recording(True)
@@ -97,13 +99,13 @@ class ReadsRecord:
             self._audit = _Audit(self)
 
     def set_recording(self, on: bool) -> None:
-        """Begin again, or end, what `begin` has begun."""
+        """Resume or end a recording."""
         if on == self.recording or self._audit is not None:
             return
         self.recording = on
         modules: Tuple[Any, ...] = (builtins, io)
         for module in modules:
-            if module.open is (self._open.real if on else self._open):  # otherwise a library has put another there
+            if module.open is (self._open.real if on else self._open):  # otherwise a library has replaced it
                 module.open = self._open if on else self._open.real
         if os.mkdir is (self._mkdir.real if on else self._mkdir):
             vars(os)["mkdir"] = self._mkdir if on else self._mkdir.real  # os.makedirs looks it up there
@@ -114,7 +116,7 @@ class ReadsRecord:
             _set_class(environment, kind)
 
     def recorded(self) -> ReadsRecorded:
-        """Return what was read so far. May be called on any thread."""
+        """Return the reads so far. May be called on any thread."""
         version = "%d.%d.%d" % sys.version_info[:3]
         files = [ReadFile(path, *found) for path, found in list(self._files.items())]
         variables = [ReadVariable(name, *place) for name, place in list(self._variables.items())]
@@ -137,7 +139,7 @@ class ReadsRecord:
     # -- files
 
     def note_file(self, path: Any, mode: Any, frame: Any, how: str = OPENED) -> None:
-        """Note a file that is opened by `frame`, or what is done with it."""
+        """Note a file that is opened by `frame`, or another use of it."""
         if isinstance(path, int):
             return
         given = os.fsdecode(path)
@@ -155,7 +157,7 @@ class ReadsRecord:
             self._files[path] = (*place, not os.path.isabs(given), how)
 
     def note_written(self, path: Any) -> None:
-        """Note a file that is opened for writing, or a directory that was made: what is in it is the model's own."""
+        """Note a file that is opened for writing, or a directory that was made: its contents are the model's own."""
         if isinstance(path, int) or len(self._written) >= _MOST:
             return
         path = os.path.abspath(os.fsdecode(path))
@@ -163,7 +165,7 @@ class ReadsRecord:
             self._written.add(path)
 
     def is_written(self, path: str) -> bool:
-        """Return whether the model has written the file itself, or made a directory that it is in."""
+        """Return whether the model has written the file itself, or made its directory."""
         while path not in self._written:
             path, below = os.path.dirname(path), path
             if path == below:
@@ -171,14 +173,14 @@ class ReadsRecord:
         return True
 
     def _is_brought(self, path: str) -> bool:
-        """Return whether a deployed server has the file, too, or a package of the environment brings it."""
+        """Return whether a deployed server has the file, too, or a package of the environment includes it."""
         real = os.path.realpath(path)
         if real == self._model_directory or real.startswith(self._model_directory + os.sep):
             return True
         return is_everywhere(path) or any(real.startswith(os.path.realpath(root) + os.sep) for root in _roots())
 
     def authors_place(self, frame: Any) -> Optional[Place]:
-        """Return the author's line that has made this call; None if none has, or it was an import."""
+        """Return the author's line behind this call; None without one, or for an import."""
         while frame is not None:
             name = frame.f_code.co_filename
             if name.startswith("<frozen importlib"):
@@ -215,14 +217,15 @@ class ReadsRecord:
 
 
 class _Audit:
-    """The audit hook, and `os.stat` and `os.access`, which raise no event. `named`: the programs that were started,
-    then the addresses that were connected with, and the author's lines."""
+    """The audit hook, and `os.stat` and `os.access`, which raise no event. `named`: the started programs, then the
+    connected addresses, and the author's lines.
+    """
 
     def __init__(self, record: ReadsRecord) -> None:
         self._record = record
         self._inside = threading.local()
         self.named: Tuple[Dict[str, Place], Dict[str, Place]] = ({}, {})
-        #: ports on which the model listens itself
+        #: ports on which the model itself listens
         self._bound: Set[Any] = set()
         self._handlers: Dict[str, Callable[..., None]] = {
             "open": self._open,
@@ -253,7 +256,7 @@ class _Audit:
             self.note(handler, sys._getframe(1), *arguments)
 
     def note(self, handler: Callable[..., None], *arguments: Any) -> None:
-        """Call a handler, unless it is a handler that does what is noted. An error here would be the author's."""
+        """Call a handler, unless a handler causes the event. An error here would reach the author."""
         if getattr(self._inside, "is_noting", False):
             return
         self._inside.is_noting = True
@@ -280,8 +283,9 @@ class _Audit:
             self._record.note_file(os.fspath(path), "r", frame, LOOKED)
 
     def ask(self, path: Any, frame: Any) -> None:
-        """Note that `frame` looks for a file that is there. Where a library does, directories do not count: it may be
-        on the way to one that it makes."""
+        """Note that `frame` checks an existing file. A library's checks of directories do not count: it may be about to
+        make one below.
+        """
         if not isinstance(path, int):
             while frame is not None and frame.f_code.co_filename.startswith(_ASKING):
                 frame = frame.f_back
@@ -300,11 +304,11 @@ class _Audit:
             self._record.note_file(path, "r" if os.path.exists(path) else "w", frame)
 
     def _load(self, frame: Any, name: Any) -> None:
-        if name and os.sep in os.fsdecode(name):  # others are looked for as the target does
+        if name and os.sep in os.fsdecode(name):  # others are searched like on the target
             self._record.note_file(name, "r", frame, LOADED)
 
     def _start(self, frame: Any, command: Any) -> None:
-        """Note a program and the files that its words name."""
+        """Note a program and the files in its words."""
         while frame is not None and frame.f_code.co_filename.startswith(_STARTING):
             frame = frame.f_back
         if frame is None or frame.f_code.co_filename.startswith(_LIBRARY + os.sep):
@@ -348,7 +352,7 @@ def _port(address: Any) -> Any:
 
 
 class _WatchedCall:
-    """`os.stat` or `os.access` where there is an audit hook."""
+    """`os.stat` or `os.access` with an audit hook."""
 
     def __init__(self, real: Any, audit: _Audit) -> None:
         self._real = real
@@ -358,7 +362,7 @@ class _WatchedCall:
                 kinds.add(self)
 
     def __call__(self, path: Any, *arguments: Any, **settings: Any) -> Any:
-        found = self._real(path, *arguments, **settings)  # raises for one that is missing, on which nothing depends
+        found = self._real(path, *arguments, **settings)  # raises for a missing one, on which nothing depends
         if found:
             self._audit.note(self._audit.ask, path, sys._getframe(1))
         return found
@@ -379,7 +383,7 @@ def _roots() -> Iterator[str]:
 
 
 def _open_files() -> Set[str]:
-    """Return the files that this process has mapped, or has open and may read."""
+    """Return the files that this process has mapped, or has open for reading."""
     found = set()
     with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
         found = {line.split(None, 5)[5].rstrip() for line in maps if line.count("/")}
@@ -393,7 +397,7 @@ def _open_files() -> Set[str]:
 
 
 class _RecordedOpen:
-    """`open` while recording. An object, because a function would become a method where a class keeps it."""
+    """`open` while recording. An object, because a function would become a method in a class that keeps it."""
 
     def __init__(self, record: ReadsRecord) -> None:
         self.real = open
@@ -401,7 +405,7 @@ class _RecordedOpen:
 
     def __call__(self, file: Any, mode: Any = "r", *arguments: Any, **settings: Any) -> Any:
         if self._record.recording:
-            with contextlib.suppress(Exception):  # an error here would be the author's
+            with contextlib.suppress(Exception):  # an error here would reach the author
                 self._record.note_file(file, mode, sys._getframe(1))
         return self.real(file, mode, *arguments, **settings)
 
@@ -417,19 +421,19 @@ class _RecordedMkdir:
         self._record = record
 
     def __call__(self, path: Any, *arguments: Any, **settings: Any) -> None:
-        self.real(path, *arguments, **settings)  # raises for a directory that is there, whose files are not the model's
+        self.real(path, *arguments, **settings)  # raises for an existing directory, whose files are not the model's
         if self._record.recording and settings.get("dir_fd") is None:
-            with contextlib.suppress(Exception):  # an error here would be the author's
+            with contextlib.suppress(Exception):  # an error here would reach the author
                 self._record.note_written(path)
 
 
 def _recorded_class(kind: Any, record: ReadsRecord) -> Any:
-    """Return a subclass of the class of `os.environ` and `os.environb` that notes what is read."""
+    """Return a subclass of the class of `os.environ` and `os.environb` that notes reads."""
     bulk: List[Tuple[int, int]] = [(0, 0)]
 
     class Recorded(kind):  # type: ignore[misc]
         def __getitem__(self, key: Any) -> Any:
-            value = super().__getitem__(key)  # raises for one that is not set, on which nothing depends
+            value = super().__getitem__(key)  # raises for an unset one, on which nothing depends
             frame = sys._getframe(1)
             if (id(frame), frame.f_lasti) != bulk[0]:
                 record.note_variable(key, frame)
@@ -437,7 +441,7 @@ def _recorded_class(kind: Any, record: ReadsRecord) -> Any:
 
         def keys(self) -> Any:
             frame = sys._getframe(1)
-            bulk[0] = (id(frame), frame.f_lasti)  # dict(os.environ) asks for each of them, at the same instruction
+            bulk[0] = (id(frame), frame.f_lasti)  # dict(os.environ) reads each of them, at the same instruction
             return super().keys()
 
         def __setitem__(self, key: Any, value: Any) -> None:
@@ -449,7 +453,7 @@ def _recorded_class(kind: Any, record: ReadsRecord) -> Any:
 
 
 def _set_class(environment: Any, kind: Any) -> None:
-    with contextlib.suppress(TypeError):  # a library has put something else there
+    with contextlib.suppress(TypeError):  # a library has replaced it
         environment.__class__ = kind
 
 

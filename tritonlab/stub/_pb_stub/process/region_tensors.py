@@ -1,4 +1,4 @@
-"""The author's tensors on their way into the stub's region, and tensors made of what lies in the server's."""
+"""The author's tensors on their way into the stub's region, and tensors made of data in the server's region."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from ..wire.shm_manager import Hold, Lease, Region, RegionReader
 from ..wire.tensor_block import Wire, map_block
 
 _ndarray = np.ndarray
-#: Bytes of an array below which a second copy costs less than to hold the block that was sent.
+#: Bytes of an array below which a second copy costs less than holding the sent block.
 _SMALL = 4096
 
-#: A tensor whose array somebody else may change, and its header in the block that was packed
+#: A tensor whose array others may change, and its header in the packed block
 Sent = Tuple["ref[Tensor]", Row]
 #: A tensor to be sent, before it is packed, with its place among the wires
 Unpacked = Tuple[int, "ref[Tensor]"]
 
 
 def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
-    """Make Tensor objects over a block of the server's region. With the last of them the block goes back, by
-    `freed`."""
-    # made first, so that the block goes back whatever fails
+    """Make Tensor objects over a block of the server's region. With the last of them the block is returned, by
+    `freed`.
+    """
+    # made first, so that the block is returned in any case
     lease = None if block is None else Lease(freed, block, reader)
     memory = map_block(reader, rows)
     received = Tensor._received
@@ -45,10 +46,10 @@ def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int
 
 
 def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Unpacked]) -> None:
-    """Add what is to be sent of each tensor to `wires`, and to `changeable` those whose bytes may become others.
+    """Add the data of each tensor to `wires`, and the tensors whose bytes may change to `changeable`.
 
-    A tensor is sent again as it was at the first time (rule 1.4.7). So a small array is replaced by its bytes, which
-    would be copied anyway the first time.
+    A tensor is sent again with the data of the first time (rule 1.4.7). So a small array is replaced by its bytes,
+    which the first time copies anyway.
     """
     for tensor in tensors:
         datatype, shape, data = tensor._wire()
@@ -63,10 +64,10 @@ def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Unp
 
 
 def keep_sent(region: Region, block: Optional[int], tensors: Sequence[Sent]) -> None:
-    """Let tensors whose arrays others may change remember, as long as they live, what was sent of them: Triton does not
-    read an array again that it has sent once (rule 1.4.7).
+    """Make tensors whose arrays may change remember their sent data as long as they live: Triton reads an array only at
+    the first time (rule 1.4.7).
 
-    To be called once tensors that nobody can send again are gone, and before the server can give the block back.
+    Call it once tensors that cannot be sent again are gone, and before the server can return the block.
     """
     hold: Optional[Hold] = None
     for reference, row in tensors:

@@ -1,4 +1,4 @@
-"""The stub's bridge: what the author's objects ask of the server crosses the control socket and the two regions."""
+"""The stub's bridge: calls of the author's objects to the server cross the control socket and the two regions."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from .region_tensors import Sent, Unpacked, add_wires, keep_sent, received_tenso
 
 
 class DeferredCalls:
-    """What destructors leave to be done; one daemon thread does it, in order. If one call raises, the thread ends
+    """The work that destructors leave; one daemon thread does it, in order. If one call raises, the thread ends
     silently: the link is gone.
 
     A destructor may run on any thread and at any moment, even between two bytes of a message: it must not take a lock
-    and must not send. All it does is to put a call here.
+    and must not send. It only puts a call here.
     """
 
     def __init__(self) -> None:
@@ -59,8 +59,9 @@ class DeferredCalls:
         self.thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
-        """Start the thread, which first does what was put before. Not to be called in a destructor, where a thread must
-        not start."""
+        """Start the thread, which first does earlier work. Do not call it in a destructor, where a thread must not
+        start.
+        """
         if self.thread is None:
             self.thread = own_threads.start("errands", self._run)
 
@@ -85,16 +86,16 @@ class StubBridge(Bridge):
         self.connection = connection
         self.region = region
         self.reader = reader
-        #: requested outputs of each request that still may be answered through its sender, by handle
+        #: requested outputs of each request that may still be answered through its sender, by handle
         self.open_requests: Dict[int, FrozenSet[str]] = {}
-        #: those of them that a forked process may answer too
+        #: the requests among them that a forked process may answer too
         self.shared_requests: Set[int] = set()
-        #: outputs of the config, and others that were warned of already; None where there are no warnings
+        #: outputs of the config, and others with an earlier warning; None without warnings
         self.declared: Optional[Set[str]] = None
-        #: whether the server wants to know more of a failure than its text
+        #: whether the server requests more of a failure than its text
         self.tells_failures = False
         self.last_error = LastError()
-        #: whether this is the copy of a parent's bridge in a process that was forked
+        #: whether this is the copy of a parent's bridge in a forked process
         self.abandoned = False
         self.deferred = DeferredCalls()
         self.arena = DeviceArena(lambda wanted: read_answer(ROW[DeviceMemory], self.call(wanted)))
@@ -104,7 +105,7 @@ class StubBridge(Bridge):
         self.ids = itertools.count(1)
 
     def abandon(self) -> None:
-        """Leave the link, in a forked process, as it is the parent's. Whatever still uses it here gets LinkClosed."""
+        """Abandon the link, in a forked process, as it belongs to the parent. Later uses here raise LinkClosed."""
         self.abandoned = True
         self.connection.abandon()
 
@@ -115,7 +116,7 @@ class StubBridge(Bridge):
     @uninterrupted
     def call(self, message: Any) -> Any:
         if self.phase in ("import", "auto_complete"):
-            # Triton waits for ever here (rule 1.18); nothing could ever answer, so say so at once
+            # Triton waits for ever here (rule 1.18); nothing could ever answer, so raise at once
             raise BridgeError("%s is not available during auto_complete_config" % ROW[type(message)].name)
         ident = next(self.ids)
         box = self.inbox.open(ident)
@@ -163,19 +164,19 @@ class StubBridge(Bridge):
     def forgotten(self, handle: int, answered: bool) -> None:
         if handle in self.shared_requests:
             return
-        # taken out now, not later: the same handle may come back with a rescheduled request
+        # removed now: the same handle may return with a rescheduled request
         if self.open_requests.pop(handle, None) is not None:
             self.deferred.put(lambda: self._fail_forgotten(handle, answered))
 
     def _fail_forgotten(self, handle: int, answered: bool) -> None:
-        """End a request that the model can no longer end. Triton's client waits for ever (rules 3.2.2, 3.7.2)."""
+        """End a request that the model can no longer end. On Triton its client waits for ever (rules 3.2.2, 3.7.2)."""
         when = "after a response, but " if answered else ""
         text = (
             "Failed to process the request(s) for model '%s', message: The request and its response sender were "
             "dropped %swithout the final flag, so nothing could end the request. Call response_sender.send("
             "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL) when the last response was sent."
         ) % (self.instance_name, when)
-        with contextlib.suppress(LinkClosed):  # the server is gone, and the main loop hears of it too
+        with contextlib.suppress(LinkClosed):  # the server is gone, as the main loop notices too
             self.tell(
                 Response(flags=LAST, block=None, tensors=[], error=ResponseError(None, text), parameters=""), handle
             )
@@ -185,7 +186,7 @@ class StubBridge(Bridge):
     ) -> Tuple[Optional[int], List[Row], "Sequence[Sent]"]:
         """Pack the requested outputs of all `responses` into one block.
 
-        Returns the block, the row of each response (rules 1.8.4, 1.9.5), and what is for `keep_sent`. Raises
+        Returns the block, the row of each response (rules 1.8.4, 1.9.5), and the tensors for `keep_sent`. Raises
         SharedMemoryError if the region cannot grow.
         """
         wires: List[Wire] = []
@@ -215,8 +216,7 @@ class StubBridge(Bridge):
         return block, packed, [(tensor, headers[index]) for index, tensor in changeable] if changeable else _NOTHING
 
     def _warn_of_undeclared(self, tensors: Sequence[Tensor], requested: FrozenSet[str]) -> None:
-        """Warn of outputs that are not in the config, of each name once: Triton drops them and says nothing (rule
-        3.4.1)."""
+        """Warn of outputs that are not in the config, of each name once: Triton drops them silently (rule 3.4.1)."""
         assert self.declared is not None
         for tensor in tensors:
             name = tensor._name
@@ -256,11 +256,11 @@ class InferCall:
         self._received = 0
         self._box = bridge.inbox.open(ident)
         bridge.connection.send(_INFER, ident, infer)
-        # lets the server's reader go first, if it woke on this core, which makes an `exec` 3 % quicker on two cores
+        # lets the server's reader run first, if it woke on this core, which makes an `exec` 3 % quicker on two cores
         os.sched_yield()
 
     def await_one(self) -> None:
-        """Wait until a response is there."""
+        """Wait until a response is here."""
         box, bridge = self._box, self._bridge
         if box:
             return
@@ -304,7 +304,7 @@ class InferCall:
         self._bridge.inbox.close(self._ident)
 
     def __del__(self) -> None:
-        # what still comes for an abandoned iterator is returned unread by the inbox (rule 1.10.5)
+        # later responses for an abandoned iterator are returned unread by the inbox (rule 1.10.5)
         if not self._done:
             self._finish()
             for response in self._box:

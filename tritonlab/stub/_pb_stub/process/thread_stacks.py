@@ -1,4 +1,4 @@
-"""What the threads and coroutines of a stub are doing, by the author's lines and not ours."""
+"""The stacks of a stub's threads and coroutines, by the author's lines without the stub's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _summaries(frame: Any) -> List[traceback.FrameSummary]:
 
 
 def _task_stack(task: Any) -> List[traceback.FrameSummary]:
-    """Return the frames of the coroutines that await one another; `Task.get_stack` knows the outermost only."""
+    """Return the frames of the coroutines that await one another; `Task.get_stack` has only the outermost."""
     summaries: List[traceback.FrameSummary] = []
     coroutine = task.get_coro()
     while coroutine is not None:
@@ -60,7 +60,7 @@ def _part(title: str, summaries: List[traceback.FrameSummary]) -> str:
 
 
 def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.FrameSummary], str]:
-    """Cut a stack to the author's frames and what they called; also returns which call of ours it ended in."""
+    """Cut a stack to the author's frames and their callees; also return the stub's call in which it ended."""
     first = next((i for i, summary in enumerate(summaries) if not is_around(summary.filename)), len(summaries))
     own = summaries[first:]
     for index, summary in enumerate(own):

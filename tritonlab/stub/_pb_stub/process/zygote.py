@@ -1,14 +1,13 @@
-"""A zygote forks stubs: they have what it has imported, and share its memory until they write to it.
+"""The zygote, from which stubs are forked: they have its imports, and share its memory until they write to it.
 
-Measured with torch 2.13 on 2 cores: a stub that imports it needs 1.1 s of CPU time and 150 MB of its own for that. A
-fork takes 2.8 ms, for the page tables, of which there are two, and the stub has 5.5 MB of its own. Stubs that wait with
-their imports made would be as quick for one edit; but each costs that second and those 150 MB, the second of two
-quick edits finds none, and eight instances of a model take 1.2 GB instead of 190 MB.
+Measured with torch 2.13 on 2 cores: a stub that imports it needs 1.1 s of CPU time and 150 MB of its own. A fork takes
+2.8 ms, for two copies of the page tables, and its stub has 5.5 MB of its own. Stubs that wait with finished imports
+would be as quick for one edit; but each costs that second and those 150 MB, the second of two quick edits finds none,
+and eight instances of a model take 1.2 GB instead of 190 MB.
 
-A zygote has one thread of its own, which waits for the server. What it forks is a stub, or another zygote, which
-imports more. Either becomes the server's child, like a process that the server starts itself: the process that is
-forked in between ends at once, and the server, which is a child subreaper meanwhile (`man 2 prctl`), inherits what that
-has forked.
+A zygote has only one thread, which waits for the server. It forks a stub, or another zygote, which imports more. Either
+becomes the server's child, like a process that the server starts itself: the process forked in between ends at once,
+and the server, which is a child subreaper meanwhile (`man 2 prctl`), inherits its child.
 """
 
 from __future__ import annotations
@@ -28,14 +27,15 @@ from ..wire.ipc_message import read_zygote_message, zygote_message
 from .preload import LeftOut, Preload, ProcessState, fork, seed_random_numbers
 from .prints import flush_prints
 
-#: Bytes of a message, and descriptors with it, at most.
+#: The most bytes of a message, and the most descriptors with it.
 _MESSAGE = 1 << 18
 _MOST = 16
 
 
 class StubArguments(NamedTuple):
-    """What a stub is started with: numbers of descriptors, sizes of its regions (0: no limit), and the
-    environment variables that what it has imported has seen."""
+    """The arguments of a stub's start: numbers of descriptors, sizes of its regions (0: no limit), and the environment
+    variables during its imports.
+    """
 
     control: int
     monitor: int
@@ -61,12 +61,12 @@ class Zygote:
         self._die_with_server = die_with_server
         self._environment = dict(os.environ)
         self._preload = Preload()
-        self._question = 0  # the number of the one that is answered next
-        #: what imports have written to stdout and stderr, for each stub to write again
+        self._question = 0  # the number of the request that is answered next
+        #: the output of imports to stdout and stderr, which each stub writes again
         self._printed: Tuple[bytes, bytes] = (b"", b"")
 
     def run(self) -> StubArguments:
-        """Do what the server says. Returns in a stub that was forked, and nowhere else."""
+        """Follow the server's messages. Returns only in a forked stub."""
         self._grow(())
         while True:
             body, fds = self._receive()
@@ -102,7 +102,7 @@ class Zygote:
         return not refused
 
     def _fork(self, fds: List[int]) -> bool:
-        """Fork a process that leads a session of its own, and report it to the server. Returns True in that process."""
+        """Fork a process that leads its own session, and report it to the server. Returns True in that process."""
         read, write = os.pipe()
         try:
             between = fork()
@@ -122,7 +122,7 @@ class Zygote:
         return False
 
     def _become(self, body: Grow, fds: List[int]) -> None:
-        """Make a process that was forked the zygote that imports more."""
+        """Turn a forked process into the zygote that imports more."""
         socket_fd, self._life = fds
         self._die_with_server(self._life)
         self._socket = socket.socket(fileno=socket_fd)
@@ -135,7 +135,7 @@ class Zygote:
         self._grow(body.steps)
 
     def _grow(self, steps: Sequence[ImportStep]) -> None:
-        """Import, and report how far that went; a process in which something failed is of no use."""
+        """Import, and report the steps that succeeded; a process with a failed step is useless."""
         since, printed, done = time.time(), _Printed(), 0
         state = ProcessState()
         try:
@@ -171,7 +171,7 @@ class Zygote:
 
 
 class _Printed:
-    """What is written to stdout and stderr from now on until it is `taken`."""
+    """The output to stdout and stderr from now on until it is `taken`."""
 
     def __init__(self) -> None:
         self._files = [os.memfd_create("tritonlab printed") for _ in range(2)]
@@ -181,7 +181,7 @@ class _Printed:
 
     @contextlib.contextmanager
     def dropped(self) -> Iterator[None]:
-        """Drop what is written inside: a trial fork makes libraries say that they are forked."""
+        """Drop output within this context: at a trial fork libraries print that they are forked."""
         flush_prints()
         sizes = [os.fstat(file).st_size for file in self._files]
         yield
@@ -202,8 +202,9 @@ class _Printed:
 
 
 def _reopen(stream: Any, number: int) -> None:
-    """Let a standard stream know that its descriptor is a pipe now: it takes it for what it was when it was opened, and
-    `reconfigure` asks that for its position. The object stays, since modules may have kept it."""
+    """Inform a standard stream that its descriptor is now a pipe: it remembers the kind of file that it opened, and
+    `reconfigure` queries its position. The object stays, since modules may have kept it.
+    """
     if type(stream) is io.TextIOWrapper:
         raw = io.FileIO(number, "w", closefd=False)
         raw.name = stream.name
@@ -222,7 +223,7 @@ def _forked_again(write: int) -> bool:
         os.write(write, b"%d" % pid)
         os._exit(0)
     os.setsid()
-    # Python before 3.13 keeps the number that the main thread had in the parent
+    # Python before 3.13 keeps the main thread's number of the parent
     getattr(threading.main_thread(), "_set_native_id", int)()
     return True
 

@@ -1,4 +1,4 @@
-"""Whole messages over one end of the control socket, and freed blocks that return with them.
+"""Complete messages over one end of the control socket, and freed blocks that return with them.
 
 Waiting is spin, then block: most of a round trip on a small virtual machine is the wake-up of a sleeping process
 (measured with a bare prototype on 2 cores: 90-125 us blocking, 16 us with up to 200 us of non-blocking receives first).
@@ -7,7 +7,7 @@ also wakes when the other side takes a message out of the socket. A stub that is
 per request for that, and once with poll; all processes together used 1-4 % less processor time.
 
 Guarantees: `send` may be called from any thread, and messages never interleave. `receive` and `try_receive` are for one
-thread at a time; the caller sees to that (leader / follower on both sides).
+thread at a time, as the caller ensures (leader / follower on both sides).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .serialization import WIRE_VERSION, WireError, decode_body, encode_body, pa
 Message = Tuple[int, int, Any]
 
 _HEADER_SIZE = HEADER.size
-#: Bytes of the receive buffer, and how large one may stay once it is empty.
+#: Bytes of the receive buffer, and the largest size that it may keep once it is empty.
 _BUFFER = 1 << 16
 _KEPT_BUFFER = 1 << 20
 
 
 def _new_buffer(size: int) -> mmap.mmap:
-    """Allocate pages apart from the heap, which keeps what threads have freed: with heap buffers a server grew by 18
-    MB in 400 loads and unloads, with these by 1 MB."""
+    """Allocate pages apart from the heap, which keeps memory that threads have freed: with heap buffers a server grew
+    by 18 MB in 400 loads and unloads, with these by 1 MB."""
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
@@ -61,7 +61,8 @@ class Connection:
         self._end = 0
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
-        #: offsets in the other side's region that we no longer read; destructors append, the next message carries them
+        #: offsets in the other side's region that this side no longer reads; destructors append, the next message
+        #: carries them
         self.freed: List[int] = []
 
     def fileno(self) -> int:
@@ -79,9 +80,10 @@ class Connection:
                 raise LinkClosed(str(error)) from None
 
     def post(self, command: int, ident: int, body: Any = None, *, packed: bool = False) -> bool:
-        """Send one message without blocking. What the socket does not take is kept; then it returns False, and the
-        caller must call `flush` when the socket is writable. `packed`: the body is packed if it can be, for a receiver
-        that unpacks. Raises LinkClosed."""
+        """Send one message without blocking. Bytes that do not fit are kept; then it returns False, and the caller must
+        call `flush` when the socket is writable. `packed`: the body is packed if possible, for a receiver that unpacks.
+        Raises LinkClosed.
+        """
         short = pack_body(body) if packed else None
         if short is not None:
             command |= PACKED
@@ -93,7 +95,7 @@ class Connection:
             return not self._outbox
 
     def flush(self) -> bool:
-        """Write as much as possible of what `post` kept; returns True if nothing is left. Raises LinkClosed."""
+        """Write as much as possible of the bytes kept by `post`; returns True if none are left. Raises LinkClosed."""
         with self._send_lock:
             del self._outbox[: self._try_write(self._outbox)]
             return not self._outbox
@@ -109,7 +111,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            self._outbox.clear()  # nothing takes it any more
+            self._outbox.clear()  # no reader is left
             raise LinkClosed(str(error)) from None
 
     def _frame(self, command: int, ident: int, body: bytes) -> bytes:
@@ -130,7 +132,7 @@ class Connection:
     # -- receiving
 
     def try_receive(self) -> Optional[Message]:
-        """Return one message if a whole one is there, else None. Raises LinkClosed, WireError."""
+        """Return one message if a whole one has arrived, else None. Raises LinkClosed, WireError."""
         message = self.take_buffered()
         while message is None:
             if not self._fill(socket.MSG_DONTWAIT):
@@ -139,14 +141,14 @@ class Connection:
         return message
 
     def take_buffered(self) -> Optional[Message]:
-        """Return one message if a whole one was read already, else None. Raises WireError."""
+        """Return one message if a whole one was already read, else None. Raises WireError."""
         return self._parse() if self._start != self._end else None
 
     def wait(self, spin: float = 0.0, timeout: Optional[float] = None) -> bool:
-        """Return whether there is something to receive: polls for `spin` seconds, then sleeps `timeout` seconds at most
+        """Return whether something has arrived: polls for `spin` seconds, then sleeps `timeout` seconds at most
         (None: for ever).
 
-        True may also mean that the link has ended, or that only a part of a message is there.
+        True may also mean that the link has ended, or that only a part of a message has arrived.
         """
         if spin > 0.0 and self._spin(spin):
             return True
@@ -179,7 +181,7 @@ class Connection:
         return message
 
     def _fill(self, flags: int) -> bool:
-        """Read what is there; returns False if that is nothing."""
+        """Read the bytes that have arrived; returns False if there are none."""
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._buffer) > _KEPT_BUFFER:
@@ -191,7 +193,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return False
         except ConnectionResetError:
-            count = 0  # the other end had not read all when it closed
+            count = 0  # the other end closed before it had read everything
         except OSError as error:
             raise LinkClosed(str(error)) from None
         if count == 0:
@@ -200,7 +202,7 @@ class Connection:
         return True
 
     def _make_room(self, need: int) -> None:
-        """Move unread bytes to the front of a buffer that can hold `need` bytes and some more."""
+        """Move unread bytes to the front of a buffer with room for `need` bytes and some more."""
         unread = bytes(self._view[self._start : self._end])
         size = max(_BUFFER, len(unread) * 2, need + (1 << 12))
         buffer = _new_buffer(size)
@@ -241,7 +243,7 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
-        """Close, in a forked process, the descriptor without ending the link, which the parent goes on using."""
+        """Close the descriptor, in a forked process, without ending the link, which the parent still uses."""
         self._sock.close()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Device memory of tensors in a block: what lies in the block is not the tensor's bytes but their place, `DevicePlace`.
+"""Device memory of tensors in a block: the block has the place of the tensor's bytes, `DevicePlace`, not the bytes.
 
 All memory that crosses is the server's: from its pool, or lent to a stub for its outputs. So a stub that dies takes no
-memory with it that somebody still reads, and leaves none behind. The sender of a place keeps the memory as it is until
-the block comes back, as with the bytes of other tensors.
+memory with it that is still read, and leaves none behind. The sender of a place keeps the memory unchanged until the
+block is returned, as with the bytes of other tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PLACE = struct.Struct("<%dsQQ" % HANDLE_SIZE)
 
 
 class DevicePlace(NamedTuple):
-    """`nbytes` of device memory, `offset` bytes from where the allocation begins that `handle` stands for."""
+    """A place of `nbytes` of device memory, `offset` bytes from the start of the allocation of `handle`."""
 
     handle: bytes
     offset: int
@@ -25,19 +25,19 @@ class DevicePlace(NamedTuple):
 
     @staticmethod
     def read(data: Buffer) -> "DevicePlace":
-        """Read what a Lent holds. Raises struct.error for data of another size."""
+        """Read the bytes of a Lent. Raises struct.error for data of another size."""
         return DevicePlace(*_PLACE.unpack(data))
 
 
 class Lent(bytes):
-    """A place as it is sent. `keep` lives until the block comes back in which it was sent."""
+    """A place in the form for sending. `keep` lives until the block in which it was sent is returned."""
 
     device: int
     keep: Any
 
     @staticmethod
     def from_place(data: Buffer, device: int, keep: Any) -> "Lent":
-        """Make one of a place's bytes."""
+        """Make one from a place's bytes."""
         self = Lent(data)
         self.device = device
         self.keep = keep

@@ -1,5 +1,4 @@
-"""The bodies of the messages of processes that fork: of a zygote, of which stubs are forked, and of a
-model that forks.
+"""The bodies of the messages of forking processes: of a zygote, from which stubs are forked, and of a model that forks.
 
 As in `message_bodies`, each is a NamedTuple, and `ipc_message.COMMANDS` has its row.
 """
@@ -10,13 +9,13 @@ from typing import Dict, List, NamedTuple, Sequence
 
 
 class Knock(NamedTuple):
-    """Ask for a link for a process that the model forked; one end of a socket pair comes with it."""
+    """Request a link for a process that the model forked; one end of a socket pair is sent with it."""
 
     pid: int
 
 
 class ForkLink(NamedTuple):
-    """Give a forked process its link; the descriptors of its regions come with it. `limit` 0: none."""
+    """Give a forked process its link; the descriptors of its regions are sent with it. `limit` 0: none."""
 
     size: int
     growth: int
@@ -25,7 +24,8 @@ class ForkLink(NamedTuple):
 
 class ImportStep(NamedTuple):
     """An import that a model makes before anything else: `import module`, or `from module import names`. `optional`:
-    it goes on if there is no such module. `own`: a file of the author's, whose imports are steps themselves."""
+    the model continues without the module. `own`: a file of the author, whose imports are steps themselves.
+    """
 
     module: str
     names: Sequence[str]
@@ -35,7 +35,8 @@ class ImportStep(NamedTuple):
 
 class Grow(NamedTuple):
     """Fork a zygote that makes these imports, with these environment variables and working directory; its end of a
-    socket and its life pipe go with this."""
+    socket and its life pipe are sent with it.
+    """
 
     steps: List[ImportStep]
     environment: Dict[str, str]
@@ -43,8 +44,9 @@ class Grow(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """A zygote is up, having made so many of its imports; fewer than all: it has ended, for this reason. `peak`: the
-    most memory it had, in bytes."""
+    """A zygote is up, after that many of its imports; if fewer than all, it has ended, for this reason. `peak`: the
+    most memory it had, in bytes.
+    """
 
     steps: int
     left_out: str
@@ -52,7 +54,7 @@ class Grown(NamedTuple):
 
 
 class Fork(NamedTuple):
-    """Fork a stub; its descriptors go with this. `paths` are its model's, as in IMPORT; `limit` 0: none."""
+    """Fork a stub; its descriptors are sent with it. `paths` are its model's, as in IMPORT; `limit` 0: none."""
 
     size: int
     growth: int
@@ -61,8 +63,9 @@ class Fork(NamedTuple):
 
 
 class Forked(NamedTuple):
-    """The process that was forked, which is the kernel's child, or 0 and why there is none. `stale`: the zygote will
-    never fork again."""
+    """The forked process, which is the kernel's child, or 0 and the reason for the failure. `stale`: the zygote will
+    never fork again.
+    """
 
     pid: int
     refused: str

@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional, Tuple
 
 
 class FreeSpace:
-    """The free ranges, none at first."""
+    """The free ranges, initially none."""
 
     def __init__(self) -> None:
         self._ranges: List[Tuple[int, int]] = []  # (offset, size), sorted, never adjacent
@@ -16,7 +16,7 @@ class FreeSpace:
         return iter(self._ranges)
 
     def take(self, need: int, align: int) -> Optional[int]:
-        """Take the first range of `need` bytes that begins at a multiple of `align`; None if there is none."""
+        """Take the first range of `need` bytes that begins at a multiple of `align`; None without one."""
         for index, (offset, size) in enumerate(self._ranges):
             start = (offset + align - 1) & -align
             if offset + size - start < need:

@@ -1,5 +1,5 @@
-"""The stub link's messages: one table says number, name, direction, way, body and answer of everything
-that can cross the process border.
+"""The stub link's messages: one table with number, name, direction, way, body and answer of everything that can cross
+the process border.
 
 A message is a header, the offsets of the receiver's blocks that the sender no longer reads (8 bytes each), and a
 JSON body:
@@ -8,9 +8,9 @@ JSON body:
 
 The sum is of the wire version, command, count and length: a reader never waits for the bytes of a damaged header.
 `id` ties an answer to its question; for EXECUTE it numbers the batch, for RESPONSE it is the request's handle. A body
-is the list of the fields of its NamedTuple (`message_bodies`), and so is each NamedTuple in it. What every request has,
-the headers of its tensors and what EXECUTE and EXECUTED say of it, stays such a list (`Row`) when it is read: making
-types of them took a tenth of a request's time. The reader of a row unpacks it, in one place.
+is the list of the fields of its NamedTuple (`message_bodies`), and so is each NamedTuple in it. The parts of every
+request, the headers of its tensors and its fields in EXECUTE and EXECUTED, stay such a list (`Row`) when they are read:
+making types of them took a tenth of a request's time. The reader of a row unpacks it, in one place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from . import message_bodies as bodies
 from .serialization import Buffer, WireError, decode_body, encode_body
 
 #: A stub whose monitor thread cannot run, because C code holds the interpreter's lock, answers this signal with the
-#: stacks of its threads on stderr (faulthandler). None where there are no such signals.
+#: stacks of its threads on stderr (faulthandler). None on systems without such signals.
 STACKS_SIGNAL = getattr(signal, "SIGRTMAX", 0) - 1 if hasattr(signal, "SIGRTMAX") else None
 
 HEADER = struct.Struct("<IBHIQ")
@@ -32,7 +32,7 @@ FREED = struct.Struct("<Q")
 MAX_FREED = 0xFFFF
 #: Added to the command of a message whose body is packed.
 PACKED = 0x80
-#: Bytes of a body at most. Bodies hold headers and texts; the largest is a LOAD_MODEL with files.
+#: The most bytes of a body. Bodies hold headers and texts; the largest is a LOAD_MODEL with files.
 MAX_BODY = 1 << 30
 
 # -- from a body's fields to its type
@@ -43,8 +43,9 @@ _new = tuple.__new__  # a third of the time of a NamedTuple's constructor; only 
 
 
 def _reader(kind: Type[Any], **parts: Read) -> Read:
-    """Return a function that makes a `kind` of the list of its fields; `parts` read the fields that are more than
-    plain data."""
+    """Return a function that makes a `kind` from the list of its fields; `parts` read the fields that are not plain
+    data.
+    """
     names = kind._fields
     indexes = [(names.index(name), part) for name, part in parts.items()]
     size = len(names)
@@ -75,7 +76,7 @@ def _each(read: Read) -> Read:
 
 _error, _failure, _trace = _reader(bodies.ResponseError), _reader(bodies.Failure), _reader(bodies.TraceRef)
 
-#: Readers of the types whose fields are more than plain data.
+#: Readers of the types with fields that are not plain data.
 _READERS: Dict[Type[Any], Read] = {
     bodies.Executed: _reader(bodies.Executed, failure=_failure),
     bodies.Response: _reader(bodies.Response, error=_error),
@@ -103,7 +104,7 @@ class CommandRow(NamedTuple):
     """One row of COMMANDS.
 
     `answer` is the type of the message that answers this one, or of the value in RESULT or REPLY; None if there is no
-    answer. `read` makes the body of the list of its fields, and raises WireError or TypeError if they have another
+    answer. `read` makes the body from the list of its fields, and raises WireError or TypeError if they have another
     layout.
     """
 
@@ -129,11 +130,11 @@ Nothing = type(None)
 COMMANDS = (
     # life cycle; each is answered by RESULT with the same id
     _row(1, "IMPORT", TO_STUB, CONTROL, bodies.Import, Nothing),
-    _row(2, "AUTO_COMPLETE", TO_STUB, CONTROL, bodies.AutoComplete, Optional[str]),  # None: there is no such method
+    _row(2, "AUTO_COMPLETE", TO_STUB, CONTROL, bodies.AutoComplete, Optional[str]),  # None: the method does not exist
     _row(3, "INITIALIZE", TO_STUB, CONTROL, bodies.Initialize, Nothing),
     _row(4, "FINALIZE", TO_STUB, CONTROL, bodies.Finalize, Nothing),
     # on the monitor socket, whatever execute does; answered by RESULT
-    _row(5, "IS_READY", TO_STUB, MONITOR, bodies.IsReady, Optional[bool]),  # None: there is no such method
+    _row(5, "IS_READY", TO_STUB, MONITOR, bodies.IsReady, Optional[bool]),  # None: the method does not exist
     _row(6, "DUMP_STACKS", TO_STUB, MONITOR, bodies.DumpStacks, str),
     _row(7, "WAKE", TO_STUB, MONITOR, bodies.Wake, Nothing),
     _row(8, "WAITS", TO_STUB, MONITOR, bodies.Waits, bodies.Needs),
@@ -168,7 +169,7 @@ COMMANDS = (
     # answered by INFER_RESPONSE until the final one
     _row(56, "INFER", TO_KERNEL, CONTROL, bodies.Infer, bodies.InferResponse),
     _row(57, "INFER_CANCEL", TO_KERNEL, CONTROL, bodies.InferCancel),
-    # None: nobody can type a line, and the model is to go on
+    # None: no line can be typed, and the model must continue
     _row(58, "PROMPT", TO_KERNEL, CONTROL, bodies.Prompt, Optional[str]),
     _row(59, "RESUMED", TO_KERNEL, CONTROL, bodies.Resumed, Nothing),
     _row(60, "DEVICE_MEMORY", TO_KERNEL, CONTROL, bodies.DeviceMemory, bodies.DeviceGrant),
@@ -177,7 +178,7 @@ COMMANDS = (
     _row(65, "FORK_LINK", TO_STUB, DOOR, fork_bodies.ForkLink),
     # the number is not that of the signal, which differs between systems
     _row(72, "STACKS", TO_STUB, SIGNAL, bodies.Stacks, str),
-    # with descriptors; a new zygote says GROWN over its own socket, unasked
+    # with descriptors; a new zygote sends GROWN over its own socket, without a request
     _row(80, "GROW", TO_STUB, ZYGOTE, fork_bodies.Grow, fork_bodies.Forked),
     _row(81, "FORK", TO_STUB, ZYGOTE, fork_bodies.Fork, fork_bodies.Forked),
     _row(82, "GROWN", TO_KERNEL, ZYGOTE, fork_bodies.Grown),
@@ -189,7 +190,7 @@ NUMBER: Dict[str, int] = {command.name: command.number for command in COMMANDS}
 #: The row of a body's type.
 ROW: Dict[Type[Any], CommandRow] = {command.body: command for command in COMMANDS}
 NUMBER_OF: Dict[Type[Any], int] = {command.body: command.number for command in COMMANDS}
-#: The calls that the author's objects make to the server, also in processes that the model forked.
+#: The calls from the author's objects to the server, also in processes that the model forked.
 CALLS: Tuple[CommandRow, ...] = tuple(command for command in COMMANDS if 48 <= command.number < 64)
 
 
@@ -197,8 +198,9 @@ _ZYGOTE_HEADER = struct.Struct("<BI")
 
 
 def zygote_message(number: int, body: Any) -> bytes:
-    """Return a message of a zygote's socket: the number of its row, that of the question, and its body. An answer has
-    the number of its question, so that one which nobody read is not taken for the next."""
+    """Return a message of a zygote's socket: the number of its row, the number of the request, and its body. An answer
+    has the number of its request, so that an unread answer is not mistaken for the next.
+    """
     return _ZYGOTE_HEADER.pack(NUMBER_OF[type(body)], number) + encode_body(body)
 
 

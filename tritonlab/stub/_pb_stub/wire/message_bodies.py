@@ -1,6 +1,6 @@
-"""The bodies of the stub link's messages: one NamedTuple for each, and for what they are made of.
+"""The bodies of the stub link's messages: one NamedTuple for each, and for their parts.
 
-`ipc_message.COMMANDS` says which message has which body, who sends it, and what answers it. On the wire a NamedTuple is
+`ipc_message.COMMANDS` has the body, the sender and the answer of each message. On the wire a NamedTuple is
 the list of its fields.
 """
 
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
-#: How warnings begin of outputs that Triton passes on without a word though they do not fit the config.
+#: The start of warnings of outputs that Triton passes on silently although they do not fit the config.
 UNCHECKED = "Triton checks no outputs: "
 
-# -- what bodies are made of
+# -- the parts of bodies
 
 
 class TensorHeader(NamedTuple):
-    """A tensor in the sender's region; `offset` counts from its start. Memory type and device id are there so
-    that device memory needs no other format."""
+    """A tensor in the sender's region; `offset` counts from its start. Memory type and device id allow the same format
+    for device memory.
+    """
 
     name: str
     datatype: int
@@ -33,7 +34,7 @@ Row = Any
 
 
 class Failure(NamedTuple):
-    """Why something failed: Triton's text and error code, and `core.status.RemoteException` as plain data."""
+    """The reason of a failure: Triton's text and error code, and `core.status.RemoteException` as plain data."""
 
     text: str
     code: int = 1
@@ -41,8 +42,9 @@ class Failure(NamedTuple):
 
 
 class FrameState(NamedTuple):
-    """A call of the author's code when an exception passed it. `source`: the lines around `line`, the first
-    of which is `start`. `variables`: name and text of each."""
+    """A call of the author's code that an exception passed. `source`: the lines around `line`, from line `start` on.
+    `variables`: name and text of each.
+    """
 
     file: str
     line: int
@@ -53,8 +55,9 @@ class FrameState(NamedTuple):
 
 
 class ResponseError(NamedTuple):
-    """The error of one response. `code` is that of the author's TritonError, or None: then the model has failed, and
-    `exception` may say how."""
+    """The error of one response. `code` is the code of the author's TritonError, or None if the model has failed; then
+    `exception` may have the details.
+    """
 
     code: Optional[int]
     text: str
@@ -62,7 +65,7 @@ class ResponseError(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a model answered to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text,
+    """A model's answer to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text,
     or empty."""
 
     tensors: List[Row]
@@ -107,8 +110,9 @@ class BlsRequest(NamedTuple):
 
 
 class DeviceGrant(NamedTuple):
-    """Device memory of the kernel that a stub may use for what it sends: `nbytes` at `offset` of the allocation
-    that `handle`, as hex text, stands for."""
+    """Device memory of the kernel that a stub may use for its outputs: `nbytes` at `offset` of the allocation of
+    `handle`, as hex text.
+    """
 
     handle: str
     offset: int
@@ -116,24 +120,26 @@ class DeviceGrant(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """The device memory of the kernel that a stub still has mapped, as handles in hex text, and what of it the stub
-    has returned."""
+    """The device memory of the kernel that a stub still has mapped, as handles in hex text, and the parts that it has
+    returned.
+    """
 
     mapped: List[str]
     returned: List[DeviceGrant]
 
 
 class NeededCall(NamedTuple):
-    """A call that `execute` needs the answer of: the id of its INFER, and how many responses it has had."""
+    """A call whose answer `execute` needs: the id of its INFER, and the number of its responses so far."""
 
     infer: int
     received: int
 
 
 class ReadFile(NamedTuple):
-    """A file that was opened for reading, and the author's line that did it. `is_relative`: by a path relative to the
-    working directory. `how`: `open`, or that it was only looked for, a directory listed, a program started, a library
-    loaded, or that the process holds it and no line is known."""
+    """A file that was read, and the author's line that did it. `is_relative`: by a path relative to the working
+    directory. `how`: `open`, or another use: only checked, a listed directory, a started program, a loaded library, or
+    held by the process without a known line.
+    """
 
     path: str
     file: str
@@ -151,9 +157,10 @@ class ReadVariable(NamedTuple):
 
 
 class ReadsRecorded(NamedTuple):
-    """What the author's code has read outside of its model, and with which Python, in which directory. `written`: the
+    """The reads of the author's code outside of its model, with the Python and the working directory. `written`: the
     files that it has written itself, and the directories that it has made. `programs` and `connections`: the names of
-    programs and the addresses, with the author's lines, where an audit hook saw them."""
+    programs and the addresses, with the author's lines, if an audit hook saw them.
+    """
 
     python: str
     working_directory: str
@@ -165,13 +172,13 @@ class ReadsRecorded(NamedTuple):
 
 
 class Profiled(NamedTuple):
-    """What was found until now; nothing at the begin.
+    """The results of a profile so far; empty at the begin.
 
-    `times`: for each line `[file, line, size, own_ns, total_ns, hits]`; `size` is that of the batch that `execute` had,
-    0 for threads that work beside it; `total_ns` includes the author's functions that the line calls; `hits` is 0 where
-    it is not counted. `memory`: for each line `[file, line, bytes, blocks, growth]` that are still held; `growth` are
-    bytes since the middle of the profile. `way`: `monitoring`,
-    `sampling`, `monitoring, then sampling` or `tracemalloc`; empty if nothing was looked at.
+    `times`: for each line `[file, line, size, own_ns, total_ns, hits]`; `size` is the size of the batch of `execute`, 0
+    for threads next to it; `total_ns` includes the author's functions that the line calls; `hits` is 0 if it is not
+    counted. `memory`: for each line `[file, line, bytes, blocks, growth]` that are still held; `growth` are bytes since
+    the middle of the profile. `way`: `monitoring`, `sampling`, `monitoring, then sampling` or `tracemalloc`; empty if
+    nothing was profiled.
     """
 
     times: List[Any]
@@ -181,7 +188,7 @@ class Profiled(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What the running `execute` cannot go on without; `wait` as in INFER."""
+    """The needs of the running `execute`; `wait` as in INFER."""
 
     wait: int
     calls: List[NeededCall]
@@ -192,7 +199,7 @@ class Needs(NamedTuple):
 
 class Import(NamedTuple):
     """Import the module `module` of the file `path`, with these environment variables and this working directory ("" if
-    it was removed). `audits`: record all that an audit hook sees, from now on."""
+    it was removed). `audits`: record all events of an audit hook, from now on."""
 
     module: str
     path: str
@@ -211,8 +218,9 @@ class AutoComplete(NamedTuple):
 
 
 class Initialize(NamedTuple):
-    """Construct the model and call its `initialize` with `args`. `tells_failures`: send FAILED. `postmortem_s`: for
-    how long to keep an exception of `execute` alive."""
+    """Construct the model and call its `initialize` with `args`. `tells_failures`: send FAILED. `postmortem_s`: the
+    seconds for which to keep an exception of `execute` alive.
+    """
 
     args: Dict[str, str]
     outputs: List[str]
@@ -230,7 +238,7 @@ class IsReady(NamedTuple):
 
 
 class DumpStacks(NamedTuple):
-    """Say what all threads do."""
+    """Return the stacks of all threads."""
 
 
 class ListModules(NamedTuple):
@@ -242,35 +250,38 @@ class Wake(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Say what `execute` waits for."""
+    """Return the waits of `execute`."""
 
 
 class TellReads(NamedTuple):
-    """Tell what the author's code has read outside of its model, and record it while executing, or no more."""
+    """Return the reads of the author's code outside of its model, and start or stop recording them during
+    executions.
+    """
 
     record: bool
 
 
 class GiveBack(NamedTuple):
-    """Return the memory that is not used."""
+    """Return unused memory."""
 
 
 class Postmortem(NamedTuple):
-    """Say how many seconds ago `execute` raised the exception that is kept; with `begin`, let a debugger look at it."""
+    """Return the age in seconds of the kept exception of `execute`; with `begin`, start a debugger on it."""
 
     begin: bool
 
 
 class Attach(NamedTuple):
-    """Connect debugpy with `port` of 127.0.0.1, where `EditorRelay` knows it by `token`."""
+    """Connect debugpy with `port` of 127.0.0.1, where `EditorRelay` recognises it by `token`."""
 
     port: int
     token: str
 
 
 class Profile(NamedTuple):
-    """Begin to look at the author's lines, or end it and tell what was found. `memory`: what each line keeps of what it
-    allocates, instead of its time. `batching`: whether the first dimension of an input is that of a batch."""
+    """Begin a profile of the author's lines, or end it and return its results. `memory`: the memory that each line
+    keeps, instead of its time. `batching`: whether the first dimension of an input is the batch.
+    """
 
     begin: bool
     memory: bool
@@ -286,7 +297,7 @@ class Execute(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a call: its value, or why there is none. With the id 0, which no call has, it only returns
+    """The answer to a call: its value, or the reason for the failure. With the id 0, which no call has, it only returns
     blocks."""
 
     value: Any
@@ -319,7 +330,7 @@ class Result(NamedTuple):
     failure: Optional[Failure] = None
 
 
-#: What stands in EXECUTED for a request that was released with RESCHEDULE.
+#: The entry in EXECUTED for a request that was released with RESCHEDULE.
 RESCHEDULED = "R"
 
 
@@ -335,12 +346,12 @@ class Executed(NamedTuple):
     outputs: List[Any]
 
 
-#: What `flags` of a RESPONSE is made of: it is the last, and it is the end alone, without a response.
+#: The bits of `flags` in a RESPONSE: it is the last one, and it is only the end, without a response.
 LAST, NO_RESPONSE = 1, 2
 
 
 class Response(NamedTuple):
-    """What a response sender sent. `flags`: LAST and NO_RESPONSE, or 0."""
+    """A response of a response sender. `flags`: LAST and NO_RESPONSE, or 0."""
 
     flags: int
     block: Optional[int]
@@ -350,7 +361,7 @@ class Response(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A record of pb_utils.Logger; of the stub itself where `file` is empty."""
+    """A record of pb_utils.Logger; of the stub itself if `file` is empty."""
 
     level: int
     file: str
@@ -359,11 +370,11 @@ class Log(NamedTuple):
 
 
 class Awake(NamedTuple):
-    """A message that wakes the reader of the link, to look whether its answer came another way."""
+    """Wake the reader of the link, which then checks whether its answer came another way."""
 
 
 class Raised(NamedTuple):
-    """The author's code raised this; it is for the log."""
+    """The exception that the author's code raised, for the log."""
 
     file: str
     line: int
@@ -371,8 +382,9 @@ class Raised(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The author's code failed, in this phase of its life; `handles` are the requests that an EXECUTED or a RESPONSE
-    ends for this. `frames`: outermost first."""
+    """The author's code failed, in this phase; `handles` are the requests that an EXECUTED or a RESPONSE ends for this
+    reason. `frames`: outermost first.
+    """
 
     handles: List[int]
     phase: str
@@ -381,7 +393,7 @@ class Failed(NamedTuple):
 
 
 class IsCancelled(NamedTuple):
-    """Tell whether the client of that request has given it up."""
+    """Return whether the client of that request has cancelled it."""
 
     handle: int
 
@@ -432,7 +444,7 @@ class UnloadModel(NamedTuple):
 
 
 class IsModelReady(NamedTuple):
-    """Tell whether that model can be called."""
+    """Return whether that model can be called."""
 
     name: str
     version: str
@@ -462,8 +474,9 @@ class InferCancel(NamedTuple):
 
 class Prompt(NamedTuple):
     """Read a line for a debugger, which has paused a thread. `session` counts the pauses of a process; `live` False: it
-    looks at an exception, and nothing is paused. `text`: what it printed since the last line, `file` and `line`: the
-    place it shows. `snapshot`: frames and variables, for where nobody can type; only with a session's first prompt."""
+    examines an exception, and nothing is paused. `text`: its output since the last line, `file` and `line`: the place
+    it shows. `snapshot`: frames and variables, in case no line can be typed; only with a session's first prompt.
+    """
 
     session: int
     live: bool
@@ -475,7 +488,7 @@ class Prompt(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """The debugger has let the thread go on; `text` is what it printed last."""
+    """The debugger has continued the thread; `text` is its last output."""
 
     session: int
     text: str

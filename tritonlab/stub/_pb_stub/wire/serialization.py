@@ -1,11 +1,11 @@
-"""The encoding of what crosses the process border: the wire version, message bodies, tensor headers and BYTES
+"""The encoding of data that crosses the process border: the wire version, message bodies, tensor headers and BYTES
 elements.
 
 Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it,
-and whatever a broken stub sends, reading it harms nobody. `ipc_message.py` says what is in them. What the server sends
-with every request is packed with `marshal`, which takes a quarter of that time on both sides and saves 3 us of a
-request's 65. The stub's own messages are not, as `marshal` is not made for bytes that may be wrong, and the server must
-outlive them.
+and reading the data of a broken stub is harmless. `ipc_message.py` has their contents. Bodies that the server sends
+with every request are packed with `marshal`, which takes a quarter of that time on both sides and saves 3 us of a
+request's 65. The stub's own messages are not, as `marshal` is not made for corrupt bytes, and the server must survive
+them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 #: Part of the sum in every header; a server and a stub of different releases refuse each other instead of misreading.
 WIRE_VERSION = 6
 
-#: How many characters of the author's text cross at most (rule 3.5.5).
+#: The most characters of the author's text on the wire (rule 3.5.5).
 MAX_TEXT = 1 << 20
 
-#: The marshal format that every interpreter from 3.8 on reads and writes alike.
+#: The marshal format that every interpreter from 3.8 on reads and writes identically.
 _MARSHAL_VERSION = 2
 
 MEMORY_CPU = 0
@@ -34,7 +34,7 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 
 def _make_encoder() -> Callable[[Any], bytes]:
-    """Return JSONEncoder.encode without the set-up that it repeats on each call: 2.4 us instead of 4.8 for a request
+    """Return JSONEncoder.encode without its set-up on each call: 2.4 us instead of 4.8 for a request
     of two tensors."""
     make = getattr(json.encoder, "c_make_encoder", None)
     slow = json.JSONEncoder(separators=(",", ":"))
@@ -51,12 +51,11 @@ _scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class WireError(Exception):
-    """Bytes from the other process that no correct one sends. It fails what is in flight on that link,
-    and nothing else."""
+    """Bytes that no correct process sends. The error fails only requests in flight on that link."""
 
 
 def bounded(text: str, limit: int = MAX_TEXT) -> str:
-    """Cut `text` at the limit, and name how much was left out."""
+    """Cut `text` at the limit, and add the number of characters left out."""
     if len(text) <= limit:
         return text
     return "%s … [%d characters left out]" % (text[:limit], len(text) - limit)
@@ -68,7 +67,7 @@ def decode_body(data: Buffer) -> Any:
         return None
     try:
         text = str(data, "ascii")
-        body, end = _scan_json(text, 0)  # half the time of json.loads, which looks for encodings and white space
+        body, end = _scan_json(text, 0)  # half the time of json.loads, which checks encodings and white space
     except (ValueError, RecursionError, StopIteration) as error:
         raise WireError("message body is not valid JSON: %s" % error) from None
     if end != len(text):
@@ -77,7 +76,7 @@ def decode_body(data: Buffer) -> Any:
 
 
 def pack_body(body: Any) -> Optional[bytes]:
-    """Encode a body of plain data in a quarter of the time; returns None for one of other types."""
+    """Encode a body of plain data in a quarter of the time; returns None for other types."""
     try:
         return marshal.dumps(body, _MARSHAL_VERSION)
     except ValueError:
@@ -85,14 +84,14 @@ def pack_body(body: Any) -> Optional[bytes]:
 
 
 def unpack_body(data: Buffer) -> Any:
-    """Reverse pack_body. Raises WireError for what it does not write."""
+    """Reverse pack_body. Raises WireError for other bytes."""
     try:
         return marshal.loads(data)
     except (EOFError, ValueError, TypeError, MemoryError) as error:
         raise WireError("message body cannot be unpacked: %s" % error) from None
 
 
-#: Numpy dtype of the elements of each datatype as they lie in memory (numbers of model_config.proto): BF16 as bit
+#: Numpy dtype of the elements of each datatype in memory (numbers of model_config.proto): BF16 as bit
 #: patterns.
 ELEMENT_DTYPES = (
     None,
@@ -114,7 +113,7 @@ ELEMENT_DTYPES = (
 
 
 def _element_bytes(element: Any) -> bytes:
-    # rule 1.6.2: only exactly `bytes` goes as it is; a subclass, like everything else, goes through str()
+    # rule 1.6.2: only exactly `bytes` is sent unchanged; a subclass, like everything else, goes through str()
     return element if type(element) is bytes else str(element).encode("utf-8")
 
 
@@ -166,7 +165,7 @@ def decode_bytes_tensor(buffer: Buffer) -> "np.ndarray[Any, Any]":
 
 
 def _decode_uniform(data: bytes) -> "Any":
-    """Return the elements if all have one length, which one numpy comparison of the prefixes tells; else None."""
+    """Return the elements if all have one length, which one numpy comparison of the prefixes checks; else None."""
     if len(data) < 64:
         return None
     n = int.from_bytes(data[:4], "little")

@@ -1,5 +1,5 @@
-"""A shared-memory region has one writer, which alone allocates and frees; the reader only looks, and says when it is
-done.
+"""A shared-memory region, with one writer, which alone allocates and frees; the reader only reads, and returns blocks
+when it is done.
 
 A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind
 after a kill, and the 64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1),
@@ -29,14 +29,14 @@ except ImportError:  # a Python that was built without it
 from .free_space import FreeSpace
 from .serialization import WireError
 
-#: Where views of another size class start to matter: blocks from here on are page aligned, so that a reader can map
-#: them privately.
+#: The bytes from which on a separate class of views pays: such blocks are page aligned, so that a reader can map them
+#: privately.
 LARGE = 1 << 20
 _PAGE = mmap.ALLOCATIONGRANULARITY
 _ALIGN = 64
-#: Advice to free the pages of a shared mapping, where there is such a thing.
+#: Advice to free the pages of a shared mapping, if the system has it.
 _REMOVE = getattr(mmap, "MADV_REMOVE", None)
-#: <linux/fcntl.h>; the names came to the fcntl module with Python 3.9
+#: <linux/fcntl.h>; the names are in the fcntl module from Python 3.9 on
 _ADD_SEALS = 1033
 _SEAL_SHRINK = 2
 #: Batches of one model tend to have one size: a freed block of up to this many bytes is kept for the next (0.7 us for
@@ -68,14 +68,14 @@ def create_region_file(name: str) -> int:
 
 
 def trim_heap() -> None:
-    """Return the freed memory that malloc keeps to the system, where malloc offers that."""
+    """Return the freed memory that malloc keeps to the system, if malloc supports it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if ctypes is not None else None
     if trim is not None:
         trim(0)
 
 
 def _file_memory(fd: int) -> int:
-    """Return the bytes of memory that a file without a directory takes; 0 once it is closed."""
+    """Return the bytes of memory of a file without a directory; 0 once it is closed."""
     return os.fstat(fd).st_blocks * 512 if fd >= 0 else 0
 
 
@@ -86,17 +86,17 @@ class Region:
         self._fd = fd
         self._growth = growth
         self._limit = limit
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards all fields below
         self._free = FreeSpace()
         self._blocks: Dict[int, int] = {}  # offset -> size of blocks in use
-        self._held: Dict[int, bool] = {}  # blocks that we read ourselves -> whether the reader has returned them
-        self._owners: Dict[int, Any] = {}  # block -> what lives until it is free
+        self._held: Dict[int, bool] = {}  # blocks that this side also reads -> whether the reader has returned them
+        self._owners: Dict[int, Any] = {}  # block -> the objects that live until it is free
         self._recent: Dict[int, List[int]] = {}  # size -> freed small blocks, kept whole for the next one of their size
-        #: held blocks that nobody holds any more; destructors append
+        #: held blocks that were released; destructors append
         self._let_go: List[int] = []
         self.size = 0
         self.used = 0
-        #: hears of a growth with (size, used), bytes
+        #: called after a growth with (size, used), bytes
         self.on_grow: Optional[Callable[[int, int], None]] = None
         #: returns whether there is memory for a block of LARGE or more bytes
         self.has_room: Optional[Callable[[int], bool]] = None
@@ -139,7 +139,7 @@ class Region:
         return offset
 
     def _take(self, need: int, align: int) -> Optional[int]:
-        """Take a block from the free space, None if it has none; the caller holds the lock."""
+        """Take a block from the free space, None if none fits; the caller holds the lock."""
         offset = self._free.take(need, align)
         if offset is None and self._recent:
             self._release_recent()
@@ -176,7 +176,7 @@ class Region:
         self._free.add(offset, size)
 
     def hold(self, offset: int) -> "Hold":
-        """Keep a block as it is until the returned object is gone, also when the reader has returned it."""
+        """Keep a block unchanged until the returned object is gone, even if the reader has returned it."""
         with self._lock:
             self._held[offset] = False
         return Hold(self._let_go, offset)
@@ -235,14 +235,14 @@ class Region:
         self.size = size
 
     def close(self) -> None:
-        """Close the file; nothing can be allocated any more. The memory goes with the last view of it."""
+        """Close the file; no more blocks can be allocated. The memory is freed with the last view of it."""
         with self._lock:
             os.close(self._fd)
             self._fd = -1
             self._free.clear()
             self._recent.clear()
             self._owners.clear()
-            # a map holds a descriptor of its own, and this object may live on in a cycle
+            # a map has its own descriptor, and this object may live on in a cycle
             del self._map
             self.buffer = memoryview(b"")
 
@@ -263,27 +263,27 @@ class Region:
 
 
 class RegionReader:
-    """The reader's side: it gives views of the other process's region, mapped again when it has grown."""
+    """The reader's side: it gives views of the other process's region, which it maps again after a growth."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._size = 0
-        #: hears of a growth with (size, -1), bytes: when it is seen
+        #: called with (size, -1), bytes, when a growth is noticed
         self.on_grow: Optional[Callable[[int, int], None]] = None
         self._known = os.fstat(fd).st_size
         self._map: Optional[mmap.mmap] = None
         self._buffer = memoryview(b"")
         self._address = 0
-        self._lock = threading.Lock()  # guards replacing the above; they only ever grow, _size last
+        self._lock = threading.Lock()  # guards their replacement; they only ever grow, _size last
 
     @property
     def size(self) -> int:
-        """The bytes of the region now, also of what was not read yet; 0 once it is closed."""
+        """The bytes of the region now, including unread ones; 0 once it is closed."""
         with self._lock:
             return os.fstat(self._fd).st_size if self._fd >= 0 else 0
 
     def memory(self) -> int:
-        """Return the bytes of memory that the region takes."""
+        """Return the bytes of memory of the region."""
         with self._lock:
             return _file_memory(self._fd)
 
@@ -315,7 +315,7 @@ class RegionReader:
         return self._buffer[offset:end]
 
     def close(self) -> None:
-        """Close the file. The memory goes with the last view of it."""
+        """Close the file. The memory is freed with the last view of it."""
         with self._lock:
             os.close(self._fd)
             self._fd = -1
@@ -324,7 +324,7 @@ class RegionReader:
             self._size = 0
 
     def array(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
-        """Return the bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it lives."""
+        """Return the bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it."""
         self.view(offset, nbytes)
         return np.asarray(_LeasedMemory(self._address + offset, nbytes, self._map, lease))
 
@@ -343,7 +343,7 @@ def _address_of(memory: Any) -> int:
 
 
 class _PrivateMap(mmap.mmap):
-    """A mapping that ends with the last array over it; the writer may not use the block again before."""
+    """A mapping that ends with the last array over it; the writer may not use the block before."""
 
     lease: Any
 
@@ -358,8 +358,9 @@ class _LeasedMemory:
 
 
 class Hold:
-    """A writer's wish to read one of its own blocks later. It ends without taking a lock, as it may end at any
-    moment."""
+    """A writer's claim to read one of its own blocks later. It ends without taking a lock, as it may end at any
+    moment.
+    """
 
     __slots__ = ("__del__",)
 
@@ -368,11 +369,12 @@ class Hold:
 
 
 class Lease:
-    """The right to read one block of the other side's region; when the last holder lets go, the next message returns
-    the block."""
+    """The right to read one block of the other side's region; after its last holder the next message returns the
+    block.
+    """
 
-    # A destructor in a slot is called without an instruction of Python's in between: no signal handler of the author's
-    # can raise there, where the block would be lost, and what was raised, too.
+    # A destructor in a slot is called without a Python instruction in between: no signal handler of the author can
+    # raise there, which would lose the block and the exception.
     __slots__ = ("__del__", "__weakref__", "_reader")
 
     def __init__(self, freed: List[int], offset: int, reader: RegionReader) -> None:
@@ -380,6 +382,6 @@ class Lease:
         self._reader = reader
 
     def private_array(self, view: memoryview) -> "np.ndarray[Any, Any]":
-        """Do what RegionReader.private does; `view` is one of this lease's block."""
-        # counted from the map that the view belongs to, as the region may have been mapped again since
+        """Do as RegionReader.private; `view` is a view of this lease's block."""
+        # relative to the map of the view, as the region may have been mapped again since
         return self._reader.private(_address_of(view) - _address_of(view.obj), view.nbytes, self)

@@ -19,7 +19,7 @@ Wire = Tuple[str, int, Any, Any]
 
 
 def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], List[Row]]:
-    """Copy the tensors into one new block; of those on a device their places. Returns the block's offset (None if
+    """Copy the tensors into one new block; for tensors on a device, their places. Returns the block's offset (None if
     the tensors have no bytes) and a header for each tensor.
 
     Raises SharedMemoryError if the region cannot grow.
@@ -52,7 +52,7 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
 
 
 def _mark_lent(region: Region, block: int, wires: Sequence[Wire], headers: Sequence[Row]) -> None:
-    """Write into the headers which tensors are on a device, and let the block keep their memory."""
+    """Mark the tensors on a device in the headers, and make the block keep their memory."""
     lent = []
     for (_, _, _, data), header in zip(wires, headers):
         if type(data) is Lent:
@@ -88,5 +88,5 @@ def map_block(reader: RegionReader, rows: Sequence[Row]) -> memoryview:
     the region up to their end; empty if there are none. Raises WireError if the region is shorter."""
     if not rows:
         return _EMPTY
-    _, _, _, _, _, offset, size = rows[-1]  # pack_tensors lays them out in their order
+    _, _, _, _, _, offset, size = rows[-1]  # in the order of pack_tensors
     return reader.view(0, offset + size)
