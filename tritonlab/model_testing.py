@@ -97,7 +97,8 @@ def build_request(
         requested_outputs: the outputs for the client; a server fills in all outputs of the model's config.
         decoupled: whether its response sender follows the rules of decoupled models (rule 1.9.2).
 
-    Raises InvalidArgumentError for a value that cannot become a tensor.
+    Raises:
+        InvalidArgumentError: a value cannot become a tensor.
     """
     return InferenceRequest._received(
         handle=next(_handles),

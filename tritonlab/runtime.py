@@ -166,7 +166,8 @@ def load(
         options: the fields of `ConfigOptions`, such as `max_batch_size=8`, `dynamic_batching=100` (microseconds),
             `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`.
 
-    Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before then continues.
+    Raises:
+        ModelLoadError, ConfigError, ValueError, OSError: the model was not loaded; an earlier version continues.
     """
     config_options = ConfigOptions.from_keywords(**options) if options else None
     default_workspace().load(
@@ -246,7 +247,9 @@ def export(
         say: gets a line about the progress.
         cancel: ends the export when it is set.
 
-    Raises NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, Cancelled.
+    Raises:
+        NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, ExportConflict, Cancelled: nothing was
+            written.
     """
     from .notebook.authoring.exporting import export_models
     from .tools.deploy.export_options import ExportOptions  # with modules for environments and deploy files

@@ -46,7 +46,7 @@ class Explained:
 
     @property
     def fix(self) -> str | None:
-        """What to do about it; None if unknown."""
+        """The remedy; None if unknown."""
         return self.remedy() or self._explanation().advice or None
 
     @property

@@ -59,7 +59,7 @@ def read_arrays(path: str | Path, most: int) -> dict[str, NDArray[Any]]:
                 arrays = {name: found[name] for name in found.files}
         except (OSError, ValueError):
             raise
-        except Exception as error:  # numpy and zipfile raise what their parts do: zlib.error, EOFError, SyntaxError ...
+        except Exception as error:  # numpy and zipfile raise their parts' errors: zlib.error, EOFError, SyntaxError ...
             raise ValueError(f"{type(error).__name__}: {error}") from None
     if others := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise ValueError(f"{others[0]} is not an array")

@@ -67,8 +67,7 @@ class ServerCalls(Protocol):
 
 
 class Parts(NamedTuple):
-    """The parts of a server. What its models share is in `services`, what their instances share in
-    `services.instances`.
+    """The parts of a server. Its models share `services`, their instances `services.instances`.
     """
 
     services: LoadServices

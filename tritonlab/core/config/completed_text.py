@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from .model_config import ConfigError, ModelConfig, parse_pbtxt, print_pbtxt
 
-#: The line between what the author wrote and what was added.
+#: The line between the author's text and the additions.
 ADDED = "# added by tritonlab"
 
 

@@ -199,7 +199,7 @@ def _connection(
 
 def _difference(first: _Use, second: _Use) -> str:
     """Return the difference between two uses of a tensor in words; "" if they are equal. Shapes may fit with or without
-    the batch dimension, because a batching model may follow one that does not batch."""
+    the batch dimension, because a batching model may follow another one."""
     if first.datatype != second.datatype:
         return (
             f"inconsistent data type: {first.datatype} is inferred from model {first.model} while {second.datatype} "

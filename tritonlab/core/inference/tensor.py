@@ -85,7 +85,7 @@ class Tensor:
         """Return a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text. Data in
         GPU memory stays there.
 
-        `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
+        `datatype` is the expected one. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
         input is FP32, `[1.5]` for an INT32 input is refused); an array keeps its own dtype, so that a mismatch is
         reported, not hidden. Raises InvalidArgumentError for a value that cannot become a tensor.
         """

@@ -50,10 +50,22 @@ class Instrument:
         failed: bool,
         now: int,
     ) -> None:
-        """An execution has ended; this call has all facts for a recorder. `requests` leaves out null requests;
-        `size` and `reason` are as in `batch_formed`; `times` are those of `execute`; `failed` is True if the whole
-        batch failed. Requests that the model reschedules still have the times of this execution. Each request of an
-        ensemble counts as an execution of its own, by an `instance` of the ensemble's name.
+        """An execution has ended; this call has all facts for a recorder.
+
+        Each request of an ensemble counts as an execution of its own, by an `instance` of the ensemble's name.
+
+        Args:
+            model: the model's name.
+            version: the version's number.
+            instance: the instance's name.
+            batch_id: the number of the execution.
+            requests: the requests of the batch without null requests; those that the model reschedules still have the
+                times of this execution.
+            size: as in `batch_formed`.
+            reason: as in `batch_formed`.
+            times: the times of `execute`.
+            failed: whether the whole batch failed.
+            now: `Clock.now()` nanoseconds.
         """
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
@@ -82,8 +94,16 @@ class Instrument:
     def bytes_copied(
         self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
     ) -> None:
-        """The server copied `count` bytes of a request's tensors from the host to a GPU (`to_device`), or back. Copies
-        by the author's code are not reported.
+        """The server copied tensors of a request between the host and a GPU. Copies by the author's code are not reported.
+
+        Args:
+            model: the model's name.
+            serial: the request's serial number.
+            device: the ordinal of the GPU.
+            to_device: the bytes copied from the host to the GPU.
+            to_host: the bytes copied back.
+            simulated: whether the GPU is simulated.
+            now: `Clock.now()` nanoseconds.
         """
 
     def request_released(self, request: InferenceRequest, now: int) -> None:

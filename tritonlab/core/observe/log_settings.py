@@ -36,7 +36,7 @@ class LogSettings:
     """The current log settings, for clients to read and change. Any thread may call any method."""
 
     def __init__(self, setting: LogSetting, on_change: Callable[[], None] | None = None) -> None:
-        """`setting` is what the server starts with; `on_change()` is called after each change."""
+        """`setting` is the setting at the start; `on_change()` is called after each change."""
         self._on_change = on_change
         self._lock = threading.Lock()  # held during an update; readers need none, the setting is assigned whole
         self.setting = setting

@@ -215,7 +215,7 @@ class _Recorder(InferStats):
 
 def _failure(sample: str, errors: list[TritonError]) -> ModelLoadError:
     """Return the error of a failed sample: Triton's text (rule 5.8.4), which 2.51 does not always survive (section 8),
-    and what the author needs to know."""
+    and the facts for the author."""
     text = f"failed to run warmup sample '{sample}': {''.join(f'{error.message}; ' for error in errors)}"
     first = errors[0]
     if not isinstance(first, ModelError):

@@ -21,7 +21,7 @@ from .requests_in_flight import HeldRequest
 
 #: Looks are at least this share of the limit apart, so that many requests are handled together.
 _SHARE = 20
-#: Nanoseconds between looks for the end of all work, and from one that finds it to `on_quiet`.
+#: Nanoseconds between looks for the end of all work, and from the look that finds it to `on_quiet`.
 _QUIET = 3_000_000_000
 #: Nanoseconds between two calls of `on_quiet` at most.
 _LONGEST_QUIET = 30_000_000_000

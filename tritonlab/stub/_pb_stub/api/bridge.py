@@ -47,7 +47,7 @@ class Bridge:
     #: "import" | "auto_complete" | "construct" | "initialize" | "execute" | "finalize" | "" outside a stub
     phase = ""
     instance_name = ""
-    #: `<model directory>/<version>`, what get_model_dir() returns (rule 1.1.5)
+    #: `<model directory>/<version>`, the result of get_model_dir() (rule 1.1.5)
     model_dir = ""
 
     def log(self, level: int, message: str, file: str, line: int) -> None:

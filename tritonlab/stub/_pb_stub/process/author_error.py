@@ -97,7 +97,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException:
-        return "<exception str() failed>"  # what the traceback module prints
+        return "<exception str() failed>"  # printed by the traceback module
 
 
 class _Room:

@@ -183,7 +183,7 @@ class LineMonitoring:
         local = events.LINE | events.PY_RETURN | events.PY_YIELD
         self._monitoring.set_local_events(self._monitoring.PROFILER_ID, code, local)
 
-    # -- what they cost
+    # -- their cost
 
     def _has_computed_enough(self) -> bool:
         computed = time.process_time_ns() - self._computed_before

@@ -7,7 +7,7 @@ held, a signal handler notes the line of the main thread at the next instruction
 matrix product 0.31 -> 0.36 and 1.43; with it: 0.45 and 0.05 -> 0.41 and 0.04, a list in `sum` 0.27 and a `sleep` 0.23
 -> 0.30 and 0.21. `tests/stub/profiled_lines.py` measures it.
 
-What it costs small models, on to off, medians of 8 pairs of rounds of a second that took turns (2026-11-28, two cores
+Its cost for small models, on to off: medians of 8 pairs of rounds of a second that took turns (2026-11-28, two cores
 at a load of 40, `python -m tests.benchmarks.line_profiling --clients`). The looks take up to 1 % of a processor even
 with few requests, and wake the main thread: this is much of the time of a paced model with little to do, and only fewer
 looks, which see fewer lines, would take less.
@@ -101,7 +101,7 @@ class LateAlarm:
         self._due = 0.0
         self._is_set = False
         self._is_ended = False
-        _call_on_main_thread(self._set_up)  # the only one that may set a handler
+        _call_on_main_thread(self._set_up)  # the only thread that may set a handler
 
     def _set_up(self) -> None:
         if not self._is_ended and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:

@@ -148,7 +148,7 @@ COMMANDS = (
     _row(10, "EXECUTE", TO_STUB, CONTROL, bodies.Execute, bodies.Executed),
     _row(11, "REPLY", TO_STUB, CONTROL, bodies.Reply),
     _row(12, "INFER_RESPONSE", TO_STUB, CONTROL, bodies.InferResponse),
-    # answers, and what is said unasked
+    # answers, and messages without a request
     _row(32, "HELLO", TO_KERNEL, CONTROL, bodies.Hello),
     _row(33, "RESULT", TO_KERNEL, CONTROL, bodies.Result),
     _row(34, "EXECUTED", TO_KERNEL, CONTROL, bodies.Executed),
@@ -157,7 +157,7 @@ COMMANDS = (
     _row(37, "AWAKE", TO_KERNEL, CONTROL, bodies.Awake),
     _row(38, "RAISED", TO_KERNEL, CONTROL, bodies.Raised),
     _row(39, "FAILED", TO_KERNEL, CONTROL, bodies.Failed),
-    # calls of the stub and of what it forked; each is answered by REPLY with the same id
+    # calls of the stub and of processes that it forked; each is answered by REPLY with the same id
     _row(48, "IS_CANCELLED", TO_KERNEL, CONTROL, bodies.IsCancelled, bool),
     _row(49, "METRIC_FAMILY_NEW", TO_KERNEL, CONTROL, bodies.MetricFamilyNew, int),
     _row(50, "METRIC_FAMILY_DEL", TO_KERNEL, CONTROL, bodies.MetricFamilyDel, Nothing),
