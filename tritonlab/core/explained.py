@@ -31,7 +31,7 @@ def blank(kind: type[Any], code: Any = None) -> Any:
 
 
 class Explained:
-    """The base of errors that have `code`, `where` and `fix` besides their text."""
+    """The base of errors that have `code`, `where` and `fix` besides their text, which stays unchanged."""
 
     #: one of `status.Code`
     code: Any

@@ -94,7 +94,7 @@ class Instrument:
     def bytes_copied(
         self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
     ) -> None:
-        """The server copied tensors of a request between the host and a GPU. Copies by the author's code are not reported.
+        """The server copied tensors of a request between the host and a GPU. Copies by the author are not reported.
 
         Args:
             model: the model's name.

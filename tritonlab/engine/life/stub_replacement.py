@@ -1,4 +1,4 @@
-"""The sequel to the death of an instance's stub: its requests fail with the reason, and it starts again.
+"""The replacement of an instance's dead stub: its requests fail with the reason, and it starts again.
 
 After a failed start, or repeated deaths of stubs that executed nothing, it starts again after growing pauses
 (`RestartPolicy`), for as long as the model is loaded; Triton never does (rule 2.6.1). From the first pause until a

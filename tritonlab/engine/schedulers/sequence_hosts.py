@@ -171,7 +171,7 @@ class SequenceHosts:
         return work
 
     def lost(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
-        """End the sequences that had started at `host`, which has lost their state, with `error`."""
+        """End sequences that had started at `host` with `error`, because it has lost their state."""
         host.idle, host.away = False, True
         started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
         work.failures += [(candidate.request, error) for candidate in started]

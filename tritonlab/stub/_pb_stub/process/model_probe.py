@@ -95,7 +95,7 @@ _as_numpy = Tensor.as_numpy
 
 
 def _give_copies(name: str, how: str) -> None:
-    """Make `as_numpy` of tensors of that name return a new array each time; without a name none, as on Triton."""
+    """Make `as_numpy` of tensors of that name return a new array each time. "" ends it, as on Triton."""
     if not name:
         Tensor.as_numpy = _as_numpy  # type: ignore[method-assign]
         return
