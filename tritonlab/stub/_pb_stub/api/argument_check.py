@@ -86,8 +86,8 @@ def as_float(value: Any) -> Optional[float]:
 
 
 def as_flag(value: Any) -> Optional[bool]:
-    """Return `value` as a bool, if it is not None and its type defines `__bool__`, as numbers do (rule 4.1.1); None if it
-    does not fit.
+    """Return `value` as a bool, if it is not None and its type defines `__bool__`, as numbers do (rule 4.1.1); None if
+    it does not fit.
     """
     return bool(value) if value is not None and hasattr(type(value), "__bool__") else None
 
