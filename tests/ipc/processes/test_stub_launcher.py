@@ -413,7 +413,7 @@ def shared_memory_files(pids: list[int]) -> set[Path]:
     """
     found: set[Path] = set()
     for pid in pids:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.update(map(Path, re.findall(r"/dev/shm/\S+", Path(f"/proc/{pid}/maps").read_text())))
     return found
 

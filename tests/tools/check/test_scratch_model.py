@@ -83,7 +83,8 @@ def test_a_load_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     copy.name, copy.load_seconds, copy._has_started = "m", 0.0, True
     copy.written = lambda **differing: {}
     version = SimpleNamespace(abort=aborted.set)
-    copy.server = SimpleNamespace(load=load, core=SimpleNamespace(loading=lambda name: [version]))
+    control = SimpleNamespace(loading=lambda name: [version])
+    copy.server = SimpleNamespace(load=load, core=SimpleNamespace(control=control))
     with pytest.raises(ModelLoadError, match="it is not READY after 0 s"):
         copy._load({})
 
