@@ -186,8 +186,12 @@ def releases_page() -> str:
 
 
 def list_explained(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Make a list of the lines `name: text` of a docstring, with their indented continuation, as the reader sees it in
-    the code; Sphinx calls it with each docstring."""
+    """Make a list of the lines `name: text` of a docstring, with their indented continuation, also below `Args:`, as
+    the reader sees it in the code; Sphinx calls it with each docstring."""
+    if "Args:" in lines:
+        begin = lines.index("Args:") + 1
+        end = next((n for n in range(begin, len(lines)) if not lines[n].startswith(" ")), len(lines))
+        lines[begin:end] = [line.removeprefix("    ") for line in lines[begin:end]]
     if sum(bool(_EXPLAINED.fullmatch(line)) for line in lines) < 2:
         return
     shown: list[str] = []

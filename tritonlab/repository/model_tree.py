@@ -92,8 +92,10 @@ def read_tree(
     Args:
         root: the directory.
         include: patterns of names or paths to take although they are hidden, large or outside; None takes everything,
-        with links to the outside. needed: paths to take at any size. An environment is taken with its hidden
-        directories, which may have its libraries. large: the most bytes of a file that is taken without a request.
+            with links to the outside.
+        needed: paths to take at any size. An environment is taken with its hidden directories, which may have its
+            libraries.
+        large: the most bytes of a file that is taken without a request.
         skip: paths that are not read.
         inside: the repository, and others whose files count as the model's.
     """

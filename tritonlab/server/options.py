@@ -27,10 +27,12 @@ class Options:
 
     server_id: the server's name in its metadata.
     model_control_mode: `none` loads every model of the repositories at the start, `poll` also looks for changes,
-    `explicit` loads only `startup_models`, the rest with `load`. startup_models: the models that the mode `explicit`
-    loads at the start; "*" is all. repository_poll_secs: seconds between two looks of the mode `poll`.
+        `explicit` loads only `startup_models`, the rest with `load`.
+    startup_models: the models that the mode `explicit` loads at the start; "*" is all.
+    repository_poll_secs: seconds between two looks of the mode `poll`.
     model_namespacing: whether models of one name in several repositories are served together (rule 5.11.12), not
-    refused. model_load_thread_count: how many models load at the same time at the start.
+        refused.
+    model_load_thread_count: how many models load at the same time at the start.
     model_load_retry_count: how often a version that fails to load is tried again, at once (rule 2.5.9); negative is
         without end.
     exit_on_error: whether a failed model at the start fails the server, after all others were tried.
@@ -43,33 +45,33 @@ class Options:
         `{"onnxruntime": {"default-max-batch-size": "8"}}` (rules 2.9, 2.14.6).
     backend_directory: where Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11).
     backends: the source of answers for models of other backends than Python's, by the model's or the backend's name:
-    "real",
-        "borrow:host:8001", "recorded", "stand-in", or a dict with `use` and the fields of rule 2.13.3. A
+        "real", "borrow:host:8001", "recorded", "stand-in", or a dict with `use` and the fields of rule 2.13.3. A
         `tritonlab.toml` next to the repository does the same for names that are missing here.
     cache_config: `"local,size=<bytes>"` is the room for the answers of models with `response_cache` (rule 5.9).
     rate_limit: `"execution_count"` observes the resources of `rate_limiter` (rule 5.10.2).
     rate_limit_resource: the amount of each resource, `{name: count}` or `{name: {device: count}}`.
     count_warmup: False keeps the executions of `model_warmup` out of the statistics.
     trace_setting, log_setting, metrics_config: the traced requests, the records of the log, the shown metrics.
-    warm: the most bytes of processes that import the models' modules in advance, so that the next load is quicker; None
-    is a quarter of the machine's memory, 0 starts every model in a new process. watchdog_seconds: how long a request
-    may wait before a warning in `logs()` has the reason (0: for ever). kept_failures: how many failures of each model
-    are kept, with their requests and variables, for `model.failures`. postmortem_seconds: for how long the last
-    exception of each instance's `execute` is kept alive in its process for
+    warm: the most bytes of processes that import the models' modules in advance, so that the next load is quicker;
+        None is a quarter of the machine's memory, 0 starts every model in a new process.
+    watchdog_seconds: how long a request may wait before a warning in `logs()` has the reason (0: for ever).
+    kept_failures: how many failures of each model are kept, with their requests and variables, for `model.failures`.
+    postmortem_seconds: for how long the last exception of each instance's `execute` is kept alive in its process for
         `%triton postmortem`, with all objects of its frames, on the GPU too (0: not at all; a notebook: 10 minutes).
     drain_seconds: how long a replaced version may work on its last requests before it is killed;
         None is for ever, as in Triton (a notebook: a minute).
     recording: whether the notebook's server is recorded from its start (`tritonlab.recording()`); if not, a view, the
-    panel or that call begins the recording. Other servers are recorded from then on in any case.
+        panel or that call begins the recording. Other servers are recorded from then on in any case.
     cuda_memory_pool_sizes: bytes by device of the GPU memory in which tensors cross to models; 64 MB by default.
     max_message_size: bytes of one request over HTTP or gRPC, and of one answer over gRPC; all requests together may
         have twice as many. 0 is a quarter of the memory (rule 6.3.8).
-    max_unread_size: bytes of unread responses that may wait for the client of one stream over HTTP or gRPC; beyond that
-    its request is cancelled and its stream ends with an error (rule 6.9.4). audit_reads: whether an audit hook in each
-    stub records the reads of its model, for `model.reads()`; each event of Python then costs 2 us, so only pre-flight's
-    own server has it. simulated_gpus: how many GPUs to simulate in place of this machine's, to load models for GPUs and
-    try their placement without one; 0 uses the machine's GPUs. clock: the source of time; None is the machine's clock,
-    tests use their own.
+    max_unread_size: bytes of unread responses that may wait for the client of one stream over HTTP or gRPC; beyond
+        that its request is cancelled and its stream ends with an error (rule 6.9.4).
+    audit_reads: whether an audit hook in each stub records the reads of its model, for `model.reads()`; each event of
+        Python then costs 2 us, so only pre-flight's own server has it.
+    simulated_gpus: how many GPUs to simulate in place of this machine's, to load models for GPUs and try their
+        placement without one; 0 uses the machine's GPUs.
+    clock: the source of time; None is the machine's clock, tests use their own.
     """
 
     server_id: str = SERVER_NAME
