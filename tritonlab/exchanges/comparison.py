@@ -35,8 +35,8 @@ def tolerance(datatype: DataType) -> tuple[float, float]:
     return _TOLERANCE.get(datatype, (0.0, 0.0))
 
 
-def tolerated(name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Return the tolerance of the datatype for each element, which is the same for all outputs."""
+def allow_tolerance(name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Return how far each element may differ from that of `other`: by the tolerance of the datatype, for any `name`."""
     relative, absolute = tolerance(datatype)
     allowed: NDArray[Any] = absolute + relative * np.abs(other)
     return allowed
@@ -129,7 +129,7 @@ def compare(one: Exchange, other: Exchange) -> Comparison:
 def compare_outputs(
     ones: Sequence[Mapping[str, Tensor]],
     others: Sequence[Mapping[str, Tensor]],
-    allowed: Allowed = tolerated,
+    allowed: Allowed = allow_tolerance,
 ) -> Iterator[TensorDiff]:
     """Compare the outputs of responses one by one, as many responses as both have."""
     for number, (one, other) in enumerate(zip(ones, others, strict=False)):

@@ -84,6 +84,6 @@ def test_kept_json_is_the_same_as_new(
 
 def test_json_of_binary_outputs_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     first = encode(response({"KEPT": tensor(1, 2)}), ALL_BINARY)
-    monkeypatch.setattr(infer_encoder, "_described", lambda *about: pytest.fail("it is written anew"))
+    monkeypatch.setattr(infer_encoder, "_describe", lambda *about: pytest.fail("it is written anew"))
     second = encode(response({"KEPT": tensor(3, 4)}), ALL_BINARY)
     assert second == (first[0], [np.array([3, 4], np.float32).tobytes()])

@@ -137,7 +137,7 @@ def _complete(config: dict[str, Any], found: Mapping[str, Any]) -> None:
     """Fill in the missing parts of the config. Raises BackendError if the two contradict each other, or neither has
     it."""
     for role in ("input", "output"):
-        described = [_described(each) for each in found.get(role, ())]
+        described = [_describe(each) for each in found.get(role, ())]
         if not config[role]:
             config[role] = described
         elif described:
@@ -150,7 +150,7 @@ def _complete(config: dict[str, Any], found: Mapping[str, Any]) -> None:
         raise BackendError(text)
 
 
-def _described(tensor: Mapping[str, Any]) -> dict[str, Any]:
+def _describe(tensor: Mapping[str, Any]) -> dict[str, Any]:
     dims = [int(dim) for dim in tensor.get("dims", ())]
     found = {"name": tensor["name"], "data_type": tensor["data_type"], "dims": dims}
     return {**found, "optional": True} if tensor.get("optional") else found

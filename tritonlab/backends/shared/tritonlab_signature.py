@@ -28,10 +28,10 @@ def complete(
             auto_complete.set_dynamic_batching()
     for role, tensors in (("input", inputs), ("output", outputs)):
         if not config[role]:
-            config[role] = [_described(each, config["max_batch_size"] > 0) for each in tensors]
+            config[role] = [_describe(each, config["max_batch_size"] > 0) for each in tensors]
 
 
-def _described(tensor: ModelTensor, batches: bool) -> dict[str, Any]:
+def _describe(tensor: ModelTensor, batches: bool) -> dict[str, Any]:
     dims = tensor.shape[1:] if batches else tensor.shape
     found: dict[str, Any] = {"name": tensor.name, "data_type": tensor.data_type, "dims": dims or [1]}
     if not dims and batches:

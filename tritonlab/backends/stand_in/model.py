@@ -42,7 +42,7 @@ class TritonPythonModel:
         if config["backend"] == "vllm":
             for role, tensors in _VLLM.items():
                 known = {each["name"] for each in config[role]}
-                config[role] += [each for each in _described(tensors) if each["name"] not in known]
+                config[role] += [each for each in _complete_tensors(tensors) if each["name"] not in known]
             config["model_transaction_policy"] = {"decoupled": True}
         return auto_complete_model_config
 
@@ -136,7 +136,8 @@ class TritonPythonModel:
         return np.random.default_rng([self._settings.get("seed", 0), seen])
 
 
-def _described(tensors: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _complete_tensors(tensors: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield the tensors of a row of the table, in the form of a config: each is `NAME[DIM]`, with a `?` if optional."""
     for data_type, names in tensors.items():
         for name, dim, optional in re.findall(r"(\w+)\[(-?\d)\](\??)", names):
             tensor = {"name": name, "data_type": data_type, "dims": [int(dim)]}

@@ -48,7 +48,7 @@ class RequestedOutputs:
 
 
 @functools.lru_cache(1024)
-def _described(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
+def _describe(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
     """Return the beginning of an output's object. It is kept because it is often the same: that saves 7 us for an
     answer of two outputs."""
     dims = dims_text(shape).encode()
@@ -89,7 +89,7 @@ class InferEncoder:
             if info.classes or info.region or tensor.memory_type:
                 placed = self._exchange.place(name, tensor, plan=info, version=model, request=request)
                 tensor = tensor if placed is None else placed
-            head = _described(name, tensor.datatype, tensor.shape)
+            head = _describe(name, tensor.datatype, tensor.shape)
             if placed is None:
                 entries.append(head + b"}")  # Triton does not name the place (measured)
             elif info.binary:
@@ -122,7 +122,7 @@ def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[B
 def _plain_text(model: str, version: int, outputs: tuple[tuple[str, DataType, tuple[int, ...], int], ...]) -> bytes:
     """Return JSON that is kept because it is the same for most responses of a model: that saves 2 us for an answer of
     two outputs."""
-    entries = [_described(name, datatype, shape) + _BEHIND % size for name, datatype, shape, size in outputs]
+    entries = [_describe(name, datatype, shape) + _BEHIND % size for name, datatype, shape, size in outputs]
     return b'{%b"outputs":[%b]}' % (_model(model, version), b",".join(entries))
 
 
