@@ -113,13 +113,6 @@ def _remembered_imports() -> Path | None:
     return cache / "tritonlab" / f"imports-{digest}.json"
 
 
-def default_repository() -> Path:
-    """Return the directory of `default_server`'s model repository."""
-    default_server()
-    assert _directory is not None
-    return _directory.path
-
-
 def default_workspace() -> Workspace:
     """Return the workspace with the models that this process's notebook has written so far, served by
     `default_server`.
