@@ -6,6 +6,7 @@ import { join } from "node:path";
 const BUNDLE = "../tritonlab/labextension";
 const BEFORE = `${BUNDLE}.before`;
 const VIEWS = "../tritonlab/notebook/static";
+const TYPES = "generated"; // of the messages, for the tests of the kernel's half
 
 function contents(folder) {
   const entries = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
@@ -28,6 +29,7 @@ function putBack() {
 if (existsSync(BEFORE)) putBack(); // a run that was killed has left it
 if (existsSync(BUNDLE)) renameSync(BUNDLE, BEFORE);
 const views = contents(VIEWS);
+const types = contents(TYPES);
 process.on("SIGINT", () => undefined); // the build ends by it, too, and that is an error here
 try {
   execFileSync("jlpm", ["build"], { stdio: ["ignore", "ignore", "inherit"] });
@@ -40,7 +42,7 @@ try {
   console.error("The build failed; the bundles are as they were.");
   process.exit(1);
 }
-const differ = [...differences(contents(BEFORE), contents(BUNDLE)), ...differences(views, contents(VIEWS))];
+const differ = [...differences(contents(BEFORE), contents(BUNDLE)), ...differences(views, contents(VIEWS)), ...differences(types, contents(TYPES))];
 if (differ.length) {
   rmSync(BEFORE, { recursive: true, force: true });
   console.error(`The bundles were not those of the sources; they are now, to be committed: ${differ.join(", ")}`);

@@ -7,10 +7,12 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema.validators import validator_for
 
 from tests.models import answers
 from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
@@ -27,6 +29,14 @@ MODEL = f"%%triton_model echo {IDENTITY_OPTIONS}\n{SOURCE}"
 #: Longest that a window waits, in seconds: an export may copy a Python meanwhile.
 PATIENCE = 60.0
 EXTENSION = Path(__file__).resolve().parents[3] / "extension"
+#: The types of `extension/src/protocol.ts`, as `jlpm build` writes them.
+SCHEMA = json.loads((EXTENSION / "generated" / "protocol.schema.json").read_text())
+TYPES = SCHEMA["definitions"]
+
+
+def validate(value: Any, form: dict[str, Any]) -> None:
+    """Raise ValidationError unless the value, as JSON, is of a type of the extension."""
+    validator_for(SCHEMA)({**SCHEMA, **form}).validate(json.loads(json.dumps(value)))
 
 
 class Window:
@@ -48,6 +58,7 @@ class Window:
         self._on_close = callback
 
     def send(self, data: dict[str, Any]) -> None:
+        validate(data, TYPES["Received"])
         with self._changed:
             self.received.append(data)
             self._changed.notify_all()
@@ -62,11 +73,18 @@ class Window:
             return next(message for message in reversed(self.received) if found(message))
 
     def request(self, do: str, **arguments: Any) -> Any:
-        """Return the answer; of a request that failed what was wrong, as a dict with `kind` and `text`."""
+        """Return the answer, or the `kind` and `text` of the error, in a dict. Both halves of an answered call must
+        have the types of the extension.
+        """
         self.begin(do, **arguments)
         ident = self._id
         answer = self.wait(lambda message: message.get("id") == ident and "progress" not in message)
-        return answer["ok"] if "ok" in answer else answer["error"]
+        if "ok" not in answer:
+            return answer["error"]
+        call = TYPES["Calls"]["properties"][do]["properties"]
+        validate(arguments, call["with"])
+        validate(answer["ok"], call["ok"])
+        return answer["ok"]
 
     def begin(self, do: str, **arguments: Any) -> None:
         """Send the request, and do not wait for the answer."""
@@ -133,12 +151,21 @@ def test_a_window_that_opens_during_a_change_gets_the_newest_last(
 
 
 def test_both_halves_name_the_same_protocol_and_calls() -> None:
-    text = (EXTENSION / "src" / "protocol.ts").read_text()
-    assert f"PROTOCOL = {PROTOCOL};" in text
-    calls = text[text.index("interface Calls") : text.index("/** What the kernel sends")]
-    assert {line.split(":")[0].strip() for line in calls.splitlines() if line.startswith("  ") and line[2] != " "} - {
-        "}"
-    } >= set(CALLS)
+    assert f"PROTOCOL = {PROTOCOL};" in (EXTENSION / "src" / "protocol.ts").read_text()
+    assert set(TYPES["Calls"]["properties"]) == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_both_halves_name_the_same_arguments(name: str) -> None:
+    """An argument that the extension may leave out has a default here."""
+    sent = TYPES["Calls"]["properties"][name]["properties"]["with"]
+    if "$ref" in sent:
+        sent = TYPES[sent["$ref"].rpartition("/")[2]]
+    taken = list(signature(CALLS[name]).parameters.values())[1:]
+    if any(each.kind is each.VAR_KEYWORD for each in taken):
+        return  # of another room, imported by the call
+    assert {each.name for each in taken} >= set(sent.get("properties", {}))
+    assert {each.name for each in taken if each.default is each.empty} <= set(sent.get("required", []))
 
 
 def test_a_window_follows_a_cell(window: Window, notebook: Notebook) -> None:
