@@ -142,7 +142,7 @@ def read_record(path: Path) -> object:
     models = path.parent / "x" / "models"
     models.mkdir(parents=True)
     path.rename(models.parent / "export.json")
-    history = VerdictHistory(models.parent, models, [])
+    history = VerdictHistory(models.parent, models)
     assert history.verdicts() == [] and history.open_findings == {}
     return list(history.still_open(ReleaseVerdict("2.51", "")))
 

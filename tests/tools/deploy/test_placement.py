@@ -196,4 +196,4 @@ def test_progress_is_in_bytes_and_may_cancel(group: Model, tmp_path: Path) -> No
 
     with pytest.raises(InterruptedError, match="enough"):
         export(group, tmp_path / "other", progress=cancel)
-    assert sorted(os.listdir(tmp_path)) == ["models"]
+    assert sorted(os.listdir(tmp_path)) == ["models", "models.export.json"]

@@ -91,7 +91,7 @@ def test_the_directory_is_complete_and_nothing_else(model: Model, tmp_path: Path
     assert files(target) == ["1/helper.txt", "1/model.py", "config.pbtxt", "labels.txt"]
     assert report.plan.files == tuple(files(target))
     assert sorted((target / "config.pbtxt").read_text().split()) == sorted(CONFIG.split())
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["models", "source"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["models", "models.export.json", "source"]
 
 
 #: A config that is complete, as a person writes it.
@@ -194,6 +194,7 @@ def test_the_report_says_where_what_and_how_to_serve_it(
         "      model.py",
         "    config.pbtxt",
         "    labels.txt",
+        f"  Version: {report.version}",
         "Serve it with Triton:",
         "  docker run --rm --shm-size=1g -p 8000:8000 -p 8001:8001 -p 8002:8002 "
         f"-v '{where}:/models' nvcr.io/nvidia/tritonserver:24.10-py3 tritonserver --model-repository=/models",
@@ -240,7 +241,7 @@ def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path
         assert packed.getinfo("deploy/compose.yaml").external_attr >> 16 & 0o777 == 0o755
     monitoring = ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json"]
     beside = ["README.md", "deploy/Dockerfile", "deploy/compose.yaml", *monitoring]
-    assert [name for name in names if not name.startswith("models/")] == beside
+    assert [name for name in names if not name.startswith("models/")] == [*beside, "export.json"]
     with pytest.raises(InvalidArgumentError, match="it was a dry run"):
         export(model, tmp_path / "elsewhere", dry_run=True).zip()
 
@@ -395,7 +396,8 @@ def test_a_repository_may_be_a_file_system_of_its_own(
     assert backup is not None and (backup / "1" / "model.py").read_text() == "# mine"
     assert files(repository / "m") == written and "# mine" not in (repository / "m" / "1" / "model.py").read_text()
     assert [path.name for path in repository.iterdir()] == ["m"]
-    assert sorted(path.name for path in tmp_path.iterdir() if "mounted" in path.name) == ["mounted", "mounted.backup"]
+    beside = ["mounted", "mounted.backup", "mounted.export.json"]
+    assert sorted(path.name for path in tmp_path.iterdir() if "mounted" in path.name) == beside
     assert not list(tmp_path.glob(".tritonlab*"))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -28,6 +30,7 @@ from tritonlab.tools.deploy.environment import built_environment, placed
 from tritonlab.tools.deploy.environment.lock import EnvironmentRefused
 from tritonlab.tools.deploy.environment.python_prefix import Python
 from tritonlab.tools.deploy.export_options import ExportOptionError
+from tritonlab.tools.deploy.exported_files import files_of, version_of
 from tritonlab.tools.deploy.placement import compare_trees
 from tritonlab.tools.deploy.releases import UnknownTarget
 from tritonlab.tools.deploy.report import ExportConflict
@@ -52,9 +55,9 @@ def files(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_without_options_nothing_lies_beside_the_models(models: list[Model], tmp_path: Path) -> None:
+def test_without_options_only_the_record_lies_beside_the_models(models: list[Model], tmp_path: Path) -> None:
     report = tritonlab.export(models[0], tmp_path / "whole")
-    assert sorted(os.listdir(tmp_path)) == ["whole"]
+    assert sorted(os.listdir(tmp_path)) == ["whole", "whole.export.json"]
     facts = report.to_dict()
     assert (facts["environment"], facts["verification"], facts["beside"]["added"]) == (None, None, [])
     assert facts["bytes"] == sum(map(len, files(tmp_path / "whole").values()))
@@ -205,6 +208,52 @@ def test_two_exports_with_an_environment_are_equal_byte_for_byte(
         )
         again = tritonlab.export(models[0], first / "models", env=choice, deploy="docker")
         assert not again.plan.differs and again.beside is not None and not again.beside.differs
+
+
+def test_equal_models_have_one_version_and_others_another(models: list[Model], tmp_path: Path) -> None:
+    place = tmp_path / "a" / "models"
+    first = tritonlab.export(models[0], place, deploy="k8s")
+    written = files(tmp_path / "a")
+    record = json.loads(written["export.json"])
+    assert re.fullmatch(r"24\.10-[0-9a-f]{12}", first.version) and record["version"] == first.version
+    image = f"one:{first.version}"
+    for name in ("README.md", "deploy/Dockerfile", "deploy/k8s/deployment.yaml"):
+        assert image in written[name].decode(), name
+    assert f"Version: {first.version}" in str(first) and first.to_dict()["version"] == first.version
+    # in another place, at another time, with another umask
+    umask = os.umask(0o077)
+    try:
+        second = tritonlab.export(models[0], tmp_path / "b" / "models", deploy="k8s")
+    finally:
+        os.umask(umask)
+    assert second.version == first.version and tritonlab.export(models[0], tmp_path / "bare").version == first.version
+    assert json.loads((tmp_path / "bare.export.json").read_text())["version"] == first.version
+    tritonlab.export(models[0], place, deploy="k8s")
+    assert files(tmp_path / "a") == written
+    # the release, another model in the repository, one byte, and what runs
+    assert tritonlab.export(models[0], tmp_path / "c", target="2.49").version != first.version
+    both = tritonlab.export(models[1], place, deploy="k8s", overwrite=True)
+    assert both.version == tritonlab.export(models, tmp_path / "both").version != first.version
+    source = tmp_path / "bare" / "one" / "1" / "model.py"
+    found = {version_of(files_of(tmp_path / "bare"), "24.10")}
+    source.chmod(0o755)
+    found.add(version_of(files_of(tmp_path / "bare"), "24.10"))
+    source.write_bytes(source.read_bytes() + b"#")
+    found.add(version_of(files_of(tmp_path / "bare"), "24.10"))
+    assert len(found) == 3 and first.version in found
+
+
+def test_a_verdict_stays_in_the_record_of_the_same_files_only(models: list[Model], tmp_path: Path) -> None:
+    tritonlab.export(models[0], tmp_path / "out")
+    record = tmp_path / "out.export.json"
+    verdict = {"when": "2026-11-28T12:00:00Z", "verified": [{"triton": "2.51", "models": {}, "verdict": "equal"}]}
+    record.write_text(json.dumps({**json.loads(record.read_text()), **verdict}))
+    tritonlab.export(models[0], tmp_path / "out")
+    assert json.loads(record.read_text()).items() >= verdict.items()
+    report = tritonlab.export(models[1], tmp_path / "out")
+    document = json.loads(record.read_text())
+    assert document["version"] == report.version and "verified" not in document
+    assert [entry["verified"] for entry in document["earlier"]] == [verdict["verified"]]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

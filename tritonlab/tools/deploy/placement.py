@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +24,17 @@ MODELS, BESIDE = "models", "beside"
 
 
 def put_in_place(
-    repository: Path, scratch: Path, plans: Sequence[ExportPlan], files: Mapping[Path, ExportPlan], *, overwrite: bool
+    repository: Path,
+    scratch: Path,
+    plans: Sequence[ExportPlan],
+    files: Mapping[Path, ExportPlan],
+    *,
+    overwrite: bool,
+    finish: Callable[[], object] = lambda: None,
 ) -> list[Path | None]:
-    """Move the models that were built in `scratch` / MODELS, and the files of other directories, to their places, all
-    or none. Return the backups of the replaced models. Raises ExportConflict if other content is in the way, unless
-    `overwrite` is set."""
+    """Move the models that were built in `scratch` / MODELS, and the files of other directories, to their places, and
+    call `finish`, all or none. Return the backups of the replaced models. Raises ExportConflict if other content is in
+    the way, unless `overwrite` is set."""
     in_the_way = [plan for plan in plans if plan.differs and plan.path.exists()]
     in_the_way += [beside for beside in files.values() if beside.changed]
     if in_the_way and not overwrite:
@@ -43,6 +49,7 @@ def put_in_place(
         for new, beside in files.items():
             for name in (*beside.added, *beside.changed):
                 placement.place_file(new / name, beside.path / name)
+        finish()
     return backups
 
 

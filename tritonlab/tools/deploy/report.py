@@ -77,8 +77,8 @@ class ExportReport:
     `composing`: reports on the models that were exported with this one. `on_gpu`: whether an instance group requests a
     GPU. `preflight`: the problems at the target, and the points that depend on its setup. `incomplete`: the files that
     were too large to be exported without a request, so that the model does not deploy yet. Only the first model's
-    report has `beside`, the files next to the repository, `environment`, `verification`, and `dry_run`: whether nothing
-    was written.
+    report has `beside`, the files next to the repository, `environment`, `verification`, `version`, which equal exports
+    share, and `dry_run`: whether nothing was written.
     """
 
     plan: ExportPlan
@@ -92,6 +92,7 @@ class ExportReport:
     environment: PlacedEnvironment | None = None
     verification: Verification | None = None
     dry_run: bool = False
+    version: str = ""
 
     @property
     def path(self) -> Path:
@@ -183,6 +184,8 @@ class ExportReport:
             yield from (f"  Attention: {warning}." for warning in self.environment.warnings)
         if self.beside is not None and "README.md" in self.beside.files:
             yield f"  {self.beside.path / 'README.md'} says how to run and watch it"
+        if self.version:
+            yield f"  Version: {self.version}"
         for report in self.reports:
             yield from _attention(report.plan, f"{report.path.name}: " if self.composing else "")
             if report.backup is not None:
@@ -204,6 +207,7 @@ class ExportReport:
         """Return the written files as JSON values."""
         return {
             "repository": str(self.repository),
+            "version": self.version,
             "models": [
                 {
                     **report.plan.to_dict(),

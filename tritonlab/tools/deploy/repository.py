@@ -9,12 +9,13 @@ verdict comes afterwards, on the written files.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.status import InvalidArgumentError
 from ...exchanges.exchange import Exchange
@@ -25,8 +26,10 @@ from ...server.api.needed_models import needed_models, stood_in
 from ...server.models.backend_choice import choice_words
 from .child_command import Cancelled, raise_if_cancelled
 from .environment.lock import imported
-from .environment.placed import LOCK, PlacedEnvironment, place_environment, planned_environment
+from .environment.placed import PlacedEnvironment, place_environment, planned_environment
 from .export_options import ExportOptionError, ExportOptions
+from .export_record import record_facts, write_record
+from .exported_files import files_of, lock_of, models_in, version_of
 from .left_out import never_ran
 from .manifests.facts import deployment_of
 from .manifests.files import write_deploy_files
@@ -39,6 +42,7 @@ from .preflight.reads import paths_of_the_machine
 from .preflight.subject import Subject
 from .releases import Target, find_target
 from .report import ExportPlan, ExportReport
+from .verify.verdict_history import VerdictHistory
 from .verify.verification import verify
 
 if TYPE_CHECKING:
@@ -114,12 +118,13 @@ def _of_needed(model: Model) -> Iterator[str]:
 
 class _Built(NamedTuple):
     """The results of a build in scratch directories: `plans` and `preflights` of the models, and the plan of the files
-    that go next to the repository."""
+    that go next to the repository. `record`: the facts of its record."""
 
     plans: list[ExportPlan]
     preflights: list[Preflight]
     beside: ExportPlan
     environment: PlacedEnvironment | None
+    record: dict[str, Any]
 
 
 class _Export:
@@ -127,7 +132,7 @@ class _Export:
     their place, and proved."""
 
     def __init__(self, models: Sequence[Model], repository: Path, target: Target, options: ExportOptions) -> None:
-        self._repository, self._options = repository, options
+        self._repository, self._target, self._options = repository, target, options
         #: golden requests for the clients, the tests and the proof
         self._cases = GoldenSet().cases() if options.deploy or options.verify else []
         exported, self._absent = _group(models, options.alone)
@@ -149,9 +154,26 @@ class _Export:
             scratch = Path(made)
             built = self._build(scratch)
             raise_if_cancelled(self._options.cancel)
-            beside = {scratch / BESIDE: built.beside}
-            backups = put_in_place(repository, scratch, built.plans, beside, overwrite=self._options.overwrite)
+            backups = put_in_place(
+                repository,
+                scratch,
+                built.plans,
+                files={scratch / BESIDE: built.beside},
+                overwrite=self._options.overwrite,
+                finish=lambda: self._write_record(built.record),
+            )
             return self._report(built, backups)
+
+    def _write_record(self, facts: dict[str, Any]) -> None:
+        """Write the record next to the written files, if this user may write there. Verdicts on them stay in it."""
+        history = VerdictHistory(self._place, self._repository, facts["files"])
+        if os.access(history.record.parent, os.W_OK):
+            write_record(history.record, history.renewed(facts))
+
+    @property
+    def _place(self) -> Path:
+        """The directory of the delivery: deploy files belong to it as the models do."""
+        return self._repository.parent if self._options.deploy else self._repository
 
     def _build(self, scratch: Path) -> _Built:
         """Build everything in `scratch`, and compare it with the present files."""
@@ -162,8 +184,9 @@ class _Export:
         for name, backend in self._backends.items():
             backend.write(files / backends_of(repository).name / name, self._copied)
         environment = self._place_environment(places, files)
+        record = self._facts(scratch, environment)
         if self._options.deploy:
-            self._write_deploy_files(files)
+            self._write_deploy_files(files, record["version"])
         places_there = (repository, scratch / MODELS)
         preflights = say_once(build.judged(environment, places_there) for build in self._builds)
         plans = []
@@ -172,7 +195,19 @@ class _Export:
             brought = build.backend.warnings(repository) if build.backend is not None else ()
             about = (*warnings, *_of_needed(build.model), *brought, *stops(preflight))
             plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
-        return _Built(plans, preflights, compare_files(files, repository.parent), environment)
+        return _Built(plans, preflights, compare_files(files, repository.parent), environment, record)
+
+    def _facts(self, scratch: Path, environment: PlacedEnvironment | None) -> dict[str, Any]:
+        """Return the facts of the record, once the models and their environment are built in `scratch`."""
+        files = files_of(self._repository, new=[scratch / MODELS], beside=scratch / BESIDE)
+        release = self._target.release
+        return record_facts(
+            [*models_in(self._repository), *models_in(scratch / MODELS)],
+            version=version_of(files, release.container.value),
+            release=release,
+            files=files,
+            environment=environment.facts() if environment is not None else None,
+        )
 
     def _copied(self, file: str, size: int) -> None:
         raise_if_cancelled(self._options.cancel)
@@ -189,10 +224,10 @@ class _Export:
         found = {place: imported(modules) for place, modules in used.items()}
         if options.dry_run:
             return planned_environment(found, options.env, options.say)
-        lock = beside / (LOCK if options.deploy else f"{self._repository.name}.{LOCK}")
+        lock = beside / lock_of(self._repository, is_whole=bool(options.deploy)).name
         return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
 
-    def _write_deploy_files(self, beside: Path) -> None:
+    def _write_deploy_files(self, beside: Path, version: str) -> None:
         """Write the deploy files. Raises ExportOptionError for a model that one of the kinds cannot serve."""
         deployed = deployment_of(
             [build.model for build in self._builds],
@@ -200,6 +235,7 @@ class _Export:
             cases=self._cases,
             has_lock=self._options.env.choice == "requirements",
             backends=sorted(self._backends),
+            version=version,
         )
         try:
             write_deploy_files(beside, deployed, self._options.deploy)
@@ -221,7 +257,13 @@ class _Export:
                 self._builds, built.plans, built.preflights, backups or [None] * len(built.plans), strict=True
             )
         ]
-        return replace(own, composing=tuple(others), beside=built.beside, environment=built.environment)
+        return replace(
+            own,
+            composing=tuple(others),
+            beside=built.beside,
+            environment=built.environment,
+            version=built.record["version"],
+        )
 
     def prove(self, report: ExportReport) -> ExportReport:
         """Return the report with the verdict of real servers. Raises Cancelled."""
@@ -237,11 +279,9 @@ class _Export:
             ]
             for build in self._builds
         }
-        # the page and the record are part of the delivery
-        place = report.repository.parent if options.deploy else report.repository
         try:
             verification = verify(
-                place,
+                self._place,
                 triton=options.verify,
                 requests=cases,
                 reads=[Path(path) for path in sorted(reads)],

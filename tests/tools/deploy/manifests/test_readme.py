@@ -38,3 +38,13 @@ def test_it_has_the_facts() -> None:
 def test_without_recorded_requests_it_names_no_program() -> None:
     models = [model.__class__(model.name, model.config) for model in deployment().models]
     assert "client" not in page("docker", models=models) and "test_models" not in page("docker", models=models)
+
+
+def test_it_says_how_to_update_and_how_to_go_back() -> None:
+    text = page("docker", "k8s", version="24.10-0123456789ab")
+    assert "Version `24.10-0123456789ab`" in text and "docker build -t digits-v2:24.10-0123456789ab" in text
+    update = text.partition("## Update and rollback")[2].partition("\n## ")[0]
+    for command in ("docker compose -f deploy/compose.yaml up --build", "kubectl apply -f deploy/k8s/"):
+        assert command in update
+    assert "kubectl rollout undo deployment/digits-v2" in update and "export.json" in update
+    assert "kserve" not in update and "rollout undo" not in page("docker", version="24.10-0123456789ab")

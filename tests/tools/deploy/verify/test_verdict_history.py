@@ -25,9 +25,10 @@ def test_a_zip_has_the_verdict_on_its_files_and_the_requests(tmp_path: Path, is_
     write_model(tmp_path / "source", "one", IDENTITY, TEXT)
     with Server(tmp_path / "source", warm=0) as server:
         report = export(server.model("one"), tmp_path / "out" / "models")
+    (tmp_path / "out" / "models.export.json").unlink()
     plain = set(zipfile.ZipFile(report.zip().path).namelist())
     root = tmp_path / "out" if is_whole else tmp_path / "out" / "models"
-    history = VerdictHistory(root, report.repository, ["one"])
+    history = VerdictHistory(root, report.repository)
     history.record.write_text(json.dumps({"files": history.files}))
     history.page.write_text("page")
     inputs = {"IN": Tensor(DataType.FP32, (1,), np.array([1], np.float32))}

@@ -27,7 +27,6 @@ from .built_environment import build_environment, check_budget, pack
 from .lock import EnvironmentRefused, Pin, StubImports, check_local, lock_text, needs_numpy_1, pins, resolved
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
 
-LOCK = "requirements.lock"
 #: The possible values of `--env`, besides the path of a prefix.
 CHOICES = ("requirements", "dir", "archive", "none")
 _NAMES = {"dir": "env", "archive": "env.tar.gz"}
@@ -83,16 +82,19 @@ class PlacedEnvironment:
             return replace(subject, pins=packages)
         return replace(subject, exported=ExportedEnvironment(self.name, self.python, packages, has_stub=self.has_stub))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+    def facts(self) -> dict[str, Any]:
+        """Return the facts that do not depend on this machine as JSON values."""
         return {
             "name": self.name,
             "python": self.python,
             "packages": [f"{pin.name}=={pin.version}" for pin in self.pins],
             "bytes": self.bytes,
             "stub_of_wheel": self.has_stub,
-            "warnings": self.warnings,
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {**self.facts(), "warnings": self.warnings}
 
 
 def place_environment(

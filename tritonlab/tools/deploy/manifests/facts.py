@@ -69,7 +69,8 @@ class DeployedModel:
 class Deployment:
     """The content of a deployment. `models`: clients call the first one. `peak_shm_bytes`: the most shared memory of
     the stubs at one time, None if not measured. `has_lock`: whether `requirements.lock` lies next to `models/`.
-    `backends`: the Python-based backends of the models, in `backends/` there.
+    `backends`: the Python-based backends of the models, in `backends/` there. `version`: of the export, as an image tag
+    and a label may have it; two exports of equal files have the same.
     """
 
     models: Sequence[DeployedModel]
@@ -77,6 +78,7 @@ class Deployment:
     peak_shm_bytes: int | None = None
     has_lock: bool = False
     backends: Sequence[str] = ()
+    version: str = ""
 
     @property
     def name(self) -> str:
@@ -92,7 +94,7 @@ class Deployment:
     @property
     def image(self) -> str:
         """Return the name of the image that the Dockerfile builds."""
-        return f"{self.name}:{self.release.container.value}"
+        return f"{self.name}:{self.version or self.release.container.value}"
 
     @property
     def needs_image(self) -> bool:
@@ -135,17 +137,18 @@ def deployment_of(
     cases: Iterable[Exchange] = (),
     has_lock: bool = False,
     backends: Sequence[str] = (),
+    version: str = "",
 ) -> Deployment:
     """Return the facts for the deploy files of these models. Clients call the first model. `target`: as for an export.
     `cases`: golden requests for the clients and the tests; cases with an expected error, or with an answer that is not
-    the model's own, are left out.
+    the model's own, are left out. `version`: of the export.
 
     The shared memory is the amount that the stubs of these models have used so far. Raises UnknownTarget.
     """
     answered = [case for case in cases if not (case.error or case.unanswered)]
     deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
-    return Deployment(deployed, find_target(target).release, shm, has_lock, backends)
+    return Deployment(deployed, find_target(target).release, shm, has_lock, backends, version)
 
 
 def _deployed(model: Model, cases: Sequence[Exchange]) -> DeployedModel:

@@ -60,7 +60,8 @@ def page_of(
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     title = f"{', '.join(names[:_NAMED])}{more}: judged by real Triton servers"
     size = sum(each["bytes"] for each in record["files"].values())
-    facts = f"{record['when']}, {record['where']}, tritonlab {record['tritonlab']}; {len(record['files'])} files, "
+    facts = f"version {record['version']}; " if "version" in record else ""
+    facts += f"{record['when']}, {record['where']}, tritonlab {record['tritonlab']}; {len(record['files'])} files, "
     facts += f"{size / 1e6:.1f} MB, whose SHA-256 are in export.json"
     return (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"

@@ -5,50 +5,42 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ....core.foreign_file import read_json
-from ....repository.layout import model_names
-from ..own_backends import backends_in, backends_of
+from ..export_record import record_of
+from ..exported_files import FileFacts, files_of
 from .differences import DIFFERS
 from .release_verdict import ReleaseVerdict
 from .shipped_requests import requests_of
 
 #: The number of earlier verdicts in a record.
 _EARLIER = 20
+#: The parts of a record that an export writes and a verification keeps.
+_OF_EXPORT = ("version", "image", "environment")
 
 
 def evidence_of(repository: Path, models: Sequence[str]) -> Iterator[Path]:
     """Yield the files of the verdict on an exported repository: the page, the record, and the requests to `models`. A
     verdict on other files than the present ones is left out."""
     for root in (repository, *([repository.parent] if repository.name == "models" else [])):
-        names = [name for name in model_names(repository) if not name.startswith(".")]
-        history = VerdictHistory(root, repository, names)
+        history = VerdictHistory(root, repository)
         if history.is_current:
             yield from (path for path in (history.page, history.record) if path.is_file())
             for model in models:
                 yield from sorted(path for path in (requests_of(root) / model).rglob("*") if path.is_file())
 
 
-def record_of(root: Path) -> Path:
-    """Return the path of the record of an export: in `root` if it has `models/`, otherwise next to it."""
-    return root / "export.json" if (root / "models").is_dir() else root.with_name(f"{root.name}.export.json")
-
-
 class VerdictHistory:
-    """The earlier verdicts on an export, from its record."""
+    """The record of an export, with the earlier verdicts on it. `files`: the present ones, if they are known."""
 
-    def __init__(self, root: Path, models: Path, names: Sequence[str]) -> None:
+    def __init__(self, root: Path, models: Path, files: FileFacts | None = None) -> None:
         self.is_whole = models != root
         self.record = record_of(root)
         self.page = root / "verify.html" if self.is_whole else root.with_name(f"{root.name}.verify.html")
-        backends = backends_of(models)
-        self.files = dict(_files(models, names))
-        self.files |= dict(_files(backends, [each.name for each in backends_in(backends)], f"{backends.name}/"))
+        self.files = files_of(models) if files is None else files
         self._document: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
             self._document = _sound_record(read_json(self.record))
@@ -63,6 +55,21 @@ class VerdictHistory:
         """The findings of pre-flight at the export of these files."""
         found = self._document.get("preflight", {}) if self.is_current else {}
         return found if isinstance(found, dict) else {}
+
+    def renewed(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record with the facts of a new export: a verdict stays if it is on the same files, and becomes an
+        earlier one otherwise."""
+        if self.is_current and self._document.get("version") == facts["version"]:
+            return {**self._document, **facts}
+        earlier = self.verdicts()
+        return {**facts, **({"earlier": earlier} if earlier else {})}
+
+    @property
+    def export_facts(self) -> dict[str, Any]:
+        """The facts about the export of the present files, without a verdict; empty if there is no record of them."""
+        if not self.is_current:
+            return {}
+        return {name: self._document[name] for name in _OF_EXPORT if name in self._document}
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Return all verdicts so far, the oldest first, each with its date and files."""
@@ -94,9 +101,10 @@ def _sound_record(document: Any) -> dict[str, Any]:
     """Return the record of an export without unreadable verdicts."""
     if not isinstance(document, dict):
         return {}
-    earlier = document.get("earlier")
-    sound = [each for each in earlier if _is_verdict(each)] if isinstance(earlier, list) else []
-    found = {**document, "earlier": sound}
+    found = dict(document)
+    if "earlier" in found:
+        earlier = found["earlier"]
+        found["earlier"] = [each for each in earlier if _is_verdict(each)] if isinstance(earlier, list) else []
     if not _is_verdict(document):
         found.pop("verified", None)
     return found
@@ -118,16 +126,3 @@ def _is_verdict(entry: Any) -> bool:
 
 def _digest(files: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _files(models: Path, names: Sequence[str], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in sorted(path for name in names for path in (models / name).rglob("*")):
-        relative = prefix + path.relative_to(models).as_posix()
-        if path.is_symlink():
-            yield relative, {"bytes": 0, "link": os.readlink(path)}
-        elif path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            status = path.stat()
-            mode = f"{stat.S_IMODE(status.st_mode):04o}"
-            yield relative, {"bytes": status.st_size, "sha256": digest, "mode": mode}

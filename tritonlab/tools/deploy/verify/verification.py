@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import shutil
@@ -15,19 +14,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ....core.config.model_config import ConfigError, read_config
+from ....core.config.model_config import ConfigError
 from ....core.scratch_directory import ScratchDirectory
 from ....core.version import VERSION
 from ....core.whole_file import write_file
 from ....exchanges.comparison import compare
 from ....exchanges.exchange import Exchange
 from ....exchanges.exchange_file import read_exchange
-from ....ipc.processes.execution_env import PARAMETER
 from ....ipc.processes.own_stub import NAME as STUB
-from ....repository.layout import CONFIG_FILE, LEFT_BEHIND, model_names
+from ....repository.layout import LEFT_BEHIND, model_names
 from ....repository.model_tree import leads_out
 from ..child_command import CommandFailed, Say, raise_if_cancelled
-from ..environment.placed import LOCK
+from ..export_record import features_of, record_of, record_text
+from ..exported_files import lock_of
 from ..own_backends import backends_in, backends_of
 from ..preflight import judge as preflight
 from ..preflight.judge import subject_in
@@ -42,7 +41,7 @@ from .release_verdict import ReleaseVerdict
 from .replayed_requests import ALONE, ModelAnswers, replay
 from .shipped_requests import ship_requests, shipped_requests
 from .verdict import Verification
-from .verdict_history import VerdictHistory, record_of
+from .verdict_history import VerdictHistory
 from .wheels import NoWheel, find_wheel, unpacked
 
 #: The default release of a test.
@@ -96,7 +95,7 @@ def verify(
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
     hidden = author_paths({**given, **dict.fromkeys((models, backends_of(models)), "the export itself")}, reads)
     lock, wanted = _lock(root, models), releases(triton)
-    history = VerdictHistory(root, models, names)
+    history = VerdictHistory(root, models)
     found = history.open_findings if open_findings is None else open_findings
     options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
     work = _Work(models, names, cases, hide=hidden, open_findings=found, **options)
@@ -141,7 +140,7 @@ def _root_of(directory: Path) -> Path:
 
 
 def _lock(root: Path, models: Path) -> str:
-    locks = [root.with_name(f"{root.name}.{LOCK}"), *([models.with_name(LOCK)] if models.name == "models" else [])]
+    locks = [lock_of(root, is_whole=False), *([lock_of(models, is_whole=True)] if models.name == "models" else [])]
     return next((path.read_text(encoding="utf-8") for path in locks if path.is_file()), "")
 
 
@@ -401,11 +400,12 @@ def _written(
         earlier=tuple(history.verdicts()),
     )
     document = {
+        **history.export_facts,
         "tritonlab": VERSION,
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "where": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(),
         "target": [release.release for release in verdicts],
-        "features": {name: _features(models / name) for name in names},
+        "features": {name: features_of(models / name) for name in names},
         "files": history.files,
         "preflight": {name: list(sentences) for name, sentences in open_findings.items() if sentences},
         "verified": [release.to_dict() for release in verdicts if release.verified],
@@ -413,19 +413,7 @@ def _written(
         "earlier": list(verification.earlier),
     }
     html = page_of(verdicts, missing, verification.earlier, document)
-    texts = {history.record: json.dumps(document, indent=1, ensure_ascii=False) + "\n", history.page: html}
+    texts = {history.record: record_text(document), history.page: html}
     for path, text in texts.items():
-        write_file(path, without_paths(text, map(str, hidden)))
+        write_file(path, without_paths(text, map(str, hidden)).encode(errors="backslashreplace"))
     return verification
-
-
-def _features(model: Path) -> list[str]:
-    """Return the features of Triton that a model uses, as far as its config shows them."""
-    try:
-        config = read_config(model / CONFIG_FILE)
-    except ConfigError:
-        return []
-    always = {"name", "backend", "platform", "max_batch_size", "input", "output", "instance_group", "version_policy"}
-    found = [field.name for field, _ in config.ListFields() if field.name not in always]
-    found += [PARAMETER] if PARAMETER in config.parameters else []
-    return [*found, *([STUB] if (model / STUB).exists() else [])]
