@@ -1,7 +1,7 @@
 // What a cell's text says of a model, and how the cell stands to what the kernel serves. No JupyterLab here.
 import { Model } from "./protocol.js";
 
-const MODEL_CELL = /^\s*%%triton_model[ \t]+(\S+)/;
+const MODEL_CELL = /^\s*%%triton_model(?:[ \t]|\\[ \t]*\n)+([^\s\\]\S*)/;
 const MENTIONS = /^\s*%%?triton|tritonlab/m;
 
 /** The name of the model that a `%%triton_model` cell writes; null for any other cell. */

@@ -1,7 +1,7 @@
 // Where the config is in a text that is edited. No JupyterLab here.
 import { Refused } from "./protocol.js";
 
-const CONFIG_CELL = /^\s*%%triton_config\b[ \t]*("[^"\n]*"|[^\s-]\S*)?[^\n]*(?:\n|$)/;
+const CONFIG_CELL = /^\s*%%triton_config\b(?:[ \t]|\\[ \t]*\n)*("[^"\n]*"|[^\s\\-]\S*)?(?:[^\n]*\\[ \t]*\n)*[^\n]*(?:\n|$)/;
 
 /** The config in a document: where it begins, and the model that the cell names; "" where it names none. */
 export interface Config {

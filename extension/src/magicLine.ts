@@ -1,5 +1,4 @@
-// The first line of a cell of ours is no Python: what its words are. No JupyterLab here.
-import { RangeSetBuilder } from "@codemirror/state";
+// The line that begins a cell of ours is no Python: how far it goes, and what its words are. No JupyterLab here.
 import { Decoration, DecorationSet, EditorView, ViewPlugin, ViewUpdate } from "@codemirror/view";
 
 export type WordKind = "magic" | "name" | "option" | "value";
@@ -11,12 +10,20 @@ export interface Word {
 }
 
 const MAGIC = /^\s*%%triton_(?:model|file|config)(?=\s|$)/;
+/** The line, which continues after a backslash at its end. */
+const HEAD = /^\s*(?:[^\n]*\\[ \t]*\n)*[^\n]*/;
 
-/** The words of the line, empty if it is no magic of ours. The first that is no option is the model's name. */
-export function wordsOf(line: string): Word[] {
-  if (!MAGIC.test(line)) return [];
+/** The part of a cell that is its magic's line, over several lines if they end with a backslash. */
+export function headOf(cell: string): string {
+  return HEAD.exec(cell)![0];
+}
+
+/** The words of the head of a cell, empty if it is no magic of ours. The first that is no option is the model's name. */
+export function wordsOf(head: string): Word[] {
+  if (!MAGIC.test(head)) return [];
   let named = false;
-  return [...line.matchAll(/"[^"]*"|'[^']*'|\S+/g)].map((found) => {
+  const words = [...head.matchAll(/"[^"]*"|'[^']*'|\S+/g)].filter((found) => found[0] !== "\\");
+  return words.map((found) => {
     const text = found[0];
     let kind: WordKind = "value";
     if (text.startsWith("%%")) kind = "magic";
@@ -29,19 +36,15 @@ export function wordsOf(line: string): Word[] {
 const LINE = Decoration.line({ class: "tritonlab-line" });
 
 function decorate(view: EditorView): DecorationSet {
-  const marks = new RangeSetBuilder<Decoration>();
-  for (let number = 1; number <= view.state.doc.lines; number++) {
-    const line = view.state.doc.line(number);
-    const words = wordsOf(line.text);
-    if (words.length) {
-      marks.add(line.from, line.from, LINE);
-      for (const { from, to, kind } of words) {
-        marks.add(line.from + from, line.from + to, Decoration.mark({ class: `tritonlab-word-${kind}` }));
-      }
-    }
-    if (line.text.trim()) break; // only blank lines may stand before a magic
+  const { doc } = view.state;
+  const head = headOf(doc.toString());
+  const words = wordsOf(head);
+  if (!words.length) return Decoration.none;
+  const marks = words.map(({ from, to, kind }) => Decoration.mark({ class: `tritonlab-word-${kind}` }).range(from, to));
+  for (let number = doc.lineAt(words[0].from).number; number <= doc.lineAt(head.length).number; number++) {
+    marks.push(LINE.range(doc.line(number).from));
   }
-  return marks.finish();
+  return Decoration.set(marks, true);
 }
 
 export const magicLine = ViewPlugin.fromClass(

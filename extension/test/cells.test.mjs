@@ -13,6 +13,8 @@ test("a model's cell names it", () => {
   assert.equal(modelOf(CELL), "echo");
   assert.equal(modelOf("\n  %%triton_model 'my model'"), "'my");
   assert.equal(modelOf('%%triton_model "echo"\n'), "echo");
+  assert.equal(modelOf("%%triton_model \\\n    echo \\\n --quiet\n"), "echo");
+  assert.equal(modelOf("%%triton_model \\"), null);
   assert.equal(modelOf("%%triton_models echo"), null);
   assert.equal(modelOf("# %%triton_model echo"), null);
   assert.equal(modelOf("%%triton_model"), null);

@@ -12,6 +12,8 @@ const at = (refused) => {
 test("the config of a cell begins after its magic", () => {
   assert.deepEqual(configOfCell("%%triton_config m\nx: 1"), { from: 18, model: "m" });
   assert.deepEqual(configOfCell("\n%%triton_config\nx: 1"), { from: 17, model: "" });
+  assert.deepEqual(configOfCell("%%triton_config m \\\n  --file a \\\n -q\nx: 1"), { from: 37, model: "m" });
+  assert.deepEqual(configOfCell("%%triton_config \\\n  m\nx: 1"), { from: 22, model: "m" });
   assert.deepEqual(configOfCell("%%triton_config m"), { from: 17, model: "m" });
   assert.equal(configOfCell(CELL).model, "my model");
   assert.equal(configOfCell("%%triton_model m\nx: 1"), null);

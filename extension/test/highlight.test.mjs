@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { highlightTree, tagHighlighter, tags } from "@lezer/highlight";
 
-import { wordsOf } from "../lib/magicLine.js";
+import { headOf, wordsOf } from "../lib/magicLine.js";
 import { pbtxt } from "../lib/pbtxt.js";
 
 const KINDS = tagHighlighter([
@@ -54,5 +54,17 @@ test("a magic's line is read as its words", () => {
     ],
   );
   assert.deepEqual(wordsOf("%%triton_models echo"), []);
+  const broken = "\n%%triton_model \\\n  echo --file a.bin \\ \n  --quiet";
+  assert.equal(headOf(`${broken}\nx = 1 \\\n + 2`), broken);
+  assert.deepEqual(
+    wordsOf(broken).map(({ from, to, kind }) => [broken.slice(from, to), kind]),
+    [
+      ["%%triton_model", "magic"],
+      ["echo", "name"],
+      ["--file", "option"],
+      ["a.bin", "value"],
+      ["--quiet", "option"],
+    ],
+  );
   assert.deepEqual(wordsOf("x = 1"), []);
 });

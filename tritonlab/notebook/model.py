@@ -27,7 +27,7 @@ from ..tools.measure.load_testing.load_tested import LoadTested
 from .authoring.notebook_ports import Ports, open_address
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
-from .views.opener import open_view, show_progress
+from .views.opener import open_view, show_card, show_progress
 
 if TYPE_CHECKING:
     from ..record.line_profile import LineProfile
@@ -86,6 +86,12 @@ class Model(LoadTested, served.Model):
         """workspace: the notebook's, with the cells and the settings of its models."""
         super().__init__(server, name, version)
         self._workspace = workspace
+
+    def _ipython_display_(self) -> None:
+        """Show the card, where a cell ends with the model; a handle on one version, or without cells, its repr."""
+        if self._workspace is None or self.version != -1 or self._workspace.report(self.name) is None:
+            raise NotImplementedError
+        show_card(self._workspace, self.name)
 
     def _failure(self, capsule: FailureCapsule) -> ShownFailure:
         workspace = self._workspace

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 from tests.hostile import DIRECTORY_NAMES, nothing_runs, quick
 from tests.notebook.repositories import contents, write_repository
 from tritonlab.core.status import AlreadyExistsError
+from tritonlab.notebook.authoring.cell_text import split_cell
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.authoring.imported_notebook import import_repository
 from tritonlab.repository.layout import is_model_directory
@@ -102,9 +103,10 @@ def test_names_stay_names_in_a_notebook(shell: InteractiveShell, tmp_path: Path)
                 tags = re.findall("<([a-z0-9]+)", MarkdownIt().enable("table").render(cell.source))
                 assert set(tags) <= {"h1", "h2", "p", "code", "table", "thead", "tbody", "tr", "th", "td"}
             elif cell.source.startswith("%%"):
-                line, _, body = cell.source.partition("\n")
+                first, *more = cell.source.split("\n", 1)
                 with nothing_runs():
-                    magic, *words = shlex.split(shell.var_expand(line))
+                    line, body = split_cell("\n".join([shell.var_expand(first), *more]), shell.var_expand)
+                magic, *words = shlex.split(line)
                 cells[magic, *words] = body
             elif "tritonlab.open" in cell.source:
                 fake = SimpleNamespace(open=lambda path, models: opened.append((path, models)))

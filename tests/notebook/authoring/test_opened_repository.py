@@ -20,6 +20,7 @@ from tests.notebook.repositories import DESCRIBED, POST, config, contents, write
 from tests.serving import eventually
 from tritonlab import export
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, NotFoundError
+from tritonlab.notebook.authoring.cell_text import split_cell
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.authoring.opened_repository import OpenedRepository
 from tritonlab.notebook.authoring.workspace import Workspace
@@ -186,7 +187,8 @@ def test_what_failed_does_not_keep_the_server_from_being_ready_after_the_end(
 def run(workspace: Workspace, cells: list[str]) -> None:
     """Do what the magics do with the cells; the tests of the shell run them there."""
     for cell in cells:
-        line, _, body = cell.partition("\n")
+        line, body = split_cell(cell)
+        assert body is not None
         magic, name, *words = line.split()
         options = dict(zip(words[::2], words[1::2], strict=True)) if magic != "%%triton_file" else {}
         base = options.get("--base")
@@ -202,7 +204,7 @@ def run(workspace: Workspace, cells: list[str]) -> None:
 
 
 def test_cells_write_what_a_cell_can_hold(opened: OpenedRepository) -> None:
-    heads = [cell.split("\n")[0] for cell in opened["pre"].to_cells()]
+    heads = [split_cell(cell)[0] for cell in opened["pre"].to_cells()]
     assert heads[:2] == ["%%triton_config pre", "%%triton_file pre helper.py"]
     assert heads[2].startswith("%%triton_model pre --base ") and heads[2].endswith("models/pre")
     assert [cell.split()[0] for cell in opened["all"].to_cells()] == ["%%triton_config"]
@@ -403,9 +405,7 @@ def test_a_model_whose_cells_never_loaded_does_not_stop_the_export(
         assert "did not load when they ran last: the model as it lies in the repository was exported" in str(report)
 
 
-def test_labels_of_a_model_in_cells_are_those_of_its_directory(
-    opened: OpenedRepository, workspace: Workspace
-) -> None:
+def test_labels_of_a_model_in_cells_are_those_of_its_directory(opened: OpenedRepository, workspace: Workspace) -> None:
     source = opened["post"].directory
     text = (source / "config.pbtxt").read_text()
     (source / "config.pbtxt").write_text(text.replace('name: "Y"', 'name: "Y" label_filename: "labels.txt"'))

@@ -181,8 +181,8 @@ def test_a_file_that_cannot_be_gets_one_line(notebook: Any, workspace: Any, line
 
 def test_help_has_examples_that_work(notebook: Any) -> None:
     text = notebook.shell.object_inspect_mime("%%triton_model")["text/plain"]
-    lines = [line.strip() for line in text.splitlines() if re.match(r"\s*%%triton_model \w", line)]
-    assert len(lines) == 5
+    lines = re.findall(r"^ *(%%triton_model \w(?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert len(lines) == 5 and "\\\n" in lines[0]
     for line in lines[:3]:
         result = notebook.run(f"{line}\n{ADD}")
         assert result.success, result.text

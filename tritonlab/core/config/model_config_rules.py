@@ -9,6 +9,7 @@ returns a new message.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -60,6 +61,12 @@ _BY_FILE = (
 #: The model file of each backend; TensorFlow models go by their platform, whatever the backend.
 _FILES = {known.backend: known.file for known in _BY_FILE if known.backend != "tensorflow"}
 _TENSORFLOW_FILES = {known.platform: known.file for known in _BY_FILE if known.backend == "tensorflow"}
+
+
+def backend_of_file(name: str) -> str:
+    """Return the backend whose model files end like `name`, `onnxruntime` for `head.onnx`; "" if none does."""
+    ending = os.path.splitext(name)[1]
+    return next((known.backend for known in _BY_FILE if ending and known.file.endswith(ending)), "")
 
 
 def identifier(name: str, namespace: str = "") -> str:

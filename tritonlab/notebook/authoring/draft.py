@@ -20,7 +20,7 @@ from ...core.config.model_config import (
     print_pbtxt,
     read_config_text,
 )
-from ...core.config.model_config_rules import is_ensemble
+from ...core.config.model_config_rules import backend_of_file, is_ensemble
 from ...core.foreign_file import read_text
 from ...core.quoting import magic_line
 from ...kernel_modules import BASE, BASE_FILE
@@ -50,8 +50,8 @@ _NO_OPTIONS = ConfigOptions()
 class Draft:
     """The written content of the model `name`. Cells make new drafts from old ones; a load writes and sends all of it.
 
-    `files` are relative to the model directory, `beside` and `given_files` to the directory of the version that is
-    loaded next. The next source drops `given_*`, `options` and `settings`; the rest stays.
+    `files` are relative to the model directory, `beside`, `config_files` and `given_files` to the directory of the
+    version that is loaded next. The next source drops `given_*`, `options` and `settings`; the rest stays.
     """
 
     name: str
@@ -60,6 +60,8 @@ class Draft:
     files: Mapping[str, ModelFile] = field(default_factory=dict)
     beside: Mapping[str, ModelFile] = field(default_factory=dict)
     cell_config: ConfigText = _NO_CONFIG
+    #: the files that were given with `cell_config`
+    config_files: Mapping[str, ModelFile] = field(default_factory=dict)
     given_config: ConfigText = _NO_CONFIG
     given_files: Mapping[str, ModelFile] = field(default_factory=dict)
     options: ConfigOptions = _NO_OPTIONS
@@ -99,8 +101,10 @@ class Draft:
         config = self.options.apply(self.config)
         if self.base is None:  # otherwise the server completes it, as for the directory itself
             config.name = config.name or self.name
+            if self.engine_file:
+                config.default_model_filename = config.default_model_filename or self.engine_file
             if not config.platform:
-                config.backend = config.backend or "python"
+                config.backend = config.backend or backend_of_file(self.engine_file) or "python"
         if self.settings is not None:
             config = self.settings.written(config)
         text, printed_for = completed_text(self.config.text, config)
@@ -119,6 +123,14 @@ class Draft:
             return self.base.original(CONFIG_FILE).edited(self.config_file)
         return config_bytes(self.config_file) if self.config_file.strip() else None
 
+    @cached_property
+    def engine_file(self) -> str:
+        """Return the file of another backend's model, such as head.onnx, that was given with the config; "" without."""
+        if self.source is not None:
+            return ""
+        found = [file for file in self.config_files if backend_of_file(file) not in ("", "python")]
+        return found[0] if len(found) == 1 else ""
+
     @property
     def is_ensemble(self) -> bool:
         """Return whether the config describes an ensemble, which has no model.py. Raises ConfigTextError."""
@@ -126,10 +138,10 @@ class Draft:
 
     @property
     def has_other_backend(self) -> bool:
-        """Return whether the config names another backend than Python's; such models have other files. Raises
-        ConfigTextError."""
+        """Return whether the config names another backend than Python's, or came with a file of one; such models have
+        other files. Raises ConfigTextError."""
         config = self.config.message
-        return config.backend not in ("", "python") or config.platform not in ("", "ensemble")
+        return bool(self.engine_file) or config.backend not in ("", "python") or config.platform not in ("", "ensemble")
 
     @property
     def loadable(self) -> bool:
@@ -140,7 +152,7 @@ class Draft:
     @cached_property
     def tree(self) -> Mapping[str, ModelFile]:
         """All files of the model except config.pbtxt, by paths relative to the model directory."""
-        beside = {**self.beside, **self.given_files}
+        beside = {**self.config_files, **self.beside, **self.given_files}
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
             tree[self.model_path] = self.source
@@ -206,9 +218,11 @@ class Draft:
         """Return the draft with a helper file, `path` relative to the version directory."""
         return replace(self, beside={**self.beside, path: file}, before_source=self._before_source(path))
 
-    def with_cell_config(self, config: ConfigText) -> Draft:
-        """Return the draft with the text of a config cell, which brings the settings of that text."""
-        return replace(self, cell_config=config, settings=None, before_source=self._before_source(CONFIG_FILE))
+    def with_cell_config(self, config: ConfigText, files: Files = ()) -> Draft:
+        """Return the draft with the text of a config cell, which brings the settings of that text, and with its files.
+        Raises FileError for a missing one."""
+        before = self._before_source(CONFIG_FILE)
+        return replace(self, cell_config=config, config_files=_read_files(files), settings=None, before_source=before)
 
     def _before_source(self, written: str) -> frozenset[str]:
         return self.before_source if self.source is not None else self.before_source | {written}
@@ -261,10 +275,7 @@ class Draft:
         """Return the draft with helper files: paths to copy, or name -> bytes or path; of a directory, such as a
         package, all its files. Raises FileError for a missing one.
         """
-        paths = (files,) if isinstance(files, (str, PathLike)) else files
-        named = files.items() if isinstance(files, Mapping) else [(Path(path).name, path) for path in paths]
-        each_file = [inside for name, value in named for inside in _in_directory(name, value)]
-        return replace(self, given_files={name: _model_file(name, value) for name, value in each_file})
+        return replace(self, given_files=_read_files(files))
 
     def with_config(self, config: str | Mapping[str, Any] | PathLike[str]) -> Draft:
         """Return the draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
@@ -343,9 +354,14 @@ def read_model(name: str, path: Path) -> Draft:
     return draft if ensemble else draft.with_source(path / str(draft.version) / draft.model_file)
 
 
-def _in_directory(
-    name: str, value: bytes | str | PathLike[str]
-) -> list[tuple[str, bytes | str | PathLike[str]]]:
+def _read_files(files: Files) -> dict[str, ModelFile]:
+    paths = (files,) if isinstance(files, (str, PathLike)) else files
+    named = files.items() if isinstance(files, Mapping) else [(Path(path).name, path) for path in paths]
+    each_file = [inside for name, value in named for inside in _in_directory(name, value)]
+    return {name: _model_file(name, value) for name, value in each_file}
+
+
+def _in_directory(name: str, value: bytes | str | PathLike[str]) -> list[tuple[str, bytes | str | PathLike[str]]]:
     """Return the files of a directory by name, without caches and hidden files; any other path itself."""
     if isinstance(value, bytes) or not Path(value).is_dir():
         return [(name, value)]

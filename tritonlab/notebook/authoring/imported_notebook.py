@@ -101,9 +101,7 @@ def _cells_of(bases: Mapping[str, BaseDirectory], start: Path) -> tuple[dict[str
 
 
 def _title(name: str, where: str, bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> str:
-    rows = [
-        f"| {markdown_code(each)} | {_kind(base)} | {_whereabouts(each, left)} |" for each, base in bases.items()
-    ]
+    rows = [f"| {markdown_code(each)} | {_kind(base)} | {_whereabouts(each, left)} |" for each, base in bases.items()]
     return "\n".join(
         [
             f"# {markdown_code(name)}",

@@ -13,6 +13,7 @@ from ...repository.layout import CONFIG_FILE
 from ...repository.model_names import name_fault
 from ...repository.model_tree import Omission
 from .base_directory import MOST_BYTES, BaseDirectory
+from .cell_text import cell_head
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import Draft
@@ -27,8 +28,8 @@ _FAR = 2
 
 
 def model_line(draft: Draft) -> tuple[str, list[str]]:
-    """Return the line with the options, config and files that were given with the last source, and the names of files
-    that a line cannot give: they were given as bytes, or lie elsewhere under another name.
+    """Return the head of the cell with the options, config and files that were given with the last source, and the
+    names of files that it cannot give: they were given as bytes, or lie elsewhere under another name.
     """
     words = ["%%triton_model", draft.name, *_options(draft.options)]
     if draft.base is not None:
@@ -42,7 +43,17 @@ def model_line(draft: Draft) -> tuple[str, list[str]]:
         words += ["--file", *paths.values()]
     if draft.version != (draft.base.newest() if draft.base is not None else 1):
         words += ["--version", str(draft.version)]
-    return magic_line(*words), [name for name in draft.given_files if name not in paths]
+    return cell_head(*words), [name for name in draft.given_files if name not in paths]
+
+
+def config_line(draft: Draft) -> str:
+    """Return the head of the cell of a model that has only a config and, of another backend, a file."""
+    words = ["%%triton_config", draft.name]
+    if draft.base is not None:
+        words += ["--base", shown_path(draft.base.path)]
+    if draft.config_files:
+        words += ["--file", *(str(file.content) for file in draft.config_files.values())]
+    return cell_head(*words)
 
 
 def shown_path(path: Path, start: Path | None = None) -> str:
@@ -122,7 +133,7 @@ def left_in_place(base: BaseDirectory, *, version: int | None = None) -> list[st
 
 
 def _cell(words: list[str], base: BaseDirectory, file: str) -> str:
-    return f"{magic_line(*words)}\n{base.original(file).text}"
+    return f"{cell_head(*words)}\n{base.original(file).text}"
 
 
 def _fits_a_line(word: str) -> bool:

@@ -215,10 +215,17 @@ class Workspace:
         return relative
 
     def write_config(
-        self, name: str, text: str, *, body: CellBody | None = None, base: str | PathLike[str] | None = None
+        self,
+        name: str,
+        text: str,
+        *,
+        body: CellBody | None = None,
+        base: str | PathLike[str] | None = None,
+        files: Files | None = None,
     ) -> ModelConfig:
         """Make `text` the model's config from the next load on; an empty text restores the former config. `base`: the
-        model directory of a model without a source of its own, such as an ensemble; as in `load`.
+        model directory of a model without a source of its own, such as an ensemble; `files`: files of the version
+        directory, which the next config replaces; both as in `load`.
 
         Raises ConfigTextError with line and column, FileError; then the former text is kept.
         """
@@ -229,7 +236,8 @@ class Workspace:
         with self._lock:
             written = self._written(name)
             draft = written.draft if written.draft.source is not None else written.draft.without_base()
-            written.draft = (draft if base is None else draft.with_base(base)).with_cell_config(parsed)
+            draft = draft if base is None else draft.with_base(base)
+            written.draft = draft.with_cell_config(parsed, files or ())
         return config
 
     def awaits_source(self, name: str, written: str) -> bool:

@@ -210,7 +210,8 @@ def cell_text(draft: Draft) -> str:
     if first is None:
         return ""
     # the magic is kept as a comment, see `running_body`
-    return "".join([*lines[:first], lines[first][1:], *lines[first + 1 :]])
+    last = next(number for number in range(first, len(lines)) if not lines[number].rstrip().endswith("\\"))
+    return "".join([*lines[:first], *(line[1:] for line in lines[first : last + 1]), *lines[last + 1 :]])
 
 
 def _origin(draft: Draft) -> str:

@@ -21,6 +21,7 @@ from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 from ...server.api.model import Model
 from ...stub.c_python_backend_utils import InferenceRequest
+from ..authoring.cell_text import split_cell
 from ..authoring.hints import PB_UTILS
 from ..authoring.workspace import Workspace
 from ..views.record.record_view import KINDS
@@ -62,8 +63,9 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
     def matcher(context: Any) -> Any:
         lines = context.full_text.split("\n")[: context.cursor_line]
         text = "\n".join([*lines, context.text_until_cursor])
+        head, body = split_cell(text.lstrip("\n"))
         found = (
-            completions(context.text_until_cursor, magics, workspace)
+            completions(context.text_until_cursor if body is not None else head, magics, workspace)
             or config_cell(text, workspace)
             or model_cell(text, lambda line, kind: _tensors(line, kind, magics, workspace()))
             or input_keys(text, shell.user_ns)
@@ -153,8 +155,8 @@ def _tensors(line: str, kind: str, magics: Any, workspace: Workspace) -> list[st
 
 def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
     """Return the same as `completions` for the body of a `%%triton_config` cell, which ends at the cursor."""
-    line, newline, body = text.lstrip().partition("\n")
-    if not newline or not line.startswith("%%triton_config "):
+    line, body = split_cell(text.lstrip())
+    if body is None or not line.startswith("%%triton_config "):
         return None
     return config_words(body, lambda: workspace().names())
 
@@ -229,8 +231,8 @@ def model_cell(text: str, tensors_of: Callable[[str, str], Sequence[str]]) -> tu
     """Return the word at the end of the text of a `%%triton_model` cell and its completions; None if no completion of
     ours is expected. `tensors_of` returns the names of the tensors of a kind, `input` or `output`, of the model that
     such a line writes."""
-    line, newline, body = text.lstrip().partition("\n")
-    if not newline or not line.startswith("%%triton_model "):
+    line, body = split_cell(text.lstrip())
+    if body is None or not line.startswith("%%triton_model "):
         return None
     if found := _ATTRIBUTE.search(body):
         return _fitting(found["typed"], _attributes(found["object"], body))

@@ -14,6 +14,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from ...core.config.model_config import ConfigError
 from ...core.status import ModelError, TritonError
 from ...repository.layout import CONFIG_FILE
+from ..authoring.cell_text import split_cell
 from ..authoring.cells import CellBody, running_body, user_namespace
 from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
@@ -115,7 +116,8 @@ class TritonMagics(Magics):
 
         Examples:
 
-            %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
+            %%triton_model add_sub --max-batch-size 8 \\
+                --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
 
             %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output P:FP32[-1]
 
@@ -125,11 +127,11 @@ class TritonMagics(Magics):
 
             %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
 
-        Below such a line comes the text of model.py: `import triton_python_backend_utils as pb_utils` and a class
-        `TritonPythonModel`. The dims of --input and --output are those of config.pbtxt, without the batch dimension.
+        A line that ends with a backslash continues on the next one. Below comes the text of model.py:
+        `import triton_python_backend_utils as pb_utils` and a class `TritonPythonModel`. The dims of --input and
+        --output are those of config.pbtxt, without the batch dimension.
         """
-        args = parse(line_parser(TritonMagics.triton_model), line)
-        body = running_body(self.shell, "triton_model", line, cell)
+        args, cell, body = self._read(TritonMagics.triton_model, line, cell)
         self._load(
             args.name,
             quiet=args.quiet,
@@ -152,24 +154,28 @@ class TritonMagics(Magics):
     @argument(
         "--base", metavar="DIR", help="the model directory of an ensemble, whose other files are used as they are"
     )
+    @argument("--file", nargs="+", action="extend", metavar="PATH", help="files of the version directory: head.onnx")
     @argument("--no-load", action="store_true", help="keep the text for the next load")
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
     def triton_config(self, line: str, cell: str) -> None:
         """Give a model the cell as its config.pbtxt; load the model again if it exists.
 
-        An ensemble has only a config: it is loaded at once, after the models that its steps name.
+        An ensemble has only a config: it is loaded at once, after the models that its steps name. So is a model of
+        another backend: its config, and its file.
 
-        Example:
+        Examples:
 
             %%triton_config add_sub
             max_batch_size: 8
             dynamic_batching { max_queue_delay_microseconds: 500 }
             instance_group [ { count: 2 } ]
+
+            %%triton_config head --file head.onnx
+            backend: "onnxruntime"
         """
-        args = parse(line_parser(TritonMagics.triton_config), line)
-        body = running_body(self.shell, "triton_config", line, cell)
-        self._workspace().write_config(args.name, cell, body=body, base=args.base)
+        args, cell, body = self._read(TritonMagics.triton_config, line, cell)
+        self._workspace().write_config(args.name, cell, body=body, base=args.base, files=args.file)
         self._load_again(args, CONFIG_FILE, body)
 
     @_of_a_cell
@@ -188,8 +194,7 @@ class TritonMagics(Magics):
 
             %%triton_file classifier ../labels.txt
         """
-        args = parse(line_parser(TritonMagics.triton_file), line)
-        body = running_body(self.shell, "triton_file", line, cell)
+        args, cell, body = self._read(TritonMagics.triton_file, line, cell)
         path = self._workspace().write_file(args.name, args.path, cell, body=body)
         self._load_again(args, args.path, body, path)
 
@@ -200,6 +205,15 @@ class TritonMagics(Magics):
             return commands.run(Context(self.shell, self._workspace()), line)
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
+
+    def _read(self, magic: Any, line: str, cell: str) -> tuple[argparse.Namespace, str, CellBody]:
+        """Return the arguments of the magic, whose line may continue in the cell, and the cell's body with its place.
+        Raises LineError."""
+        shell: Any = self.shell
+        # up to the frame that runs the magic, as IPython counts for the first line
+        whole, body = split_cell(f"{line}\n{cell}", partial(shell.var_expand, depth=4))
+        arguments = parse(line_parser(magic), whole)
+        return arguments, body or "", running_body(shell, magic.__name__, whole, body or "")
 
     def _load_again(self, args: argparse.Namespace, written: str, body: CellBody, path: str = "The config") -> None:
         """Load the model again with the cell's content. If that cannot be loaded with the known source, leave it to the

@@ -13,9 +13,10 @@ from ...tools.deploy.preflight.finding import Preflight
 from ...tools.deploy.releases import DEFAULT_TARGET
 from ..authoring.artifact import artifact_of
 from ..authoring.base_directory import BaseDirectory
+from ..authoring.cell_text import split_cell
 from ..authoring.cells import user_namespace
 from ..authoring.errors import ExpressionError, FileError, OptionError
-from ..authoring.model_cells import imported_cells, model_line, shown_path
+from ..authoring.model_cells import config_line, imported_cells, model_line
 from ..views.card.hanging import draining_text
 from ..views.card.live_card import LiveCard, card_of, loading_card
 from ..views.card.opened_view import Repository
@@ -118,9 +119,8 @@ def edit(context: Context, name: str) -> None:
     shell, workspace = context.shell, context.workspace
     draft = workspace.draft(name)
     source = draft.source
-    if source is None and draft.is_ensemble:
-        base = ["--base", shown_path(draft.base.path)] if draft.base is not None else []
-        shell.set_next_input(f"{magic_line('%%triton_config', name, *base)}\n{draft.config.text}")
+    if source is None and (draft.is_ensemble or draft.engine_file):
+        shell.set_next_input(f"{config_line(draft)}\n{draft.config.text}")
         return
     directory = next((path / name for path in workspace.repositories if (path / name).is_dir()), None)
     if source is None and directory is not None:
@@ -128,7 +128,7 @@ def edit(context: Context, name: str) -> None:
         shell.set_next_input(cell)
         if others:
             print(f"What this cell does not write counts as it is in {directory}; cells for that, too, are\n")
-            print("\n".join(other.partition("\n")[0] for other in others))
+            print("\n".join(split_cell(other)[0] for other in others))
         return
     if source is None:
         raise FileError(f"this notebook has no source of {name!r}: load it first", fix="load it first")

@@ -35,6 +35,13 @@ def open_playground(workspace: Workspace, model: Model) -> Playground:
     return form
 
 
+def show_card(workspace: Workspace, name: str) -> None:
+    """Show the card of a model below the running cell."""
+    from .card.live_card import card_of
+
+    card_of(workspace, name).show()
+
+
 def open_load_panel(model: Loadable) -> LoadPanel:
     """Return the form of a model's load tests."""
     from .card.load_panel import LoadPanel
