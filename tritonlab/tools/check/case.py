@@ -76,10 +76,10 @@ def judge_answers(
     bench: Bench, expected: ModelAnswer, got: ModelAnswer, where: str, alone: str, why: str = ""
 ) -> Judgement | None:
     """Judge whether two answers to a request differ by more than noise. `where` and `alone`: how it was sent for each
-    answer, in words; `why`: a sentence to append.
+    answer, in words; `why`: a sentence to append. A long stream that was only slower is no difference.
     """
     difference = bench.noise.differ(expected, got)
-    if difference is None:
+    if difference is None or expected.sends or got.sends:
         return None
     text = sentence_of(difference, where, alone)
     return Judgement(f"{text} {why}" if why else text, difference, expected, got, got.place)

@@ -101,7 +101,7 @@ class ModelAnswer:
     the final flag came in time. `empty`: how many responses without outputs came besides an empty final one. `after`:
     how many responses came after the request was cancelled. `polled`: whether the model checked for the cancellation.
     `died`: whether its process ended. `busy`: whether `execute` was still running, or responses still came, when the
-    time for the answer was over.
+    time for the answer was over; `sends`: whether responses still came.
     """
 
     responses: tuple[Mapping[str, Tensor], ...] = ()
@@ -114,6 +114,7 @@ class ModelAnswer:
     polled: bool = False
     died: bool = False
     busy: bool = False
+    sends: bool = False
 
     @property
     def good(self) -> bool:

@@ -432,6 +432,7 @@ class ScratchModel:
     def _answer(self, one: _SentRequest, died: bool) -> ModelAnswer:
         ended = one.ended_at > 0
         executes = any(each.payload is not None for each in self.instances)
+        sends = not ended and time.monotonic() - one.latest_at < self.timeout / 2
         if not ended:
             one.request.cancel()
         error = one.error
@@ -446,7 +447,8 @@ class ScratchModel:
             after=one.after,
             polled=id(one.request) in self.watch.polled,
             died=died,
-            busy=not ended and (executes or time.monotonic() - one.latest_at < self.timeout / 2),
+            busy=not ended and (executes or sends),
+            sends=sends and bool(one.responses),
         )
 
 
