@@ -16,8 +16,8 @@ import pytest
 import tritonlab
 import tritonlab.testing
 import tritonlab.tritonserver as tritonserver
-from tritonlab.command_table import magic_commands
 from tritonlab.frontends.cli.flags import GROUPS
+from tritonlab.tool_table import magic_commands
 
 #: It reads some hundred pages and every docstring: 20 s of a free machine.
 pytestmark = pytest.mark.timeout(400)

@@ -22,7 +22,7 @@ LEVELS: list[list[str]] = [
     ["stub._pb_stub.api"],
     ["stub._pb_stub.process"],
     ["stub"],
-    ["kernel_modules", "command_table"],
+    ["kernel_modules", "tool_table"],
     ["backends"],
     ["core"],
     ["figures"],
@@ -40,23 +40,22 @@ LEVELS: list[list[str]] = [
     ["frontends"],
     ["frontends.cli"],
     ["ray", "dynamo"],
-    ["tools.measure.load_testing"],
     ["record"],
     ["exchanges"],
     ["tools.deploy"],
-    ["tools.measure.tuning"],
-    ["tools.check"],
     ["notebook.authoring"],
     ["notebook.views"],
     ["notebook.model"],
     ["notebook.shell"],
-    ["check_run", "doctor", "golden_run", "preflight_run", "quickstart", "runtime", "model_testing"],
+    ["tools.measure.load_testing"],
+    ["tools.measure.tuning", "tools.check"],
+    ["doctor", "golden_run", "preflight_run", "quickstart", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]
 
 #: The imports inside a function that are wanted, and why: (module, import). All of them go down or stay in their room.
-#: The functions of subcommands, which `command_table` names, are imported when they run; `test_command_table.py` finds
+#: The functions of subcommands, which `tool_table` names, are imported when they run; `test_tool_table.py` finds
 #: each.
 #: "N ms" is what the import takes after `import tritonlab`, which takes 560 ms itself, the least of three (2026-11-26,
 #: 2 cores, load average 8).
@@ -65,8 +64,9 @@ LAZY = {
     ("tritonlab", "tritonlab.runtime"): "only for %load_ext, or the first public name: 0.7 s",
     ("tritonlab", "tritonlab.notebook.shell.magics"): "IPython, which a server without a notebook lacks: 249 ms",
     ("tritonlab.exchanges.remote.remote_server", "tritonlab.exchanges.remote.grpc_link"): "gRPC, unused over HTTP",
-    ("tritonlab.exchanges.remote.remote_server", "tritonlab.exchanges.remote.remote_target"): "only for a load test",
-    ("tritonlab.exchanges.remote.remote_target", "tritonlab.exchanges.remote.grpc_calls"): "gRPC, unused over HTTP",
+    ("tritonlab.tools.measure.load_testing.remote_target", "tritonlab.tools.measure.load_testing.grpc_calls"): (
+        "gRPC, unused over HTTP"
+    ),
     ("tritonlab.tools.deploy.report", "tritonlab.tools.deploy.verify.verdict_history"): (
         "only for a zip file, with gRPC"
     ),
@@ -77,16 +77,9 @@ LAZY = {
         "only for a proof: 3 ms at %load_ext"
     ),
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
-    ("tritonlab.tools.measure.load_testing.load_tested", "tritonlab.tools.measure.load_testing.load_run"): (
-        "only for a load test: 27 ms"
-    ),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"): f"{_GRPC}188 ms",
-    ("tritonlab.notebook.model", "tritonlab.tools.check.run"): "only for `check`: 57 ms",
     ("tritonlab.notebook.model", "tritonlab.record.line_profiling"): "only for `profile`: 11 ms",
-    ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.tune"): "only for `tune`: 99 ms",
-    ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.tuned_model"): "only for `what_if`: 31 ms",
     ("tritonlab.notebook.shell.comm_calls", "tritonlab.notebook.shell.comm_export"): "only for an export: 27 ms",
-    ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.card.load_panel"): "only for a load panel: 27 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.playground.playground"): "only for a form: 59 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.record.opening"): "only for a view: 113 ms",
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.exchanges.remote.remote_server"): f"{_GRPC}98 ms",
@@ -102,6 +95,9 @@ LAZY = {
 STUB_MAY_IMPORT = {"numpy"}
 #: The author-facing modules find one another by name, because model.py imports them that way.
 STUB_TOP_LEVEL = {"triton_python_backend_utils", "c_python_backend_utils", "_pb_stub"}
+
+#: The beginning of the names of modules of tools; everything else is the house.
+TOOLS = "tritonlab.tools."
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tritonlab"
@@ -181,13 +177,14 @@ def level_of(module: str) -> int:
 
 def upward(items: list[Import]) -> list[str]:
     """Return the imports of the same or a higher level, other than within one name of LEVELS, as `module:line imports
-    target`.
+    target`. The types of a tool's results are allowed everywhere: type checkers alone import them.
     """
     return [
         f"{i.module}:{i.line} imports {i.target}"
         for i in items
         if room_of(i.module) != room_of(i.target)
         and level_of(i.target) >= level_of(i.module)
+        and not (i.for_types and i.target.startswith(TOOLS))
     ]
 
 

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 
-from .command_table import Command, shell_commands
 from .core.version import VERSION
+from .tool_table import Command, ToolMissing, shell_commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = vars(command_parser(commands).parse_args(words))
     try:
         return options.pop("command").find()(**options) or 0
-    except OSError as error:
+    except (OSError, ToolMissing) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return 1
 

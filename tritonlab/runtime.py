@@ -46,23 +46,24 @@ from .notebook.authoring.notebook_ports import open_endpoints
 from .notebook.authoring.workspace import NoShell, Workspace
 from .notebook.model import Model, Server
 from .notebook.views.card.opened_view import Repository
-from .notebook.views.opener import open_load_panel, open_playground, open_view, show_progress
+from .notebook.views.opener import open_playground, open_view
 from .record.recorder import Recorder
 from .record.recording import Recording
 from .server.api.needed_models import stood_in_words
 from .server.api.server import UNLOAD_SECONDS
 from .server.build import check_options
 from .server.options import Options
+from .tool_table import tool_function
 from .tools.deploy.releases import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from .exchanges.remote.remote_server import RemoteServer
     from .frontends.endpoints import Endpoints
-    from .notebook.views.card.load_panel import Loadable, LoadPanel
     from .notebook.views.playground.playground import Playground
     from .notebook.views.record.record_view import RecordView
     from .tools.deploy.environment.placed import EnvironmentOptions
     from .tools.deploy.report import ExportReport
+    from .tools.measure.load_testing.load_panel import Loadable, LoadPanel
 
 _lock = threading.Lock()  # guards all fields below
 _server: Server | None = None
@@ -298,7 +299,7 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     from .exchanges.remote import remote_server as remote
     from .notebook.authoring.hints import hint
 
-    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress, advise=hint)
+    return remote.connect(address, headers=headers, timeout=timeout, advise=hint)
 
 
 def playground(model: Model) -> Playground:
@@ -310,7 +311,8 @@ def load_panel(model: Loadable) -> LoadPanel:
     """Return a form, which a cell shows, that tests a model under load, of a server here or elsewhere (`connect`). It
     runs `model.load_test`; its `result` is the latest measurement.
     """
-    return open_load_panel(model)
+    open_panel: Callable[..., LoadPanel] = tool_function("load_panel")
+    return open_panel(model)
 
 
 def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .core.inference.infer_request import InferenceRequest, RequestEvent
 from .core.inference.infer_response import InferenceResponse
@@ -41,8 +41,11 @@ from .stub._pb_stub.api.simulated_array import SimulatedArray
 from .stub._pb_stub.wire.connection import Connection, Message
 from .stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
 from .stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
-from .tools.check.run import check_case
-from .tools.check.strategies import requests_for
+from .tool_table import tool_function
+
+if TYPE_CHECKING:
+    from .tools.check.run import check_case
+    from .tools.check.strategies import requests_for
 
 __all__ = [
     "MS",
@@ -63,6 +66,13 @@ __all__ = [
 ]
 
 MS = 1_000_000
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of a tool."""
+    if name in ("check_case", "requests_for"):
+        return tool_function(f"testing.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class MockClock:

@@ -25,7 +25,7 @@ import tritonlab
 import tritonlab.testing
 import tritonlab.tritonserver as tritonserver
 from tritonlab.__main__ import command_parser
-from tritonlab.command_table import magic_commands
+from tritonlab.tool_table import magic_commands
 from tritonlab.core.error_pages import error_pages
 from tritonlab.frontends.cli.flags import GROUPS
 from tritonlab.notebook.shell.commands import parser_of

@@ -17,12 +17,12 @@ from tests.record.events import RecorderHooks, make_request
 from tests.tools.measure.load_testing.fakes import row
 from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.figures.stored_picture import stored_picture
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.timeline import Timeline
 from tritonlab.record.recording import Recording
 from tritonlab.tools.measure.load_testing.load_result import LoadResult
 from tritonlab.tools.measure.tuning.recorded_executions import RecordedExecutions
-from tritonlab.tools.measure.tuning.settings import Settings
 from tritonlab.tools.measure.tuning.what_if import WhatIf
 
 MS = 1_000_000

@@ -23,9 +23,9 @@ from typing import Any
 from tests.conformance.reference import ReferenceServer, missing
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.exchanges.remote.remote_server import connect
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.tools.measure.tuning.live_model import LiveModel
 from tritonlab.tools.measure.tuning.offered_load import Load
-from tritonlab.tools.measure.tuning.settings import Settings
 from tritonlab.tools.measure.tuning.settings_trial import Trial
 from tritonlab.tools.measure.tuning.tune_result import TuneResult
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tritonlab.command_table import magic_commands
 from tritonlab.core.config import load_advice
 from tritonlab.core.error_pages import all_advice, error_pages, find_advice, topic_of
 from tritonlab.notebook.authoring import hints
 from tritonlab.stub.c_python_backend_utils import JOINS_LATE
+from tritonlab.tool_table import magic_commands
 
 KINDS = ("hint", "load", "config")
 

@@ -18,12 +18,12 @@ from IPython.utils.capture import capture_output
 import tritonlab
 from tests.models import answers
 from tests.notebook.conftest import IDENTITY_OPTIONS, Notebook
-from tritonlab.command_table import magic_commands
 from tritonlab.core.explained import Explained
 from tritonlab.core.plain_facts import MOST_LINES, few_lines, plain
 from tritonlab.notebook.shell.commands import parser_of
 from tritonlab.notebook.shell.subcommand import JsonFacts
 from tritonlab.notebook.views import widget
+from tritonlab.tool_table import magic_commands
 
 #: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.
 LEFT_OUT = ("stub", "tritonserver", "frontends", "ipc", "__main__", "site_packages", "testing", "dynamo", "ray")

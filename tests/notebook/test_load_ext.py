@@ -21,14 +21,14 @@ HEAVY = {
     *("ipywidgets", "anywidget", "matplotlib", "PIL", "pandas", "torch", "jedi", "nbformat", "nbclient"),
     *("grpc", "tritonclient", "uvicorn", "uvloop", "starlette", "httptools", "prometheus_client"),
 }
-#: What `%load_ext tritonlab` brings in of ours beside the magics; of `tools.measure` only what gives models the method.
+#: What `%load_ext tritonlab` brings in of ours beside the magics.
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
     *("core", "core.config", "core.inference", "core.metrics", "core.observe", "core.source", "figures"),
     *("exchanges", "exchanges.remote"),
     *("tools.deploy", "tools.deploy.environment", "tools.deploy.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
-    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "tools.measure.load_testing", "record", "repository"),
+    *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),
     *("server", "server.api", "server.models", "server.observe"),
     *("stub._pb_stub.api", "stub._pb_stub.devices", "stub._pb_stub.process", "stub._pb_stub.wire"),

@@ -17,6 +17,7 @@ from tests.tools.measure.tuning.test_tune import trial
 from tritonlab.core.status import ModelError
 from tritonlab.engine.schedulers.sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from tritonlab.figures.svg_picture import text_width
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.notebook.views.figures.graph_figure import graph_figure, sequence_figure
 from tritonlab.notebook.views.record.metrics import Metrics
 from tritonlab.notebook.views.record.streams import Streams
@@ -25,7 +26,6 @@ from tritonlab.record.recording import Recording
 from tritonlab.testing import MS
 from tritonlab.tools.measure.load_testing.load_result import LoadResult
 from tritonlab.tools.measure.tuning.recorded_executions import RecordedExecutions
-from tritonlab.tools.measure.tuning.settings import Settings
 from tritonlab.tools.measure.tuning.tune_figures import DrawnGain, front_figure, gain_figure
 from tritonlab.tools.measure.tuning.what_if import WhatIf
 

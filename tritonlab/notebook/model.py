@@ -17,26 +17,38 @@ from ..exchanges.snippets import Snippet, failure_test
 from ..server.api import model as served
 from ..server.api import server as served_server
 from ..server.api.failures import FailedModel, KeptFailure
+from ..server.api.load_tested import LoadTested
 from ..server.api.model_signature import HelpOfModel
 from ..server.observe.why import Why
+from ..tool_table import tool_function, tool_methods
 from ..tools.deploy.preflight.finding import Preflight
 from ..tools.deploy.preflight.judge import preflight
 from ..tools.deploy.releases import DEFAULT_TARGET
-from ..tools.measure.load_testing.load_target import LocalTarget
-from ..tools.measure.load_testing.load_tested import LoadTested
 from .authoring.notebook_ports import Ports, open_address
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
-from .views.opener import open_view, show_card, show_progress
+from .views.opener import open_view, show_card
 
 if TYPE_CHECKING:
     from ..record.line_profile import LineProfile
     from ..tools.check.check_result import CheckResult
-    from ..tools.measure.load_testing.load_run import LoadTest
     from ..tools.measure.tuning.tune_result import TuneResult
-    from ..tools.measure.tuning.tuned_model import Written
     from ..tools.measure.tuning.what_if import WhatIf
     from .views.record.record_view import RecordView
+
+
+class ToolMethods:
+    """The base of `Model` and `Server`: further methods that tools have (`Tool.functions`)."""
+
+    if not TYPE_CHECKING:  # a type checker refuses names that the class does not have
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and name in tool_methods(type(self).__name__):
+                return partial(tool_function(f"{type(self).__name__}.{name}"), self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __dir__(self) -> Iterable[str]:
+        return {*super().__dir__(), *tool_methods(type(self).__name__)}
 
 
 class ShownFailure(KeptFailure):
@@ -79,7 +91,7 @@ class ShownFailure(KeptFailure):
         self._pane().show()
 
 
-class Model(LoadTested, served.Model):
+class Model(ToolMethods, LoadTested, served.Model):
     __doc__ = HelpOfModel(served.Model.__doc__)
 
     def __init__(self, server: served.Host, name: str, version: int = -1, workspace: Workspace | None = None) -> None:
@@ -119,7 +131,7 @@ class Model(LoadTested, served.Model):
         graph, and `plot_batch_sizes(ax)` of a timeline, draw with matplotlib. Raises InvalidArgumentError for another
         kind.
         """
-        return open_view(self, kind, written=self._written, profile=lambda seconds: self.profile(seconds=seconds))
+        return open_view(self, kind, profile=lambda seconds: self.profile(seconds=seconds))
 
     @explains_unknown
     def preflight(self, target: str = DEFAULT_TARGET) -> Preflight:
@@ -175,12 +187,6 @@ class Model(LoadTested, served.Model):
     def _cited(self, text: str) -> str:
         return self._workspace.shell.cite(text) if self._workspace is not None else text
 
-    def load_target(self) -> LocalTarget:
-        return LocalTarget(self)
-
-    def _show_progress(self, test: LoadTest) -> Callable[[], None]:
-        return show_progress(test)
-
     @explains_unknown
     def what_if(
         self,
@@ -201,15 +207,14 @@ class Model(LoadTested, served.Model):
         Raises InvalidArgumentError for settings that a config cannot have, or if no request was recorded yet;
         UnsupportedError for sequence models and ensembles.
         """
-        differing = {
-            "max_queue_delay_microseconds": max_queue_delay_microseconds,
-            "preferred_batch_size": preferred_batch_size,
-            "max_batch_size": max_batch_size,
-            "instances": instances,
-        }
-        from ..tools.measure.tuning.tuned_model import what_if
-
-        return what_if(self, differing, self._written)
+        ask: Callable[..., WhatIf] = tool_function("Model.what_if")
+        return ask(
+            self,
+            max_queue_delay_microseconds=max_queue_delay_microseconds,
+            preferred_batch_size=preferred_batch_size,
+            max_batch_size=max_batch_size,
+            instances=instances,
+        )
 
     def tune(
         self,
@@ -248,11 +253,18 @@ class Model(LoadTested, served.Model):
         Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
         ensembles, and TritonError if the model fails its requests.
         """
-        load = {"concurrency": concurrency, "request_rate": request_rate, "arrivals": arrivals}
-        most = {"max_instances": max_instances, "max_batch_size": max_batch_size, "budget_s": budget_s}
-        from ..tools.measure.tuning.tune import tune_model
-
-        return tune_model(self, {"p99_ms": p99_ms, **load, **most, **requests}, self._written)
+        find_best: Callable[..., TuneResult] = tool_function("Model.tune")
+        return find_best(
+            self,
+            p99_ms=p99_ms,
+            concurrency=concurrency,
+            request_rate=request_rate,
+            arrivals=arrivals,
+            max_instances=max_instances,
+            max_batch_size=max_batch_size,
+            budget_s=budget_s,
+            **requests,
+        )
 
     @explains_unknown
     def check(
@@ -289,25 +301,21 @@ class Model(LoadTested, served.Model):
         Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
         and ImportError for a strategy without hypothesis.
         """
-        from ..tools.check.run import CheckOptions, check_model
-
-        call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
-        options = CheckOptions(
+        run: Callable[..., CheckResult] = tool_function("Model.check")
+        return run(
+            self,
             seconds,
-            seed,
+            seed=seed,
             relations=relations,
             example=example,
             strategies=strategies,
             side_effects=side_effects,
-            progress=call,
+            progress=progress,
+            cite=self._cited,
         )
-        return check_model(self, options, golden=GoldenSet(), cite=self._cited)
-
-    def _written(self) -> Written | None:
-        return self._workspace.written(self.name) if self._workspace is not None else None
 
 
-class Server(served_server.Server):
+class Server(ToolMethods, served_server.Server):
     __doc__ = served_server.Server.__doc__
 
     #: the notebook's models in the server's repository; None for a server without a notebook's models

@@ -13,8 +13,8 @@ from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigText
 from tritonlab.notebook.authoring.draft import Draft, model_path, read_model
 from tritonlab.notebook.authoring.errors import FileError, OptionError, SourceError
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.notebook.authoring.source_map import Segment
-from tritonlab.tools.measure.tuning.settings import Settings
 
 SOURCE = "class TritonPythonModel:\n    pass\n"
 

@@ -15,9 +15,9 @@ from tritonlab.core.status import ModelError, ModelLoadError, NotFoundError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigText, ConfigTextError
 from tritonlab.notebook.authoring.errors import FileError, OptionError
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.model_names import ADVICE
-from tritonlab.tools.measure.tuning.settings import Settings
 
 IDENTITY = """\
 import triton_python_backend_utils as pb_utils

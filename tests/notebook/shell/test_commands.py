@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.notebook.shell.test_completion import complete
-from tritonlab import command_table
-from tritonlab.command_table import Argument, Command, Tool
+from tritonlab import tool_table
 from tritonlab.notebook.shell.subcommand import Context, Text
+from tritonlab.tool_table import Argument, Command, Tool
 
 
 def greet(context: Context, name: str, loud: bool = False) -> Text:
@@ -19,7 +19,7 @@ def greet(context: Context, name: str, loud: bool = False) -> Text:
 def test_a_tool_brings_a_subcommand(notebook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = Argument("name", help="a model"), Argument("--loud", action="store_true", help="in capitals")
     row = Command("greet", "tests.notebook.shell.test_commands", "greet a model").takes(*arguments)
-    monkeypatch.setattr(command_table, "TOOLS", (*command_table.TOOLS, Tool("greetings", magics=[row])))
+    monkeypatch.setattr(tool_table, "TOOLS", (*tool_table.TOOLS, Tool("greetings", magics=[row])))
     assert notebook.run("%triton greet m --loud").result.text == "M"
     assert notebook.run("%triton greet m --json").result == {"name": "m"}
     assert "did you mean '--loud'?" in notebook.run("%triton greet m --lod").text

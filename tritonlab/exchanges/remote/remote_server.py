@@ -19,14 +19,12 @@ from ...core.inference.infer_response import Outputs
 from ...core.inference.tensor import Tensor
 from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, TritonError, UnavailableError
-from ...tools.measure.load_testing.load_run import LoadTest
-from ...tools.measure.load_testing.load_tested import LoadTested
+from ...server.api.load_tested import LoadTested
 from ..exchange import Exchange, PhaseTimes, addressed, collect
 from .http_link import HttpLink
 
 if TYPE_CHECKING:
     from .grpc_link import GrpcLink
-    from .remote_target import RemoteTarget
 
     Link = HttpLink | GrpcLink
 
@@ -38,13 +36,6 @@ _ELSEWHERE = "call tritonlab.connect(ADDRESS, headers=…) in the other process,
 
 #: Returns advice for the text of an error, "" if it has none; it may get a model's configuration by name.
 Advise = Callable[[str, Callable[[str], dict[str, Any] | None]], str]
-#: Shows that a caller waits for a load test, and returns a function that ends that.
-ShowProgress = Callable[[LoadTest], Callable[[], None]]
-
-
-def no_progress(test: LoadTest) -> Callable[[], None]:
-    """Show nothing."""
-    return lambda: None
 
 
 def no_advice(text: str, config_of: Callable[[str], dict[str, Any] | None]) -> str:
@@ -57,7 +48,6 @@ def connect(
     *,
     headers: Mapping[str, str] | None = None,
     timeout: float = 60.0,
-    show_progress: ShowProgress = no_progress,
     advise: Advise = no_advice,
 ) -> RemoteServer:
     """Connect to a server.
@@ -66,7 +56,6 @@ def connect(
         address: `host:port`, `http://host:port` or `grpc://host:port`.
         headers: sent with every request, a token for example.
         timeout: seconds for each request.
-        show_progress: shows a load test for which a caller waits.
         advise: returns the `fix` of the server's errors.
 
     Raises UnavailableError if no such server answers.
@@ -80,7 +69,7 @@ def connect(
     for kind in kinds.values():
         link = kind(rest.rstrip("/"), headers or {}, timeout)
         if link.live(min(timeout, _FIND_SECONDS)):
-            return RemoteServer(link, show_progress, advise)
+            return RemoteServer(link, advise)
         link.close()
     words = " nor over ".join(kinds)
     raise UnavailableError(f"no server answers at {rest}, over {words}")
@@ -102,9 +91,8 @@ class RemoteServer(ProcessBound):
 
     elsewhere = _ELSEWHERE
 
-    def __init__(self, link: Link, show_progress: ShowProgress = no_progress, advise: Advise = no_advice) -> None:
+    def __init__(self, link: Link, advise: Advise = no_advice) -> None:
         self._link = link
-        self._progress = show_progress
         self._advise = advise
         self.address = link.address
         self.protocol = link.protocol
@@ -114,7 +102,7 @@ class RemoteServer(ProcessBound):
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
-        return RemoteModel(self._link, name, version=version, show_progress=self._progress, advise=self._advise)
+        return RemoteModel(self._link, name, version=version, advise=self._advise)
 
     def close(self) -> None:
         self._link.close()
@@ -138,29 +126,21 @@ class RemoteModel(ProcessBound, LoadTested):
 
     elsewhere = _ELSEWHERE
 
-    def __init__(
-        self,
-        link: Link,
-        name: str,
-        version: int = -1,
-        show_progress: ShowProgress = no_progress,
-        advise: Advise = no_advice,
-    ) -> None:
-        self._link = link
-        self._progress = show_progress
+    def __init__(self, link: Link, name: str, version: int = -1, advise: Advise = no_advice) -> None:
+        self.link = link
         self._advise = advise
         self.name = name
         self.version = version
 
     def metadata(self) -> dict[str, Any]:
-        return self._link.metadata(self.name, self._version())
+        return self.link.metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
         """Return the model's configuration. Raises TritonError for servers without configurations."""
-        return self._link.config(self.name, self._version())
+        return self.link.config(self.name, self._version())
 
     def statistics(self) -> dict[str, Any]:
-        return self._link.statistics(self.name, self._version())
+        return self.link.statistics(self.name, self._version())
 
     def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Exchange:
         """Send `request` to this model, and wait for all of its responses.
@@ -172,19 +152,11 @@ class RemoteModel(ProcessBound, LoadTested):
         decoupled = self._decoupled() if decoupled is None else decoupled
         before = self._counted()
         sent.request_start = time.monotonic_ns()
-        found = collect(sent, self._link.send(sent, decoupled))
+        found = collect(sent, self.link.send(sent, decoupled))
         for error in (found.error, *(response.error for response in found.responses)):
             if error is not None:
                 error.explained_by = self._explain
         return replace(found, split=_split(before, self._counted_after(before)))
-
-    def load_target(self) -> RemoteTarget:
-        from .remote_target import RemoteTarget
-
-        return RemoteTarget(self._link, self.name, self._version())
-
-    def _show_progress(self, test: LoadTest) -> Callable[[], None]:
-        return self._progress(test)
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Send one request and return its one answer. Raises the server's TritonError."""
@@ -203,7 +175,7 @@ class RemoteModel(ProcessBound, LoadTested):
 
     def _config_of(self, name: str) -> dict[str, Any] | None:
         try:
-            return self._link.config(name, self._version() if name == self.name else "")
+            return self.link.config(name, self._version() if name == self.name else "")
         except TritonError:
             return None
 
@@ -238,10 +210,10 @@ class RemoteModel(ProcessBound, LoadTested):
     def to_dict(self) -> dict[str, Any]:
         """Return the model and its server as JSON values."""
         version = self.version if self.version != -1 else None
-        return {"model": self.name, "version": version, "protocol": self._link.protocol, "address": self._link.address}
+        return {"model": self.name, "version": version, "protocol": self.link.protocol, "address": self.link.address}
 
     def __repr__(self) -> str:
-        return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"
+        return f"<RemoteModel {self.name} at {self.link.protocol} {self.link.address}>"
 
 
 def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> PhaseTimes | None:

@@ -34,8 +34,8 @@ from .errors import FileError, OptionError, SourceError, refused_files
 from .source_map import ModelFile, whole
 
 if TYPE_CHECKING:
-    from ...tools.measure.tuning.settings import Settings
     from .cells import CellBody
+    from .settings import Settings
 
 Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]

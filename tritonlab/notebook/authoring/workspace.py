@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
-    from ...tools.measure.tuning.settings import Settings
     from .cells import CellBody
+    from .settings import Settings
 
 
 class NoShell:

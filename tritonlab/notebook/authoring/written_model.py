@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...ipc.processes.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.api.server import Server
-    from ...tools.measure.tuning.settings import Settings
+    from .settings import Settings
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from ...command_table import Command, magic_commands
 from ...core.error_pages import error_pages
+from ...tool_table import Command, magic_commands
 from .parsing import LineParser, parse, unknown
 from .subcommand import Context, JsonFacts, MarkdownText, Text
 

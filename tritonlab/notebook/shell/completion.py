@@ -14,13 +14,13 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ...command_table import magic_commands
 from ...core.config.model_config import ConfigError
 from ...core.config.model_config_rules import MODEL_ARGS
 from ...core.inference.data_type import DataType
 from ...core.status import TritonError
 from ...server.api.model import Model
 from ...stub.c_python_backend_utils import InferenceRequest
+from ...tool_table import magic_commands
 from ..authoring.cell_text import split_cell
 from ..authoring.hints import PB_UTILS
 from ..authoring.workspace import Workspace

@@ -1,11 +1,8 @@
-"""The subcommands that send requests to a model: one request, kept ones, a load, a check, a profile; and its
-debugger."""
+"""The subcommands that send requests to a model: one request, kept ones, a profile; and its debugger."""
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.inference.data_type import DataType
@@ -13,19 +10,16 @@ from ...exchanges.golden import GoldenReport, GoldenSet
 from ...exchanges.sending import ask, asks_of
 from ...server.api.debugging import EditorAttach, follow_pauses
 from ...server.api.needed_models import stood_in_words
-from ...server.api.request_maker import make_tensors
-from ...tools.measure.load_testing.load_tested import smallest_shapes
+from ...server.api.request_maker import make_tensors, smallest_shapes
 from ..authoring.cells import user_namespace
 from ..authoring.errors import ExpressionError, OptionError
 from ..authoring.workspace import Workspace
-from ..views.opener import open_load_panel, open_playground
-from ..views.widget import in_kernel
+from ..views.opener import open_playground
 from .subcommand import Context, Text
 
 if TYPE_CHECKING:
     from ...record.line_profile import LineProfile
     from ...server.api.model import Model
-    from ...tools.check.check_result import CheckResult
     from ..views.playground.playground import Playground
 
 #: The actions of `%triton golden`.
@@ -33,8 +27,6 @@ VERBS = ("add", "check", "update")
 _GOLDEN_USAGE = "%triton golden add [--error] NAME INPUT0=expression, … | check [NAME] | update [NAME]"
 #: The most seconds for which the replay after a load keeps the author waiting.
 _PATIENCE = 10.0
-#: The characters of the line that shows the progress of a check.
-_WIDTH = 110
 
 
 def infer(context: Context, line: str) -> Any:
@@ -119,76 +111,6 @@ def replay(workspace: Workspace, name: str) -> None:
         print(suite.check(model=name, seconds=_PATIENCE))
     except ValueError as error:
         print(f"golden: {error}")
-
-
-def load_test(
-    context: Context,
-    name: str,
-    concurrency: str | None = None,
-    request_rate: str | None = None,
-    shape: Sequence[str] = (),
-    csv: str | None = None,
-    **options: Any,
-) -> Any:
-    """Run a load test and return its result. If no load is named, measure one client, and return the form that shows
-    the result: its Start button needs a browser.
-    """
-    model = context.model(name)
-    if concurrency is not None:
-        options["concurrency"] = _numbers(concurrency)
-    if request_rate is not None:
-        options["request_rate"] = _numbers(request_rate)
-    if shape:
-        options["shapes"] = dict(_shape(text) for text in shape)
-    if not options:
-        options["shapes"] = smallest_shapes(model.config())
-        if not csv and not context.json:
-            panel = open_load_panel(model)
-            panel.measure(**options)
-            return panel
-    result = model.load_test(**options, progress=not context.json)
-    if csv:
-        result.to_csv(csv)
-    return result
-
-
-def _shape(text: str) -> tuple[str, list[int]]:
-    name, colon, dims = text.rpartition(":")
-    if not colon or not all(word.strip().isdecimal() for word in dims.split(",")):
-        raise OptionError(f"'{text}' is not a shape: write NAME:3,64", fix="write NAME:3,64")
-    return name, [int(word) for word in dims.split(",")]
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError:
-        raise OptionError(f"'{text}' is not a list of numbers: write 1,2,8", fix="write 1,2,8") from None
-
-
-def check(context: Context, name: str, **options: Any) -> CheckResult:
-    """Check a model and return the result. An interrupt ends it with the findings so far."""
-    model = context.model(name)
-    show = None if context.json else _changing_line()
-    try:
-        return model.check(progress=show, **options)
-    finally:
-        if show is not None:
-            show("")
-
-
-def _changing_line() -> Callable[[object], None]:
-    """Return a function that shows a text in the place of the last one. In a notebook it updates one display, which
-    stores only the last text; lines after a carriage return would all be stored."""
-    if not in_kernel():
-        return lambda text: print(f"\r{str(text)[:_WIDTH]:<{_WIDTH}}\r", end="", flush=True)
-    display: Any = importlib.import_module("IPython.display").display
-    handle = display({"text/plain": ""}, raw=True, display_id=True)
-
-    def show(text: object) -> None:
-        handle.update({"text/plain": str(text)}, raw=True)
-
-    return show
 
 
 def profile(

@@ -1,23 +1,18 @@
-"""The openers of the playground, the load panel and the views of records. They import its module when a form is first
-opened: together these modules would make `import tritonlab` a third longer.
+"""The openers of the playground, the card and the views of records. They import its module when a form is first opened:
+together these modules would make `import tritonlab` a third longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from .card.model_states import ModelStates
-from .widget import in_kernel
 
 if TYPE_CHECKING:
     from ...record.recording import Recording
     from ...server.api.model import Model
-    from ...tools.measure.load_testing.load_run import LoadTest
-    from ...tools.measure.tuning.tuned_model import Written
     from ..authoring.workspace import Workspace
-    from .card.load_panel import Loadable, LoadPanel
     from .playground.playground import Playground
     from .record.record_view import RecordView
     from .record.timeline import Profile
@@ -42,30 +37,13 @@ def show_card(workspace: Workspace, name: str) -> None:
     card_of(workspace, name).show()
 
 
-def open_load_panel(model: Loadable) -> LoadPanel:
-    """Return the form of a model's load tests."""
-    from .card.load_panel import LoadPanel
-
-    return LoadPanel(model)
-
-
-def show_progress(test: LoadTest) -> Callable[[], None]:
-    """Show a test, for which a cell waits, in the cell's output; return a function that ends that."""
-    if not in_kernel():
-        return lambda: None
-    from .card import load_panel
-
-    return load_panel.show_progress(test)
-
-
 def open_view(
     subject: Model | Recording | str | PathLike[str],
     kind: str = "timeline",
     model: str = "",
-    written: Callable[[], Written | None] = lambda: None,
     profile: Profile | None = None,
 ) -> RecordView:
     """Return a view of `subject`, as `record.opening.open_view` does."""
     from .record import opening
 
-    return opening.open_view(subject, kind, model=model, written=written, profile=profile)
+    return opening.open_view(subject, kind, model=model, profile=profile)

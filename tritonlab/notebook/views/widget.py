@@ -28,6 +28,7 @@ from urllib.parse import quote
 
 from ...core.plain_facts import few_lines
 from ...core.process_bound import ProcessBound
+from ...tool_table import installed_tools
 from .theme import STATIC, stored_html
 
 #: The comm for requests of views while a cell runs (`base.ts`).
@@ -292,6 +293,7 @@ def _import_widgets() -> None:
     with contextlib.suppress(Exception):  # the first card will work without them, or raise the error again
         for name in ("anywidget", "ipywidgets"):
             importlib.import_module(name)
+        installed_tools()  # whose panels the first card offers
 
 
 def module_text(name: str) -> str:

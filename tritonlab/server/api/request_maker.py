@@ -100,3 +100,13 @@ def _cast(value: Any, datatype: DataType) -> str:
         f"a {type(value).__name__} is cast to {datatype.name} here, but Triton refuses it, because it is {plain.name}; "
         "send an array"
     )
+
+
+def smallest_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return shapes, without the batch dimension, for the inputs of a config with variable dimensions; each of these
+    dimensions is 1."""
+    return {
+        described["name"]: [max(int(dim), 1) for dim in described["dims"]]
+        for described in config.get("input", ())
+        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
+    }

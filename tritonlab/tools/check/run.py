@@ -131,6 +131,14 @@ def check_model(model: Model, options: CheckOptions, golden: GoldenSet | None = 
     return run.check(relations, [*given, *_last(model), *_find_failed(model)], contacts)
 
 
+def check(
+    model: Model, seconds: float, *, cite: Cite, progress: Progress | bool | None = None, **options: Any
+) -> CheckResult:
+    """Run `Model.check`."""
+    call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
+    return check_model(model, CheckOptions(seconds, progress=call, **options), GoldenSet(), cite)
+
+
 class _Run:
     """One check in progress."""
 

@@ -23,7 +23,7 @@ def panel(workspace: Workspace) -> ExportPanel:
 
 
 def test_an_export_asks_before_it_replaces(panel: ExportPanel, tmp_path: Path) -> None:
-    panel.ask()
+    panel.opened()
     panel.directory.value = str(tmp_path / "models")
     panel.write_button.click()
     assert "config.pbtxt" in html_of(panel)
@@ -57,7 +57,7 @@ def test_the_models_it_calls_are_offered(workspace: Workspace, tmp_path: Path) -
     workspace.load("callee", SILENT)
     caller = workspace.load("m", SILENT + 'import x; x.InferenceRequest(model_name="callee")\n', files={"x.py": X})
     panel = ExportPanel(caller)
-    panel.ask()
+    panel.opened()
     assert (panel.others.layout.display, panel.others.description) == ("", "with callee, which it needs")
     panel.others.value = False
     panel.directory.value = str(tmp_path / "models")

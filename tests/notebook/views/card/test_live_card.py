@@ -26,6 +26,7 @@ from tritonlab.notebook.views.card.status_table import StatusView
 from tritonlab.notebook.views.record.graph import Graph
 from tritonlab.notebook.views.record.streams import Streams
 from tritonlab.notebook.views.record.timeline import Timeline
+from tritonlab.notebook.views.record.view_panel import ViewPanel
 
 BROKEN = initializes("print('about to fail')\n1 / 0")
 SLOW = "import time\n" + initializes('print("fetching weights", flush=True)\ntime.sleep(600)')
@@ -72,6 +73,12 @@ def buttons(card: LiveCard) -> list[str]:
     return [button["do"] for button in card.state["buttons"]]
 
 
+def viewing(card: LiveCard) -> ViewPanel:
+    panel = card._panel_of("view")
+    assert isinstance(panel, ViewPanel)
+    return panel
+
+
 def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]) -> None:
     assert (card.state["state"], buttons(card)) == ("READY", ["playground", "view", "check", "export", "unload"])
     workspace.server.unload("m")
@@ -92,7 +99,7 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
 
 def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
     card.press("view")
-    panel = card._viewing
+    panel = viewing(card)
     assert isinstance(panel.view, Timeline) and card._panel.children == (panel.widget,)
     panel.choice.value = "graph"
     assert isinstance(panel.view, Graph) and panel.widget.children[1] is panel.view.widget
@@ -104,7 +111,7 @@ def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace
     workspace.write_config("m", "model_transaction_policy { decoupled: true }")
     workspace.load("m", SILENT)
     card.press("view")
-    assert isinstance(card._viewing.view, Streams)
+    assert isinstance(viewing(card).view, Streams)
 
 
 def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:
@@ -261,7 +268,7 @@ def test_what_is_open_is_in_the_stored_card(
     assert "Playground of" not in bundles[-1]["text/html"] and "Timeline of m: " in bundles[-1]["text/html"]
     before = bundles[-1]["text/plain"]
     list(workspace.server.model("m").infer(inputs={}, raise_on_error=False))
-    card._viewing.view.renew()
+    viewing(card).view.renew()
     assert "Timeline of m: " in bundles[-1]["text/plain"] and bundles[-1]["text/plain"] != before
     card.press("view")
     assert "Timeline" not in bundles[-1]["text/html"]
@@ -298,7 +305,7 @@ def test_a_card_that_has_ended_leaves_no_widget(card: LiveCard, workspace: Works
 
 def test_the_export_form_comes_and_goes(card: LiveCard) -> None:
     card.press("export")
-    assert card._panel.children == (card._exporting.widget,)
+    assert card._panel.children == (card._panel_of("export").widget,)
     card.press("export")
     assert card._panel.children == ()
 

@@ -17,10 +17,10 @@ from tritonlab.core.config.model_config_rules import normalize_instance_groups
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
 from tritonlab.engine.schedulers.dynamic_batch import BatchConfig
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.record.model_record import REJECTIONS, ModelRecord
 from tritonlab.tools.measure.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tools.measure.tuning.replay import FixedArrivals, Pace, ReplayedBatches, replay
-from tritonlab.tools.measure.tuning.settings import Settings
 
 
 def formed(record: ModelRecord) -> list[tuple[Any, ...]]:

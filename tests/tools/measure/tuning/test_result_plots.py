@@ -10,8 +10,8 @@ from tests.plots import closed_figures, drawn, facts
 from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
 from tests.tools.measure.tuning.test_tune import MODELS, FakeLive, tuned
 from tritonlab.core.status import UnavailableError
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.tools.measure.tuning.recorded_executions import RecordedExecutions
-from tritonlab.tools.measure.tuning.settings import Settings
 from tritonlab.tools.measure.tuning.tune_result import TuneResult
 from tritonlab.tools.measure.tuning.what_if import WhatIf
 

@@ -19,12 +19,12 @@ from tests.tools.measure.tuning.scheduler_bench import config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.tools.measure.tuning.live_model import LiveModel, Measurement, NothingMeasured
 from tritonlab.tools.measure.tuning.offered_load import Load, RequestPattern, loads_of
 from tritonlab.tools.measure.tuning.replay import Numbers, Pace, ReplayedBatches, replay
 from tritonlab.tools.measure.tuning.search import Calibration, ProbeResult, SearchResult, predict, search, space
 from tritonlab.tools.measure.tuning.service_times import ServiceTimes
-from tritonlab.tools.measure.tuning.settings import Settings
 from tritonlab.tools.measure.tuning.settings_trial import Noise, PartGain, Trial, ranked, take_back_parts
 from tritonlab.tools.measure.tuning.tune import Goal, tune
 from tritonlab.tools.measure.tuning.tune_figures import gain_figure

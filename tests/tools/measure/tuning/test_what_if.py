@@ -3,7 +3,6 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +16,9 @@ from tests.serving import Lab, lab
 from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.tools.measure.tuning.recorded_executions import RecordedExecutions
 from tritonlab.tools.measure.tuning.replay import Numbers, ReplayedRequest
-from tritonlab.tools.measure.tuning.settings import Settings
 from tritonlab.tools.measure.tuning.tuned_model import TunedModel
 from tritonlab.tools.measure.tuning.what_if import WhatIf
 
@@ -211,7 +210,7 @@ def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
         assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
         workspace.tune("tuned", None)
         assert len(model.instances()) == 1
-        undo = TunedModel(model, partial(workspace.written, "tuned")).reload(wanted)
+        undo = TunedModel(model).reload(wanted)
         assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
         undo()
         assert workspace.draft("tuned").settings is None and len(model.instances()) == 1

@@ -12,6 +12,7 @@ from ....core.status import TritonError
 from ....server.api.needed_models import needed_models
 from ....tools.deploy.report import ExportArchive, ExportConflict, ExportReport
 from ..theme import STYLE
+from .card_panel import CardPanel
 
 if TYPE_CHECKING:
     from ....server.api.model import Model
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 DEFAULT_DIRECTORY = "model_repository"
 
 
-class ExportPanel:
+class ExportPanel(CardPanel):
     """The export form; it needs ipywidgets. Guarantees: callbacks may come on any thread; one runs at a time."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, renewed: Callable[[], object] = lambda: None) -> None:
         self._model = model
         self._lock = threading.Lock()  # one callback at a time
         self._report: ExportReport | None = None
@@ -57,7 +58,7 @@ class ExportPanel:
         )
         self.widget = widgets.VBox([row, self.others, self.result])
 
-    def ask(self) -> None:
+    def opened(self) -> None:
         """Offer the models that this model currently needs."""
         names = [model.name for model in needed_models(self._model).loaded]
         self.others.description = f"with {', '.join(names)}, which it needs"

@@ -15,43 +15,38 @@ import importlib
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....core.explained import Explained
 from ....core.status import ModelError
+from ....tool_table import find_panel, panels
 from ...authoring.workspace import Workspace
 from ..opener import open_playground
 from ..record.view_panel import ViewPanel
 from ..widget import LiveView, SlowDisplay, close_widget, in_kernel
 from .card import REPLACED, card_body, card_text, still_html
-from .check_panel import CheckPanel
-from .export_panel import ExportPanel
+from .card_panel import CardPanel, Content
 from .hanging import kill_pressed
 from .model_facts import MOVING, ModelFacts, current_facts
 from .model_states import ModelStates
 
 if TYPE_CHECKING:
-    from ....tools.check.check_result import CheckResult
     from ...authoring.written_model import LoadReport
     from ..playground.playground import Playground
 
 #: The labels of the buttons, and their actions, by the state of the model.
 _PLAYGROUND = ("playground", "Playground", "a form for sending requests")
 _VIEW = ("view", "View", "what it does, live: its batches and why each closed, streams, metrics, memory, calls")
-_CHECK = ("check", "Check…", "look for what goes wrong in company: batches, state, failures that spread, leaks")
-_EXPORT = ("export", "Export…", "write a model repository for a real server")
 _UNLOAD = ("unload", "Unload", "take the model out of service")
 _LOAD = ("load", "Load", "load the model as it was written last")
 _STOP = ("stop", "Stop", "end the load; what served before goes on")
 _KILL = ("kill", "Kill old process", "end now what serves no more; its requests fail")
 _END = ("kill", "Kill hanging process", "end it now; its requests fail, and another process takes over")
 _BUTTONS = {
-    "READY": (_PLAYGROUND, _VIEW, _CHECK, _EXPORT, _UNLOAD),
-    "NOT READY": (_PLAYGROUND, _VIEW, _CHECK, _EXPORT, _UNLOAD),
     "LOADING": (_STOP,),
     "UNLOADING": (_LOAD,),
     "UNLOADED": (_LOAD,),
@@ -95,13 +90,14 @@ class LiveCard(LiveView):
         self._actions: dict[str, Callable[[], object]] = {
             "playground": lambda: self._toggle("playground"),
             "view": lambda: self._toggle("view"),
-            "check": lambda: self._toggle("check"),
-            "export": lambda: self._toggle("export"),
+            **{panel: partial(self._toggle, panel) for panel in panels()},
             "unload": lambda: workspace.unload(name, wait=False),
             "load": self._load,
             "stop": lambda: workspace.stop_loading(name),
             "kill": lambda: kill_pressed(workspace.server, name),
         }
+        #: the panels that were opened, by name
+        self._panels: dict[str, CardPanel] = {}
         #: the content below the buttons, and the box around all
         self._panel: Any = None
         self._whole: Any = None
@@ -128,20 +124,19 @@ class LiveCard(LiveView):
         seen = self._seen()
         return still_html(self.facts, self._since, self._of_config) + (seen.html() if seen is not None else "")
 
-    def _seen(self) -> Playground | LiveView | CheckResult | None:
-        """Return the visible content below the buttons: the form with an answer, the view, or the result of a check."""
-        if self._panel is None or not self._panel.children:
+    def _seen(self) -> Content | None:
+        """Return the visible content below the buttons, such as the form with an answer, or the view."""
+        opened = self._opened
+        if self._panel is None or not self._panel.children or not opened:
             return None
-        form = self._states.playgrounds.get(self.name)
-        if self._opened == "playground" and form is not None and form.result.value:
-            return form
-        if self._opened == "view":
-            return self._viewing.view
-        return self._checking.result if self._opened == "check" else None
+        if opened == "playground":
+            form = self._states.playgrounds.get(self.name)
+            return form if form is not None and form.result.value else None
+        return self._panel_of(opened).content
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
-        buttons = [*_BUTTONS.get(facts.state, ()), *([_KILL] if facts.draining else [_END] if facts.hanging else [])]
+        buttons = [*_buttons(facts.state), *([_KILL] if facts.draining else [_END] if facts.hanging else [])]
         return {
             "name": self.name,
             "state": facts.state,
@@ -248,8 +243,8 @@ class LiveCard(LiveView):
     def _toggle(self, panel: str) -> None:
         self._opened = "" if self._opened == panel else panel
         self._states.opened[self.name] = self._opened
-        if self._opened == "export":
-            self._exporting.ask()
+        if self._opened and self._opened != "playground":
+            self._panel_of(panel).opened()
         self._fill_panel()
         self.update(open=self._opened)
         self.freeze()
@@ -258,32 +253,19 @@ class LiveCard(LiveView):
         """Show the open form below the buttons, while the model serves."""
         if self._panel is None:
             return
-        form = None
-        if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
-            forms: dict[str, Callable[[], Any]] = {
-                "playground": self.playground,
-                "view": lambda: self._viewing,
-                "check": lambda: self._checking,
-                "export": lambda: self._exporting,
-            }
-            form = forms[self._opened]().widget
-        children = (form,) if form is not None else ()
+        children: tuple[Any, ...] = ()
+        if self.facts.state in ("READY", "NOT READY", "LOADING") and (opened := self._opened):
+            children = ((self.playground() if opened == "playground" else self._panel_of(opened)).widget,)
         if self._panel.children != children:
             self._panel.children = children
 
-    @cached_property
-    def _exporting(self) -> ExportPanel:
-        return ExportPanel(self._workspace.server.model(self.name))
-
-    @cached_property
-    def _checking(self) -> CheckPanel:
-        model: Any = self._workspace.server.model(self.name)  # a notebook's model, which can be checked
-        return CheckPanel(model, self.freeze)
-
-    @cached_property
-    def _viewing(self) -> ViewPanel:
-        written = partial(self._workspace.written, self.name)
-        return ViewPanel(self._workspace.server.model(self.name), written, self.freeze)
+    def _panel_of(self, name: str) -> CardPanel:
+        """Return the panel of that name, made at its first use."""
+        with self._states.forming:  # the store's thread may need it at the same time
+            if name not in self._panels:
+                kind = ViewPanel if name == "view" else find_panel(panels()[name])
+                self._panels[name] = kind(self._workspace.server.model(self.name), self.freeze)
+            return self._panels[name]
 
     def playground(self) -> Playground:
         """Return the model's form, the same in all its cards."""
@@ -306,12 +288,16 @@ class LiveCard(LiveView):
             self._panel.children = ()  # the playground in it also belongs to other cards
             for box in (self._whole, self._panel):
                 close_widget(box)
-        # the opened parts, which are the cached properties made so far
-        made = vars(self)
-        if "_viewing" in made:
-            self._viewing.close()
-        for panel in [made[name] for name in ("_exporting", "_checking") if name in made]:
-            close_widget(panel.widget)
+        for panel in self._panels.values():
+            panel.close()
+
+
+def _buttons(state: str) -> Sequence[tuple[str, str, str]]:
+    """Return the buttons for a state: their names, labels and tooltips."""
+    if state in ("READY", "NOT READY"):
+        tools = [(panel.name, panel.label, panel.tooltip) for panel in panels().values()]
+        return [_PLAYGROUND, _VIEW, *tools, _UNLOAD]
+    return _BUTTONS.get(state, ())
 
 
 def _words(error: Exception) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from ....core.config.ensemble_graph import EnsembleGraph
 from ....core.foreign_file import open_file
 from ....core.plain_facts import by_number
-from ....core.status import InvalidArgumentError, TritonError, UnsupportedError
+from ....core.status import InvalidArgumentError
 from ....core.unknown_option import did_you_mean
 from ....engine.schedulers.dynamic_batch import BatchConfig
 from ....engine.schedulers.ensemble_scheduler import EnsembleScheduler
@@ -21,8 +22,7 @@ from ....record.tensor_peek import TensorPeek
 from ....record.triton_trace import read_trace
 from ....server.api.model import Model
 from ....server.models.model_lifecycle import ModelVersion
-from ....tools.measure.tuning.settings import Settings
-from ....tools.measure.tuning.tuned_model import TunedModel, Written, not_written
+from ....tool_table import view_lanes
 from ..card.model_facts import served_words
 from ..ticker import ViewEnded
 from .graph import Graph
@@ -37,7 +37,6 @@ def open_view(
     subject: Model | Recording | str | PathLike[str],
     kind: str = "timeline",
     model: str = "",
-    written: Callable[[], Written | None] = not_written,
     profile: Profile | None = None,
 ) -> RecordView:
     """Return a view of `subject`: a model, a recording, or the path of a recording or of a trace file of Triton's.
@@ -49,7 +48,7 @@ def open_view(
     if kind not in KINDS:
         raise InvalidArgumentError(f"view '{kind}' does not exist: {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
     if isinstance(subject, Model):
-        return _of_model(subject, kind, written, profile)
+        return _of_model(subject, kind, profile)
     if kind not in _VIEWS:
         raise InvalidArgumentError(f"'{kind}' is not recorded: open it for a running model")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
@@ -76,7 +75,7 @@ def _read(path: Path) -> Recording:
     return read_trace(path) if first == b"[" else Recording.load(path)
 
 
-def _of_model(model: Model, kind: str, written: Callable[[], Written | None], profile: Profile | None) -> RecordView:
+def _of_model(model: Model, kind: str, profile: Profile | None) -> RecordView:
     recorder, instruments = Recorder.for_instruments(model.server.instruments), model.server.instruments
 
     def check() -> None:
@@ -85,18 +84,12 @@ def _of_model(model: Model, kind: str, written: Callable[[], Written | None], pr
         if not any(one is recorder for one in instruments):
             raise RuntimeError("recording has stopped; open the view again. The reason is in the kernel's log.")
 
-    view = _live(model, kind, recording=recorder.recording, written=written, profile=profile)
+    view = _live(model, kind, recorder.recording, profile)
     view.check = check
     return view
 
 
-def _live(
-    model: Model,
-    kind: str,
-    recording: Recording,
-    written: Callable[[], Written | None],
-    profile: Profile | None,
-) -> RecordView:
+def _live(model: Model, kind: str, recording: Recording, profile: Profile | None) -> RecordView:
     name, versions = model.name, model.versions
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
@@ -114,7 +107,7 @@ def _live(
         return Metrics(recording, name, model.server.metrics)
 
     def rules() -> BatchConfig:
-        return BatchConfig.from_config(TunedModel(model).config)
+        return BatchConfig.from_config(model.server.core.find(name, model.version).config)
 
     peek = TensorPeek(name)
     timeline = Timeline(
@@ -122,24 +115,12 @@ def _live(
         name,
         live=lambda: live_state(versions()),
         config=rules,
-        subject=_subject(model, written),
+        lanes=[partial(each, model) for each in view_lanes("timeline")],
         profile=profile,
     )
     timeline.peek, instruments = peek, model.server.instruments
     timeline.watched = lambda on: instruments.add(peek) if on else instruments.remove(peek)
     return timeline
-
-
-def _subject(model: Model, written: Callable[[], Written | None]) -> TunedModel | None:
-    """Return the model for what-if questions; None for a kind of model that cannot be replayed."""
-    subject = TunedModel(model, written)
-    try:
-        Settings.from_config(subject.config)
-    except UnsupportedError:
-        return None
-    except TritonError:  # not loaded now; a question before its next load gets this error as its reply
-        pass
-    return subject
 
 
 def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....core.plain_facts import plain
@@ -17,11 +17,9 @@ from ....record.model_record import REJECTIONS
 from ....record.record_facts import UNKNOWN, BatchFacts, batch_facts, device_copies, why_not_together
 from ....record.recording import Recording
 from ....record.tensor_peek import PER_SECOND, TensorPeek
-from ....tools.measure.tuning.tuned_model import TunedModel
 from ..card.device_text import copies_text
 from ..figures.timeline_figure import plot_batch_sizes, timeline_figure
 from .record_view import Live, RecordView
-from .what_if_lanes import WhatIfLanes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,8 +38,8 @@ Profile = Callable[[float], LineProfile]
 
 class Timeline(RecordView):
     """A view of executions. `config` returns the current batching rules of a model; without it fewer reasons can be
-    given. `subject`: the running model; without it there are no what-if questions. `profile`: profiles its lines for so
-    many seconds.
+    given. `lanes`: functions of `send` with replies to further questions, of tools (`Tool.lanes`). `profile`: profiles
+    its lines for so many seconds.
     """
 
     MODULE = "timeline.js"
@@ -54,16 +52,16 @@ class Timeline(RecordView):
         name: str,
         live: Live | None = None,
         config: Callable[[], BatchConfig] | None = None,
-        subject: TunedModel | None = None,
+        lanes: Iterable[Callable[..., Any]] = (),
         profile: Profile | None = None,
     ) -> None:
         super().__init__(recording, name, live)
         self._config = config
         #: keeps values while the view is open
         self.peek: TensorPeek | None = None
-        self._what_if = WhatIfLanes(subject, self.send) if subject is not None else None
+        self._lanes = [found for each in lanes if (found := each(self.send)) is not None]
         self._lines = BatchLines(name, recording, profile, self.send) if profile is not None else None
-        self.update(tunable=subject is not None, lines=profile is not None, rejections=list(REJECTIONS))
+        self.update(tunable=bool(self._lanes), lines=profile is not None, rejections=list(REJECTIONS))
 
     def why_apart(self, one: int, other: int) -> str:
         """Return one sentence on why the requests of two rows of the record were not executed together."""
@@ -98,8 +96,9 @@ class Timeline(RecordView):
         elif content.get("do") == "lines":
             if self._lines is not None:
                 self._lines.reply(int(content["size"]))
-        elif self._what_if is not None:
-            self._what_if.reply(content)
+        else:
+            for each in self._lanes:
+                each.reply(content)
 
     def table(self, rows: int = 200) -> list[dict[str, Any]]:
         """Return the last executions as dicts: times in seconds, `start` since the first one in the record."""

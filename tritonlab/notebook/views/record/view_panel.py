@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....server.api.model import Model
+from ..card.card_panel import CardPanel
 from ..opener import open_view
-from ..widget import close_widget
 from .record_view import KINDS, RecordView
 
-if TYPE_CHECKING:
-    from ....tools.measure.tuning.tuned_model import Written
 
-
-class ViewPanel:
+class ViewPanel(CardPanel):
     """One view of a model: at first the most useful one, streams for a decoupled model, the graph for an ensemble."""
 
-    def __init__(
-        self, model: Model, written: Callable[[], Written | None], renewed: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, model: Model, renewed: Callable[[], object] = lambda: None) -> None:
         """renewed: called when the view's static form would be renewed."""
         widgets = importlib.import_module("ipywidgets")
         self._model = model
-        self._written = written
         self._renewed = renewed
         self._views: dict[str, RecordView] = {}
         self.choice = widgets.Dropdown(
@@ -43,13 +37,17 @@ class ViewPanel:
         """The current view."""
         kind = self.choice.value
         if kind not in self._views:
-            view = self._views[kind] = open_view(self._model, kind, written=self._written)
+            view = self._views[kind] = open_view(self._model, kind)
             view.frozen = self._renewed
         return self._views[kind]
 
+    @property
+    def content(self) -> RecordView:
+        return self.view
+
     def close(self) -> None:
         """End the live forms of all chosen views."""
-        close_widget(self.widget)
+        super().close()
         for view in self._views.values():
             view.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic_ns, process_time_ns
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....core.status import InternalError, UnavailableError
+from ....notebook.authoring.settings import Settings
 from ....server.api.model import Model
 from ..load_testing.load_plan import LoadPlan
 from ..load_testing.load_result import LoadResult
@@ -20,8 +21,7 @@ from .offered_load import Load
 from .recorded_executions import RecordedExecutions
 from .replay import Numbers
 from .service_times import Floats
-from .settings import Settings
-from .tuned_model import TunedModel, Written, not_written
+from .tuned_model import TunedModel
 
 
 class NothingMeasured(UnavailableError):
@@ -48,13 +48,8 @@ class Measurement:
 class LiveModel(TunedModel):
     """A model measured with `Model.load_test`; `options` are further options of it, such as `inputs`."""
 
-    def __init__(
-        self,
-        model: Model,
-        options: Mapping[str, Any],
-        written: Callable[[], Written | None] = not_written,
-    ) -> None:
-        super().__init__(model, written)
+    def __init__(self, model: Model, options: Mapping[str, Any]) -> None:
+        super().__init__(model)
         self._options = options
         self._restore = self.restorer()
         self._changed = False

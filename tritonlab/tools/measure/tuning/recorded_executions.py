@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ....core.config.model_config import ModelConfig
 from ....core.inference.infer_request import InferenceRequest
 from ....engine.schedulers.policy_queue import QueuePolicies
+from ....notebook.authoring.settings import Settings
 from ....record.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from .replay import NEVER, FixedArrivals, Numbers, Pace, ReplayedBatches, ReplayedRequest, replay
 from .service_times import Floats, ServiceTimes
-from .settings import Settings
 
 #: Reasons of batches that leave as soon as their last request arrives, if an instance is idle.
 _AT_ONCE = ("no dynamic batching", "no delay")

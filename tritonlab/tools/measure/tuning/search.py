@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from ....core.config.model_config import ModelConfig
 from ....engine.schedulers.policy_queue import QueuePolicies
+from ....notebook.authoring.settings import Settings
 from .offered_load import Load, RequestPattern
 from .replay import Pace, replay
 from .service_times import ServiceTimes
-from .settings import Settings
 from .settings_trial import Trial, best_first
 
 #: Requests that are replayed for each settings and load at first, and again for the best ones.

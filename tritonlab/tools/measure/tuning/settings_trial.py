@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ....notebook.authoring.settings import Settings
 from .offered_load import Load
 from .replay import Numbers
-from .settings import Settings
 
 #: The assumed difference between two windows of the same settings, before any were measured twice, and the number of
 #: measured differences that it is worth.

@@ -15,15 +15,15 @@ import numpy as np
 from ....core.status import InvalidArgumentError, TritonError
 from ....core.unknown_option import UnknownOption
 from ....ipc.link.interrupts import shielded
+from ....notebook.authoring.settings import Settings
 from ....server.api.model import Model
 from .live_model import LiveModel, Measurement, NothingMeasured
 from .offered_load import Load, RequestPattern, loads_of
 from .search import AGAIN, Calibration, Deadline, ProbeResult, predict, search, space
 from .service_times import ServiceTimes
-from .settings import Reload, Settings
+from .settings_result import Reload
 from .settings_trial import Noise, PartGain, Trial, leaders, ranked, take_back_parts
 from .tune_result import TuneResult, TuneRun
-from .tuned_model import Written, not_written
 
 #: How many of the best settings are confirmed live, besides the present ones.
 CONFIRMED = 3
@@ -349,12 +349,10 @@ def _first_line(error: TritonError) -> str:
     return error.message.partition("\n")[0]
 
 
-def tune_model(
-    model: Model, options: Mapping[str, Any], written: Callable[[], Written | None] = not_written
-) -> TuneResult:
+def tune_model(model: Model, **options: Any) -> TuneResult:
     """Run `Model.tune`. Raises UnknownOption."""
     UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
-    live = LiveModel(model, load, written)
+    live = LiveModel(model, load)
     return tune(live, Goal(**goal), live.reload)

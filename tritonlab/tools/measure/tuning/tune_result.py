@@ -13,9 +13,10 @@ from ....core.short_number import short_number
 from ....core.status import UnavailableError
 from ....figures.stored_picture import date_line, stored_picture
 from ....figures.tables import table, text_table
+from ....notebook.authoring.settings import Settings
 from .replay import Numbers
 from .search import Calibration, SearchResult
-from .settings import Reload, Settings, SettingsResult
+from .settings_result import Reload, SettingsResult
 from .settings_trial import Figure, Noise, PartGain, Trial, leaders, p99_of, ranked, rate_of
 from .tune_figures import DrawnGain, front_figure, gain_figure
 

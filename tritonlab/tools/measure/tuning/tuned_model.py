@@ -4,34 +4,29 @@ settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ....core.config.model_config import ModelConfig, to_dict
 from ....core.status import InvalidArgumentError
+from ....notebook.authoring.settings import Settings
+from ....notebook.authoring.workspace import Workspace
 from ....record.model_record import ModelRecord
 from ....record.recorder import Recorder
 from ....server.api.model import Model
 from ....server.models.dependency_graph import composing_models
 from .recorded_executions import RecordedExecutions
-from .settings import Settings
 from .what_if import WhatIf
 
 #: Settings of a model that differ from its config, and a function that loads it with others.
 Written = tuple[Settings | None, Callable[[Settings | None], object]]
 
 
-def not_written() -> Written | None:
-    """Return None, as for a model that was not written in a notebook."""
-    return None
-
-
 class TunedModel:
-    """A model of a server in this process. `written` returns how a notebook has written it."""
+    """A model of a server in this process."""
 
-    def __init__(self, model: Model, written: Callable[[], Written | None] = not_written) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
-        self._written = written
 
     @property
     def name(self) -> str:
@@ -90,6 +85,11 @@ class TunedModel:
             self.model.server.core.control.load(self.model.name, to_dict(settings.written(self.authored)), None)
         return former
 
+    def _written(self) -> Written | None:
+        """Return how a notebook has written the model; None for a model that none has written."""
+        workspace: Workspace | None = getattr(self.model.server, "workspace", None)
+        return workspace.written(self.name) if workspace is not None else None
+
     def restorer(self) -> Callable[[], object]:
         """Return a function that loads the model as it is now."""
         written = self._written()
@@ -100,9 +100,9 @@ class TunedModel:
         return lambda: core.control.load(name, config, None)
 
 
-def what_if(model: Model, differing: Mapping[str, Any], written: Callable[[], Written | None] = not_written) -> WhatIf:
+def what_if(model: Model, **differing: Any) -> WhatIf:
     """Run `Model.what_if`."""
-    tuned = TunedModel(model, written)
+    tuned = TunedModel(model)
     config = tuned.config
     settings = Settings.from_config(config).changed(**differing)
     return WhatIf(

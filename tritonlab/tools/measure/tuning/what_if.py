@@ -17,10 +17,11 @@ from ....figures.axes import axes_of
 from ....figures.figure import Figure, Lanes, Span, Spans, TimeSpan
 from ....figures.stored_picture import date_line, stored_picture
 from ....figures.svg_picture import BLUE, PURPLE
+from ....notebook.authoring.settings import Settings
 from .recorded_executions import RecordedExecutions
 from .replay import NEVER, Numbers, ReplayedBatches
 from .service_times import Floats
-from .settings import Reload, Settings, SettingsResult
+from .settings_result import Reload, SettingsResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

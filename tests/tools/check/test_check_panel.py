@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.serving import eventually
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.notebook.views.card.check_panel import CheckPanel
+from tritonlab.tools.check.check_panel import CheckPanel
 
 
 class Result:

@@ -1,7 +1,7 @@
 """The target of load tests of a remote model.
 
 It sends request after request over one HTTP connection for each client, or over one gRPC channel, and measures each;
-`http_link` and `grpc_link` send single requests.
+`exchanges.remote` sends single requests.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...core.inference.infer_request import InferenceRequest
-from ...core.status import TritonError, UnsupportedError
-from ...tools.measure.load_testing.call_log import CallLog
-from ...tools.measure.load_testing.request_mix import Lane, ModelInputs, RequestMix
+from ....core.inference.infer_request import InferenceRequest
+from ....core.status import TritonError, UnsupportedError
+from ....exchanges.remote.http_link import HttpLink
+from ....exchanges.remote.remote_server import RemoteModel
+from .call_log import CallLog
 from .http_calls import Caller, EncodedBodies, HttpCaller
-from .http_link import HttpLink
-
-if TYPE_CHECKING:
-    from .grpc_link import GrpcLink
+from .request_mix import Lane, ModelInputs, RequestMix
 
 #: The most threads that send the requests of an open loop: so many can be under way at once, later requests wait.
 _MOST_THREADS = 256
@@ -35,15 +33,15 @@ class RemoteTarget:
     Guarantees: a request is counted as outstanding from `start`, or from when its client sends it, to its end.
     """
 
-    def __init__(self, link: HttpLink | GrpcLink, name: str, version: str) -> None:
-        self._link, self._name, self._version = link, name, version
-        self.place = f"{link.protocol} {link.address}"
+    def __init__(self, model: RemoteModel) -> None:
+        self._model, self._link = model, model.link
+        self.place = f"{self._link.protocol} {self._link.address}"
         try:
-            config: Mapping[str, Any] | None = link.config(name, version)
+            config: Mapping[str, Any] | None = model.config()
         except TritonError:  # a server that has none
             config = None
-        self.inputs = ModelInputs(name, link.metadata(name, version), config)
-        if self.inputs.decoupled and isinstance(link, HttpLink):
+        self.inputs = ModelInputs(model.name, model.metadata(), config)
+        if self.inputs.decoupled and isinstance(self._link, HttpLink):
             raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
         self._log = CallLog()
         self._bodies = EncodedBodies(())
@@ -55,7 +53,7 @@ class RemoteTarget:
 
     def statistics(self) -> Mapping[str, Any] | None:
         try:
-            return self._link.statistics(self._name, self._version)
+            return self._model.statistics()
         except TritonError:
             return None
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from ...core.inference.infer_request import InferenceRequest
-from ..http_document import request_body
-from .http_link import HttpLink, error_text, model_path
+from ....core.inference.infer_request import InferenceRequest
+from ....exchanges.http_document import request_body
+from ....exchanges.remote.http_link import HttpLink, error_text, model_path
 
 _RECEIVE = 1 << 18
 

@@ -15,11 +15,11 @@ from tests.serving import SOON, Lab, eventually
 from tritonlab import Model
 from tritonlab.exchanges.golden import GoldenSet
 from tritonlab.exchanges.sending import ask
-from tritonlab.notebook.views import opener, widget
-from tritonlab.notebook.views.card import load_panel
-from tritonlab.notebook.views.card.load_panel import LoadPanel, form_of
+from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.ticker import Ticker
 from tritonlab.record.recorder import Recorder
+from tritonlab.tools.measure.load_testing import load_panel
+from tritonlab.tools.measure.load_testing.load_panel import LoadPanel, form_of
 
 START = {"do": "start", "mode": "concurrency", "levels": "1, 2", "seconds": "0.1", "inputs": "random", "batch": "2"}
 
@@ -139,8 +139,7 @@ def test_a_test_that_a_cell_waits_for_leaves_a_line(model: Model, monkeypatch: p
     displayed: list[tuple[dict[str, Any], dict[str, Any]]] = []
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: displayed.append((bundle, how)))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
-    for module in (opener, load_panel):
-        monkeypatch.setattr(module, "in_kernel", lambda: True)
+    monkeypatch.setattr(load_panel, "in_kernel", lambda: True)
     one = {"INPUT0": [[1.0]], "INPUT1": [[1.0]]}
     result = model.load_test(inputs=one, duration=0.5, warmup=0.2)
     assert result.rows[0].requests > 0

@@ -134,7 +134,7 @@ def test_inputs_of_a_function_are_sent_as_they_are(model: RemoteModel) -> None:
 
 def test_a_load_test_over_http_needs_no_grpc(plain: PlainServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)  # an import of it fails
-    for name in ("remote_target", "grpc_link"):
-        monkeypatch.delitem(sys.modules, f"tritonlab.exchanges.{name}", raising=False)
+    for name in ("tools.measure.load_testing.grpc_calls", "exchanges.remote.grpc_link"):
+        monkeypatch.delitem(sys.modules, f"tritonlab.{name}", raising=False)
     (row,) = connect(plain.address).model("m").load_test(arrivals=[0]).rows
     assert (row.requests, row.errors) == (1, {})

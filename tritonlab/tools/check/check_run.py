@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .core.status import TritonError
-from .core.whole_file import write_file
-from .exchanges.golden import GoldenSet, golden_beside
-from .repository.layout import model_names
-from .server.api.server import Server
-from .tools.check.check_result import CheckResult, junit_xml
-from .tools.check.run import CheckOptions, check_model
+from ...core.status import TritonError
+from ...core.whole_file import write_file
+from ...exchanges.golden import GoldenSet, golden_beside
+from ...repository.layout import model_names
+from ...server.api.server import Server
+from .check_result import CheckResult, junit_xml
+from .run import CheckOptions, check_model
 
 #: Exit statuses: nothing was found, something was, or a model could not be checked.
 PASSED, FAILED, NOTHING = 0, 1, 2

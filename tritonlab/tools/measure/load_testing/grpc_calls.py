@@ -6,9 +6,9 @@ from time import monotonic_ns
 
 import grpc
 
-from ...core.inference.infer_request import InferenceRequest
-from ...core.status import TritonError
-from .grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
+from ....core.inference.infer_request import InferenceRequest
+from ....core.status import TritonError
+from ....exchanges.remote.grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
 from .http_calls import CallTimes, EncodedBodies
 
 _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"

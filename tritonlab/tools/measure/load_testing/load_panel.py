@@ -14,14 +14,14 @@ from typing import Any, Protocol
 from ....core.short_number import short_number
 from ....core.status import TritonError
 from ....exchanges.golden import GoldenSet
-from ....tools.measure.load_testing.load_plan import ARRIVALS, REQUEST_RATE
-from ....tools.measure.load_testing.load_result import LoadResult
-from ....tools.measure.load_testing.load_run import LoadTest
-from ....tools.measure.load_testing.load_tested import smallest_shapes
-from ....tools.measure.load_testing.load_text import HEADS, time_text
-from ..record.record_view import recorded
-from ..ticker import TICKER, Ticker
-from ..widget import LiveView, in_kernel
+from ....notebook.views.record.record_view import recorded
+from ....notebook.views.ticker import TICKER, Ticker
+from ....notebook.views.widget import LiveView, in_kernel
+from ....server.api.request_maker import smallest_shapes
+from .load_plan import ARRIVALS, REQUEST_RATE
+from .load_result import LoadResult
+from .load_run import LoadTest
+from .load_text import HEADS, time_text
 
 #: Seconds between two readings of a running test: short enough to be live, long enough to cost the test nothing.
 _EVERY = 0.25

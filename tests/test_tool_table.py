@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab import command_table
+from tritonlab import tool_table
 from tritonlab.__main__ import main
-from tritonlab.command_table import Argument, Command, Tool, magic_commands, shell_commands
 from tritonlab.notebook.views.record.record_view import KINDS
+from tritonlab.tool_table import Argument, Command, Tool, magic_commands, shell_commands
 from tritonlab.tools.deploy.releases import DEFAULT_TARGET
 
 MAGICS = list(magic_commands().values())
@@ -53,8 +53,8 @@ def greet(name: str, loud: bool = False) -> int:
 
 def test_a_tool_brings_a_subcommand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     loud = Argument("--loud", action="store_true", help="in capitals")
-    row = Command("greet", "tests.test_command_table", "greets a model").takes(Argument("name", help="a model"), loud)
-    monkeypatch.setattr(command_table, "TOOLS", (*command_table.TOOLS, Tool("greetings", commands=[row])))
+    row = Command("greet", "tests.test_tool_table", "greets a model").takes(Argument("name", help="a model"), loud)
+    monkeypatch.setattr(tool_table, "TOOLS", (*tool_table.TOOLS, Tool("greetings", commands=[row])))
     assert main(["greet", "m", "--loud"]) == 3
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -63,7 +63,7 @@ def test_a_tool_brings_a_subcommand(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 GREETINGS = """
-from tritonlab.command_table import Argument, Command, Tool
+from tritonlab.tool_table import Argument, Command, Tool
 
 NAME = Argument("name", help="a model")
 TOOL = Tool(

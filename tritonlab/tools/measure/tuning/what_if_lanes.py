@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ....core.status import TritonError
+from ....core.status import TritonError, UnsupportedError
+from ....notebook.authoring.settings import Settings
 from ....record.model_record import ModelRecord
-from ....tools.measure.tuning.recorded_executions import RecordedExecutions
-from ....tools.measure.tuning.replay import ReplayedBatches
-from ....tools.measure.tuning.settings import Settings
-from ....tools.measure.tuning.tuned_model import TunedModel
-from ....tools.measure.tuning.what_if import notes, numbers_text
+from ....server.api.model import Model
+from .recorded_executions import RecordedExecutions
+from .replay import ReplayedBatches
+from .tuned_model import TunedModel
+from .what_if import notes, numbers_text
 
 #: Microseconds of the delay's slider.
 _DELAYS: tuple[int, ...] = (0, 50, 100, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000)
@@ -28,6 +29,18 @@ _AT_ONCE = 10_000
 _FRESH = 2.0
 
 Send = Callable[[Mapping[str, Any], Sequence[bytes]], None]
+
+
+def lanes_of(model: Model, send: Send) -> WhatIfLanes | None:
+    """Return the replies for a running model; None for a kind of model that cannot be replayed."""
+    subject = TunedModel(model)
+    try:
+        Settings.from_config(subject.config)
+    except UnsupportedError:
+        return None
+    except TritonError:  # not loaded now; a question before its next load gets this error as its reply
+        pass
+    return WhatIfLanes(subject, send)
 
 
 class WhatIfLanes:

@@ -6,13 +6,12 @@ import importlib
 import threading
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from ....core.status import TritonError
-from ..theme import STYLE
-
-if TYPE_CHECKING:
-    from ....tools.check.check_result import CheckResult
+from ...core.status import TritonError
+from ...notebook.views.card.card_panel import CardPanel
+from ...notebook.views.theme import STYLE
+from .check_result import CheckResult
 
 _SECONDS = 30.0
 
@@ -26,7 +25,7 @@ class Checkable(Protocol):
     def check(self) -> Callable[..., Any]: ...
 
 
-class CheckPanel:
+class CheckPanel(CardPanel):
     """The form; it needs ipywidgets. Guarantees: one check runs at a time, on a thread of its own, so Stop works."""
 
     def __init__(self, model: Checkable, changed: Callable[[], object] = lambda: None) -> None:
@@ -60,6 +59,10 @@ class CheckPanel:
             [self.seconds, self.check_button, self.stop_button, self.side_effects], layout=layout(flex_flow="wrap")
         )
         self.widget = widgets.VBox([row, self.progress, self.output])
+
+    @property
+    def content(self) -> CheckResult | None:
+        return self.result
 
     @property
     def running(self) -> bool:

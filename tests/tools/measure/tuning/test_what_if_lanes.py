@@ -9,9 +9,9 @@ import pytest
 
 from tests.tools.measure.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.config.model_config import ModelConfig
-from tritonlab.notebook.views.record.what_if_lanes import WhatIfLanes
+from tritonlab.notebook.authoring.settings import Settings
 from tritonlab.record.model_record import ModelRecord
-from tritonlab.tools.measure.tuning.settings import Settings
+from tritonlab.tools.measure.tuning.what_if_lanes import WhatIfLanes
 
 CONFIG = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 }")
 MS = 1_000_000

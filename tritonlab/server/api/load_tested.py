@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
-from ....core.inference.infer_response import ParameterValue
-from ....server.api.model_signature import with_field_parameters
-
-if TYPE_CHECKING:
-    from .load_run import LoadTest
-    from .load_target import LoadTarget
+from ...core.inference.infer_response import ParameterValue
+from ...tool_table import tool_function
+from .model_signature import with_field_parameters
 
 
 class LoadOptions(TypedDict, total=False):
@@ -47,14 +44,6 @@ class LoadTested:
     name: str
     version: int
 
-    def load_target(self) -> LoadTarget:
-        """Return the target of a load test."""
-        raise NotImplementedError
-
-    def _show_progress(self, test: LoadTest) -> Callable[[], None]:
-        """Show the progress of a test that the caller waits for, and return a function that ends it."""
-        return lambda: None
-
     @with_field_parameters(LoadOptions)
     def load_test(self, **options: Unpack[LoadOptions]) -> Any:
         """Send the model requests under load and return the `LoadResult`, with a row for each level of load.
@@ -88,19 +77,4 @@ class LoadTested:
 
         Raises InvalidArgumentError for invalid options, TypeError for unknown ones.
         """
-        # imported here, because only load tests need it
-        from .load_run import run_load_test
-
-        return run_load_test(
-            self.name, self.version, target=self.load_target(), options=options, show_progress=self._show_progress
-        )
-
-
-def smallest_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Return shapes, without the batch dimension, for the inputs of a config with variable dimensions; each of these
-    dimensions is 1."""
-    return {
-        described["name"]: [max(int(dim), 1) for dim in described["dims"]]
-        for described in config.get("input", ())
-        if any(int(dim) < 0 for dim in described["dims"]) and not described.get("optional")
-    }
+        return tool_function("Model.load_test")(self, **options)
