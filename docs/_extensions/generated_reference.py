@@ -25,12 +25,12 @@ import tritonlab
 import tritonlab.testing
 import tritonlab.tritonserver as tritonserver
 from tritonlab.__main__ import command_parser
-from tritonlab.tool_table import magic_commands
 from tritonlab.core.error_pages import error_pages
 from tritonlab.frontends.cli.flags import GROUPS
 from tritonlab.notebook.shell.commands import parser_of
 from tritonlab.notebook.shell.magics import TritonMagics
 from tritonlab.notebook.shell.parsing import line_parser
+from tritonlab.tool_table import magic_commands
 from tritonlab.tools.deploy.releases import table_text
 
 PACKAGE = Path(tritonlab.__file__).parent
