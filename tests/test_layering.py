@@ -42,14 +42,13 @@ LEVELS: list[list[str]] = [
     ["ray", "dynamo"],
     ["record"],
     ["exchanges"],
-    ["tools.deploy"],
     ["notebook.authoring"],
     ["notebook.views"],
     ["notebook.model"],
     ["notebook.shell"],
     ["tools.measure.load_testing"],
-    ["tools.measure.tuning", "tools.check"],
-    ["doctor", "golden_run", "preflight_run", "quickstart", "runtime", "model_testing"],
+    ["tools.measure.tuning", "tools.check", "tools.deploy"],
+    ["doctor", "golden_run", "quickstart", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]
@@ -78,16 +77,12 @@ LAZY = {
     ),
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"): f"{_GRPC}188 ms",
+    ("tritonlab.notebook.model", "tritonlab.notebook.views.card.live_card"): "only for a card, which a notebook has",
     ("tritonlab.notebook.model", "tritonlab.record.line_profiling"): "only for `profile`: 11 ms",
-    ("tritonlab.notebook.shell.comm_calls", "tritonlab.notebook.shell.comm_export"): "only for an export: 27 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.playground.playground"): "only for a form: 59 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.record.opening"): "only for a view: 113 ms",
     ("tritonlab.notebook.views.playground.other_server", "tritonlab.exchanges.remote.remote_server"): f"{_GRPC}98 ms",
-    ("tritonlab.notebook.views.card.export_panel", "tritonlab.tools.deploy.export_options"): "only to export: 27 ms",
-    ("tritonlab.notebook.views.card.export_panel", "tritonlab.tools.deploy.repository"): "only for an export: 27 ms",
     ("tritonlab.runtime", "tritonlab.exchanges.remote.remote_server"): f"{_GRPC}88 ms",
-    ("tritonlab.runtime", "tritonlab.tools.deploy.export_options"): "only to export: 27 ms",
-    ("tritonlab.runtime", "tritonlab.notebook.authoring.exporting"): "only for an export: 32 ms",
     ("tritonlab.runtime", "tritonlab.notebook.authoring.hints"): "only for errors of servers elsewhere: 22 ms",
 }
 
@@ -98,6 +93,22 @@ STUB_TOP_LEVEL = {"triton_python_backend_utils", "c_python_backend_utils", "_pb_
 
 #: The beginning of the names of modules of tools; everything else is the house.
 TOOLS = "tritonlab.tools."
+#: The types of tools that signatures of the house's public functions name: (module, import). Type checkers alone import
+#: them.
+TYPES_OF_TOOLS = {
+    ("tritonlab.notebook.authoring.opened_repository", "tritonlab.tools.deploy.whole_repository"),
+    ("tritonlab.notebook.model", "tritonlab.tools.check.check_result"),
+    ("tritonlab.notebook.model", "tritonlab.tools.deploy.preflight.finding"),
+    ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.tune_result"),
+    ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.what_if"),
+    ("tritonlab.runtime", "tritonlab.tools.deploy.environment.placed"),
+    ("tritonlab.runtime", "tritonlab.tools.deploy.report"),
+    ("tritonlab.runtime", "tritonlab.tools.deploy.verify.verdict"),
+    ("tritonlab.runtime", "tritonlab.tools.measure.load_testing.load_panel"),
+    ("tritonlab.site_packages.pytest_tritonlab", "tritonlab.tools.check.check_result"),
+    ("tritonlab.testing", "tritonlab.tools.check.run"),
+    ("tritonlab.testing", "tritonlab.tools.check.strategies"),
+}
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tritonlab"
@@ -219,6 +230,13 @@ def test_every_module_has_a_level() -> None:
 
 def test_no_import_goes_upward() -> None:
     assert upward(package_imports()) == []
+
+
+def test_the_house_imports_no_tool() -> None:
+    """It reads their table, `tool_table.py`, and runs without them (`test_without_tools.py`)."""
+    found = [i for i in package_imports() if i.target.startswith(TOOLS) and not i.module.startswith(TOOLS)]
+    assert [f"{i.module}:{i.line} imports {i.target}" for i in found if not i.for_types] == []
+    assert {(i.module, i.target) for i in found} == TYPES_OF_TOOLS
 
 
 def test_no_import_cycle() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from tritonlab import tool_table
 from tritonlab.__main__ import main
+from tritonlab.core.version import DEFAULT_TARGET
 from tritonlab.notebook.views.record.record_view import KINDS
 from tritonlab.tool_table import Argument, Command, Tool, magic_commands, shell_commands
-from tritonlab.tools.deploy.releases import DEFAULT_TARGET
 
 MAGICS = list(magic_commands().values())
 COMMANDS = list(shell_commands().values())

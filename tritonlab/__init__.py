@@ -38,12 +38,12 @@ if TYPE_CHECKING:
         recording,
         reset,
         serve,
+        verify,
         view,
     )
     from .runtime import open_repository as open  # noqa: F401
     from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
     from .server.options import Options
-    from .tools.deploy.verify.verification import verify
 
 kernel_modules.install()  # from here on `import triton_python_backend_utils` works in this process
 
@@ -92,14 +92,13 @@ _NAMES = {
     "core.observe.log_settings": ("LogSetting",),
     "core.observe.trace_settings": ("TraceSetting",),
     "core.status": ("ModelError", "ModelLoadError", "TritonError"),
-    "tools.deploy.verify.verification": ("verify",),
     "frontends.endpoints": ("EndpointOptions",),
     "notebook.authoring.config_options": ("ConfigOptions",),
     "notebook.authoring.imported_notebook": ("import_repository",),
     "notebook.model": ("Model", "Server"),
     "runtime": (
         *("connect", "default_server", "default_workspace", "export", "golden", "load", "load_panel", "open"),
-        *("playground", "recording", "reset", "serve", "view"),
+        *("playground", "recording", "reset", "serve", "verify", "view"),
     ),
     "server.api.response_iterator": ("AsyncResponseIterator", "RequestInterrupted", "ResponseIterator"),
     "server.options": ("Options",),

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
+from .core.version import DEFAULT_TARGET
 from .exchanges.golden import GoldenSet
 from .exchanges.sending import asks_of
 from .notebook.authoring.config_options import ConfigOptions
@@ -54,15 +55,16 @@ from .server.api.server import UNLOAD_SECONDS
 from .server.build import check_options
 from .server.options import Options
 from .tool_table import tool_function
-from .tools.deploy.releases import DEFAULT_TARGET
 
 if TYPE_CHECKING:
+    from .exchanges.exchange import Exchange
     from .exchanges.remote.remote_server import RemoteServer
     from .frontends.endpoints import Endpoints
     from .notebook.views.playground.playground import Playground
     from .notebook.views.record.record_view import RecordView
     from .tools.deploy.environment.placed import EnvironmentOptions
     from .tools.deploy.report import ExportReport
+    from .tools.deploy.verify.verdict import Verification
     from .tools.measure.load_testing.load_panel import Loadable, LoadPanel
 
 _lock = threading.Lock()  # guards all fields below
@@ -245,10 +247,11 @@ def export(
         NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, ExportConflict, Cancelled: nothing was
             written.
     """
-    from .notebook.authoring.exporting import export_models
-    from .tools.deploy.export_options import ExportOptions  # with modules for environments and deploy files
-
-    options = ExportOptions.from_keywords(
+    write: Callable[..., ExportReport] = tool_function("export")
+    return write(
+        default_workspace,
+        models,
+        directory,
         overwrite=overwrite,
         alone=alone,
         include=include,
@@ -264,7 +267,59 @@ def export(
         say=say,
         cancel=cancel,
     )
-    return export_models(default_workspace, models, directory, options)
+
+
+def verify(
+    directory: str | PathLike[str],
+    *,
+    triton: str | Sequence[str] = DEFAULT_TARGET,
+    requests: str | PathLike[str] | Sequence[Exchange] = "golden",
+    hide: Sequence[str | PathLike[str]] = (),
+    reads: Sequence[Path] = (),
+    open_findings: Mapping[str, Sequence[str]] | None = None,
+    python: str = "",
+    load_seconds: float = 120.0,
+    say: Callable[[str], None] = lambda text: None,
+    cancel: threading.Event | None = None,
+) -> Verification:
+    """Start real Triton servers on a copy of an exported repository, send them requests, and compare their answers with
+    the notebook's, and with our server's on another copy.
+
+    The requests, the verdict and its evidence stay with the export: a page, export.json and `requests/` in `directory`
+    if it has `models/`, otherwise next to it. Differences of an earlier verdict on the same files stay open until their
+    requests are sent again.
+
+    Args:
+        directory: a model repository, or a directory with `models/`.
+        triton: releases (`2.51`, or tags of containers, `24.10`), or `path` for the tritonserver on PATH.
+        requests: `golden` for the cases with the export and in `<directory>.golden`, a directory of golden cases, or
+            cases.
+        hide: more directories that the servers must not see.
+        reads: files and directories that the models have read on the author's machine; they are hidden, too.
+        open_findings: by model, the pre-flight findings about these reads; by default from the record.
+        python: the version of the stub for models that bring no environment.
+        load_seconds: how long a model may take to load; an environment in an archive is unpacked meanwhile.
+        say: receives a line for each step.
+        cancel: ends the verification when set; Cancelled is raised then.
+
+    A release is fetched once, as a wheel; without a wheel its container is run, if the engine has the image. Requests
+    without a notebook answer prove nothing.
+
+    Raises NotADirectoryError, UnknownTarget, or ValueError for unreadable requests or a missing release.
+    """
+    prove: Callable[..., Verification] = tool_function("verify")
+    return prove(
+        directory,
+        triton=triton,
+        requests=requests,
+        hide=hide,
+        reads=reads,
+        open_findings=open_findings,
+        python=python,
+        load_seconds=load_seconds,
+        say=say,
+        cancel=cancel,
+    )
 
 
 def recording(server: Server | None = None) -> Recording:

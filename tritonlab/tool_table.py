@@ -524,18 +524,31 @@ _CHECK = Tool(
 
 _DEPLOY = Tool(
     "deploy",
+    functions={
+        "Model.preflight": "tritonlab.tools.deploy.preflight.judge:preflight_of",
+        "OpenedRepository.export": "tritonlab.tools.deploy.whole_repository:export_opened",
+        "export": "tritonlab.tools.deploy.exporting:export_notebook",
+        "verify": "tritonlab.tools.deploy.verify.verification:verify",
+    },
     panels=(
         Panel(
             "export",
             "Export…",
             "write a model repository for a real server",
-            "tritonlab.notebook.views.card.export_panel:ExportPanel",
+            "tritonlab.tools.deploy.export_panel:ExportPanel",
         ),
     ),
+    calls={
+        "export_choices": "tritonlab.tools.deploy.window_calls:choices",
+        "plan": "tritonlab.tools.deploy.window_calls:plan",
+        "export": "tritonlab.tools.deploy.window_calls:export",
+        "cancel_export": "tritonlab.tools.deploy.window_calls:cancel_export",
+        "zip_export": "tritonlab.tools.deploy.window_calls:zip_export",
+    },
     magics=(
         Command(
             "export",
-            "tritonlab.notebook.shell.export_command:export_named",
+            "tritonlab.tools.deploy.commands:export_named",
             "write a model repository for a real server",
             after="config",
         ).takes(
@@ -573,7 +586,7 @@ _DEPLOY = Tool(
         ),
         Command(
             "preflight",
-            _MODELS,
+            "tritonlab.tools.deploy.commands",
             "show what of a model will not work on a release of Triton, and what to do",
             after="artifact",
         ).takes(_NAME, _TARGET),
@@ -590,7 +603,7 @@ _DEPLOY = Tool(
         ),
         Command(
             "preflight",
-            "tritonlab.preflight_run:run",
+            "tritonlab.tools.deploy.preflight_run:run",
             "loads models, and prints what of them will not work on a release of Triton, and what to do",
             after="releases",
         ).takes(

@@ -21,12 +21,11 @@ HEAVY = {
     *("ipywidgets", "anywidget", "matplotlib", "PIL", "pandas", "torch", "jedi", "nbformat", "nbclient"),
     *("grpc", "tritonclient", "uvicorn", "uvloop", "starlette", "httptools", "prometheus_client"),
 }
-#: What `%load_ext tritonlab` brings in of ours beside the magics.
+#: What `%load_ext tritonlab` brings in of ours beside the magics, and nothing of a tool.
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
     *("core", "core.config", "core.inference", "core.metrics", "core.observe", "core.source", "figures"),
     *("exchanges", "exchanges.remote"),
-    *("tools.deploy", "tools.deploy.environment", "tools.deploy.preflight"),
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..core.observe.failure_capsule import FailureCapsule
 from ..core.status import TritonError
 from ..core.unknown_option import explains_unknown
-from ..exchanges.golden import GoldenSet
-from ..exchanges.last_cases import last_cases
+from ..core.version import DEFAULT_TARGET
 from ..exchanges.snippets import Snippet, failure_test
 from ..server.api import model as served
 from ..server.api import server as served_server
@@ -21,17 +20,15 @@ from ..server.api.load_tested import LoadTested
 from ..server.api.model_signature import HelpOfModel
 from ..server.observe.why import Why
 from ..tool_table import tool_function, tool_methods
-from ..tools.deploy.preflight.finding import Preflight
-from ..tools.deploy.preflight.judge import preflight
-from ..tools.deploy.releases import DEFAULT_TARGET
 from .authoring.notebook_ports import Ports, open_address
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
-from .views.opener import open_view, show_card
+from .views.opener import open_view
 
 if TYPE_CHECKING:
     from ..record.line_profile import LineProfile
     from ..tools.check.check_result import CheckResult
+    from ..tools.deploy.preflight.finding import Preflight
     from ..tools.measure.tuning.tune_result import TuneResult
     from ..tools.measure.tuning.what_if import WhatIf
     from .views.record.record_view import RecordView
@@ -103,7 +100,9 @@ class Model(ToolMethods, LoadTested, served.Model):
         """Show the card, where a cell ends with the model; a handle on one version, or without cells, its repr."""
         if self._workspace is None or self.version != -1 or self._workspace.report(self.name) is None:
             raise NotImplementedError
-        show_card(self._workspace, self.name)
+        from .views.card.live_card import card_of
+
+        card_of(self._workspace, self.name).show()
 
     def _failure(self, capsule: FailureCapsule) -> ShownFailure:
         workspace = self._workspace
@@ -142,8 +141,8 @@ class Model(ToolMethods, LoadTested, served.Model):
         that it reads; then again with this machine's files hidden. Raises UnknownTarget, which names the nearest
         target.
         """
-        cases = [*last_cases([self]), *GoldenSet().cases(self.name)]
-        return preflight(self, target, cases=cases).cited(self._cited)
+        judge: Callable[..., Preflight] = tool_function("Model.preflight")
+        return judge(self, target).cited(self._cited)
 
     def profile(
         self,

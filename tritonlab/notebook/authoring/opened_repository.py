@@ -6,20 +6,19 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ...core.clock import SystemClock
-from ...core.config.model_config import ConfigError, read_config
 from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
 from ...core.status import ModelLoadError, NotFoundError, TritonError
 from ...engine.schedulers.timer import Timer
 from ...figures.tables import text_table
-from ...repository.layout import CONFIG_FILE, fingerprint, is_model_directory
+from ...repository.layout import fingerprint, is_model_directory
 from ...repository.loose_models import arrange, find_loose_models
 from ...repository.model_repository_manager import ModelRepositoryManager
 from ...repository.place import make_repository, removed_at_error, repository_path
@@ -28,15 +27,14 @@ from ...server.models.backends import answer_words
 from ...server.models.repository_poller import RepositoryPoller
 from ...server.models.startup_models import load_models
 from ...server.observe.why import failed_load
-from ...tools.deploy.left_out import never_ran
-from ...tools.deploy.own_backends import OwnBackend, find_own_backend
-from ...tools.deploy.whole_repository import ExportedModel, RepositoryReport, export_whole
+from ...tool_table import tool_function
 from .base_directory import BaseDirectory, models_in_order
 from .errors import FileError
 from .model_cells import imported_cells
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
+    from ...tools.deploy.whole_repository import RepositoryReport
     from .workspace import Workspace
 
 #: Seconds between two checks of the files, and the share of the time that checks may take.
@@ -210,7 +208,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
             poller = self._poller
         if first:
             poller.start()
-        loaded = [name for name in self if self._is_served_from_here(name)]
+        loaded = [name for name in self if self.is_served_from_here(name)]
         self._is_loading, core = True, self.workspace.server.core
         try:
             load_models(core.control, loaded, core.options.model_load_thread_count)
@@ -231,7 +229,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         """Load a model whose files have changed. Called by the poll."""
         server = self.workspace.server
         state, reason = server.model(name).state, server.model(name).reason
-        if self._closed or not self._is_served_from_here(name) or (state, reason) == ("UNAVAILABLE", "unloaded"):
+        if self._closed or not self.is_served_from_here(name) or (state, reason) == ("UNAVAILABLE", "unloaded"):
             return
         try:
             server.load(name)
@@ -243,7 +241,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         if not self._closed and not self._is_elsewhere(name):
             self.workspace.unload(name, wait=False)
 
-    def _is_served_from_here(self, name: str) -> bool:
+    def is_served_from_here(self, name: str) -> bool:
         """Return whether the server loads the repository's model under this name."""
         is_named = self._names is None or name in self._names
         return is_named and self._directory(name) == self.path / name
@@ -278,7 +276,7 @@ class OpenedRepository(Mapping[str, OpenedModel]):
         if self._poller is not None:
             self._poller.stop()
         self._timer.close()
-        served = [name for name in self.in_order() if self._is_served_from_here(name)] if unload else []
+        served = [name for name in self.in_order() if self.is_served_from_here(name)] if unload else []
         self.workspace.server.core.unregister_model_repository(self.path)
         self.workspace.repositories.pop(self.path, None)
         for name in reversed(served):
@@ -296,35 +294,8 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
         Other options are those of `tritonlab.export`. Raises ExportConflict, NoRepository.
         """
-        models = {name: self._exported(name) for name in self}
-        if not models:
-            raise FileError(f"{self.path} has no models", field=str(self.path))
-        return export_whole(models, self.path, directory, overwrite=overwrite, include=include)
-
-    def _exported(self, name: str) -> ExportedModel:
-        report, known = self.workspace.report(name), self.workspace.server.core.model(name)
-        if not self[name].in_cells or report is None:
-            # the repository's own files are exported, whichever backend answers here
-            here = known.versions.values() if known is not None and self._is_served_from_here(name) else ()
-            answers = next((words for version in here if (words := choice_words(version.config))), "")
-            return ExportedModel(self.path / name, [*never_ran(answers)], self._own_backend(name))
-        directory, exported = self.workspace.repository / name, "what could not be loaded"
-        if report.ready_at:
-            exported = "the version that serves"
-        elif not directory.is_dir():  # models that are not Python, for example, are not written
-            directory, exported = self.path / name, "the model as it lies in the repository"
-        warnings = [f"its cells did not load when they ran last: {exported} was exported"] if report.error else []
-        return ExportedModel(directory, warnings, self._own_backend(name))
-
-    def _own_backend(self, name: str) -> OwnBackend | None:
-        """Return the Python-based backend of a model. Raises NotDeployable if it has gone."""
-        core = self.workspace.server.core
-        known = core.model(name)
-        configs = [version.config for version in known.versions.values()] if known is not None else []
-        if not configs:
-            with contextlib.suppress(ConfigError):
-                configs = [read_config(self.path / name / CONFIG_FILE)]
-        return find_own_backend(name, configs[0], core.options.backend_directory) if configs else None
+        write: Callable[..., RepositoryReport] = tool_function("OpenedRepository.export")
+        return write(self, directory, overwrite=overwrite, include=include)
 
     def facts(self) -> list[OpenedFacts]:
         """Return the facts about each model."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextvars
 import importlib
 import importlib.util
+import inspect
 import linecache
 import re
 import threading
@@ -21,11 +22,12 @@ from typing import Any
 from ...core.plain_facts import JsonAnswer, Tell
 from ...core.status import ModelError, TritonError
 from ...core.version import VERSION
+from ...tool_table import window_call
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 from ..views.card.model_facts import MOVING, current_facts
 from ..views.card.model_states import ModelStates
-from .comm_calls import CALLS, TELLING
+from .comm_calls import CALLS
 
 #: Changes with the meaning of a message; a window with another number reports that and sends no calls.
 PROTOCOL = 3
@@ -108,10 +110,12 @@ class Windows:
         return states.moving
 
     def _answer(self, do: str, arguments: Mapping[str, Any], tell: Tell) -> JsonAnswer:
-        call = CALLS.get(do)
-        if call is None:
-            raise ValueError(f"tritonlab {VERSION} knows no {do!r}")
-        return call(self._workspace(), **arguments, **({"tell": tell} if do in TELLING else {}))
+        try:
+            call = CALLS.get(do) or window_call(do)
+        except KeyError:
+            raise ValueError(f"tritonlab {VERSION} knows no {do!r}") from None
+        tells = {"tell": tell} if "tell" in inspect.signature(call).parameters else {}
+        return call(self._workspace(), **arguments, **tells)
 
 
 class Window:

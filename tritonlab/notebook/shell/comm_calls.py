@@ -35,17 +35,6 @@ _WORD = re.compile(r"[^\s{}\[\]:,]+|\S")
 _NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
 
 
-def _of_export(name: str) -> Callable[..., JsonAnswer]:
-    """Return the call of that name in `comm_export`."""
-
-    def call(workspace: Workspace, **arguments: Any) -> JsonAnswer:
-        from . import comm_export  # imports environments and deploy files
-
-        return getattr(comm_export, name)(workspace, **arguments)
-
-    return call
-
-
 def _cells(workspace: Workspace, model: str) -> JsonAnswer:
     """Return the texts of the cells that write a model of a repository that was opened (`opened[model].to_cells()`)."""
     for opened in workspace.repositories.values():
@@ -245,13 +234,8 @@ _SCALARS = {
     9: "text",
 }
 
-#: name -> call(workspace, **arguments)
+#: name -> call(workspace, **arguments); tools have further ones (`Tool.calls`)
 CALLS: dict[str, Callable[..., JsonAnswer]] = {
-    "export_choices": _of_export("choices"),
-    "plan": _of_export("plan"),
-    "export": _of_export("export"),
-    "cancel_export": _of_export("cancel_export"),
-    "zip_export": _of_export("zip_export"),
     "cells": _cells,
     "load": _load,
     "unload": _unload,
@@ -265,5 +249,3 @@ CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "complete": complete,
     "explain": explain,
 }
-#: The calls that also get `tell`.
-TELLING = frozenset({"export"})

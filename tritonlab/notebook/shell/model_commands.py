@@ -9,8 +9,6 @@ from typing import Any
 from ...core.plain_facts import by_number
 from ...core.quoting import magic_line
 from ...server.api.server import UNLOAD_SECONDS, Server
-from ...tools.deploy.preflight.finding import Preflight
-from ...tools.deploy.releases import DEFAULT_TARGET
 from ..authoring.artifact import artifact_of
 from ..authoring.base_directory import BaseDirectory
 from ..authoring.cell_text import split_cell
@@ -106,10 +104,6 @@ def config(context: Context, name: str, clear: bool = False) -> Text | None:
         return None
     model = context.model(name)
     return Text(model.config_pbtxt(), model.config())
-
-
-def preflight(context: Context, name: str, target: str = DEFAULT_TARGET) -> Preflight:
-    return context.model(name).preflight(target=target)
 
 
 def edit(context: Context, name: str) -> None:

@@ -1,5 +1,5 @@
-"""The openers of the playground, the card and the views of records. They import its module when a form is first opened:
-together these modules would make `import tritonlab` a third longer.
+"""The openers of the playground and the views of records. They import its module when a form is first opened: together
+these modules would make `import tritonlab` a third longer.
 """
 
 from __future__ import annotations
@@ -28,13 +28,6 @@ def open_playground(workspace: Workspace, model: Model) -> Playground:
     form = Playground(model, shell.describe_error, lambda: workspace.ports.endpoints if is_ours else None, shell.cite)
     ModelStates.for_server(model.server).follow_form(form, model.name)
     return form
-
-
-def show_card(workspace: Workspace, name: str) -> None:
-    """Show the card of a model below the running cell."""
-    from .card.live_card import card_of
-
-    card_of(workspace, name).show()
 
 
 def open_view(

@@ -12,12 +12,12 @@ from typing import Any, Self
 from ...core.explained import Explained
 from ...core.status import Code
 from ...core.unknown_option import UnknownOption
+from ...core.version import DEFAULT_TARGET
 from ...record.recorder import MOST
 from ...repository.place import repository_path
 from .child_command import Say
 from .environment.placed import CHOICES, EnvironmentOptions
 from .manifests.files import KINDS
-from .releases import DEFAULT_TARGET
 from .verify.verification import releases
 
 #: Called with the bytes written so far and the bytes of all models; an exception that it raises cancels the export.

@@ -20,8 +20,6 @@ _COLUMNS = ("triton", "container", "wheel", "stubs", "python", "glibc", "libstdc
 _NOT_KNOWN = "not known"
 #: The repository of the containers of all releases.
 IMAGES = "nvcr.io/nvidia/tritonserver"
-#: The default target: the release whose container an export's report starts.
-DEFAULT_TARGET = "2.51"
 
 
 @dataclass(frozen=True)

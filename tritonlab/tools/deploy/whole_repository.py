@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -9,14 +10,20 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ...core.config.model_config import ConfigError, read_config
 from ...core.status import InvalidArgumentError
+from ...core.version import DEFAULT_TARGET
+from ...notebook.authoring.errors import FileError
+from ...notebook.authoring.opened_repository import OpenedRepository
+from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import ModelTree, is_requested, leads_out, read_tree, shortened
 from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
+from ...server.models.backend_choice import choice_words
 from . import left_out
-from .own_backends import OwnBackend, backends_of
+from .own_backends import OwnBackend, backends_of, find_own_backend
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.places import secrets_in, secrets_sentence
-from .releases import DEFAULT_TARGET, find_target
+from .releases import find_target
 from .report import ExportPlan, ExportReport
 
 #: The part of the directory in which an export is built with the backends that go next to the repository.
@@ -119,6 +126,48 @@ def export_whole(
     image = find_target(DEFAULT_TARGET).release.image
     reports = [ExportReport(plan, image, backup) for plan, backup in zip(plans, backups, strict=True)]
     return RepositoryReport(tuple(reports), files, backends)
+
+
+def export_opened(
+    opened: OpenedRepository,
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    include: str | Sequence[str] = (),
+) -> RepositoryReport:
+    """Run `OpenedRepository.export`."""
+    models = {name: _exported(opened, name) for name in opened}
+    if not models:
+        raise FileError(f"{opened.path} has no models", field=str(opened.path))
+    return export_whole(models, opened.path, directory, overwrite=overwrite, include=include)
+
+
+def _exported(opened: OpenedRepository, name: str) -> ExportedModel:
+    workspace = opened.workspace
+    report, known, backend = workspace.report(name), workspace.server.core.model(name), _own_backend(opened, name)
+    if not opened[name].in_cells or report is None:
+        # the repository's own files are exported, whichever backend answers here
+        here = known.versions.values() if known is not None and opened.is_served_from_here(name) else ()
+        answers = next((words for version in here if (words := choice_words(version.config))), "")
+        return ExportedModel(opened.path / name, [*left_out.never_ran(answers)], backend)
+    directory, exported = workspace.repository / name, "what could not be loaded"
+    if report.ready_at:
+        exported = "the version that serves"
+    elif not directory.is_dir():  # models that are not Python, for example, are not written
+        directory, exported = opened.path / name, "the model as it lies in the repository"
+    warnings = [f"its cells did not load when they ran last: {exported} was exported"] if report.error else []
+    return ExportedModel(directory, warnings, backend)
+
+
+def _own_backend(opened: OpenedRepository, name: str) -> OwnBackend | None:
+    """Return the Python-based backend of a model. Raises NotDeployable if it has gone."""
+    core = opened.workspace.server.core
+    known = core.model(name)
+    configs = [version.config for version in known.versions.values()] if known is not None else []
+    if not configs:
+        with contextlib.suppress(ConfigError):
+            configs = [read_config(opened.path / name / CONFIG_FILE)]
+    return find_own_backend(name, configs[0], core.options.backend_directory) if configs else None
 
 
 def _build(model: ExportedModel, root: Path, *, new: Path, target: Path, include: Sequence[str]) -> ExportPlan:

@@ -15,13 +15,14 @@ from typing import Any
 from ....core.config.completed_text import completed_text
 from ....core.config.model_config import config_bytes, parse_pbtxt, read_config_text
 from ....core.scratch_directory import ScratchDirectory
+from ....core.version import DEFAULT_TARGET
 from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ....ipc.processes.own_stub import NAME as STUB
 from ....repository.layout import CONFIG_FILE
 from ....repository.place import remove
 from ..child_command import Say, run_command
 from ..preflight.subject import ExportedEnvironment, Subject
-from ..releases import DEFAULT_TARGET, find, find_target
+from ..releases import find, find_target
 from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
 from .built_environment import build_environment, check_budget, pack
 from .lock import EnvironmentRefused, Pin, StubImports, check_local, lock_text, needs_numpy_1, pins, resolved

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.config.model_config import ModelConfig, parse_pbtxt, read_config
+from ....core.version import DEFAULT_TARGET
 from ....exchanges.exchange import Exchange
+from ....exchanges.golden import GoldenSet
+from ....exchanges.last_cases import last_cases
 from ....ipc.link.stub_link import ReadsRecorded
 from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ....record.live_state import memory_use, shm_size
@@ -20,9 +23,10 @@ from ....repository.layout import CONFIG_FILE
 from ....repository.model_tree import ModelTree, read_tree
 from ....server.api.needed_models import needed_models
 from ....server.models.backends import runs_shipped
+from ....tool_table import preflight_rows
 from ..left_out import NotDeployable
 from ..own_backends import find_own_backend
-from ..releases import DEFAULT_TARGET, Target, find_target
+from ..releases import Target, find_target
 from .engines import notes_of, on_the_engine
 from .features import missing_features
 from .finding import Finding, Preflight, in_order
@@ -76,7 +80,7 @@ def judge(subject: Subject, target: str | Target = DEFAULT_TARGET) -> Preflight:
     """
     place = find_target(target) if isinstance(target, str) else target
     rows = [row for name, row in ROWS.items() if place.is_triton or name not in _OF_RELEASES]
-    found = in_order(finding for row in rows for finding in row(subject, place))
+    found = in_order(finding for row in (*rows, *preflight_rows()) for finding in row(subject, place))
     return Preflight(subject.name, str(place), found, tuple(_notes(subject, place)))
 
 
@@ -117,6 +121,11 @@ def preflight(
     if needed:
         notes = (*notes, f"it needs {needed}, which pre-flight judges by name: %triton preflight NAME")
     return replace(found, notes=(*found.notes, *notes))
+
+
+def preflight_of(model: Model, target: str) -> Preflight:
+    """Run `Model.preflight`."""
+    return preflight(model, target, cases=[*last_cases([model]), *GoldenSet().cases(model.name)])
 
 
 def with_trial(subject: Subject, trial: ModelTrial) -> Subject:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ....core.config.model_config import ConfigError
 from ....core.scratch_directory import ScratchDirectory
-from ....core.version import VERSION
+from ....core.version import DEFAULT_TARGET, VERSION
 from ....core.whole_file import write_file
 from ....exchanges.comparison import compare
 from ....exchanges.exchange import Exchange
@@ -30,7 +30,7 @@ from ..exported_files import lock_of
 from ..own_backends import backends_in, backends_of
 from ..preflight import judge as preflight
 from ..preflight.judge import subject_in
-from ..releases import DEFAULT_TARGET, find, find_target
+from ..releases import find, find_target
 from .differences import NOT_SENT
 from .hiding import Hiding, author_paths
 from .judge_server import JudgeServer
@@ -63,31 +63,7 @@ def verify(
     say: Say = lambda text: None,
     cancel: threading.Event | None = None,
 ) -> Verification:
-    """Start real Triton servers on a copy of an exported repository, send them requests, and compare their answers with
-    the notebook's, and with our server's on another copy.
-
-    The requests, the verdict and its evidence stay with the export: a page, export.json and `requests/` in `directory`
-    if it has `models/`, otherwise next to it. Differences of an earlier verdict on the same files stay open until their
-    requests are sent again.
-
-    Args:
-        directory: a model repository, or a directory with `models/`.
-        triton: releases (`2.51`, or tags of containers, `24.10`), or `path` for the tritonserver on PATH.
-        requests: `golden` for the cases with the export and in `<directory>.golden`, a directory of golden cases, or
-            cases.
-        hide: more directories that the servers must not see.
-        reads: files and directories that the models have read on the author's machine; they are hidden, too.
-        open_findings: by model, the pre-flight findings about these reads; by default from the record.
-        python: the version of the stub for models that bring no environment.
-        load_seconds: how long a model may take to load; an environment in an archive is unpacked meanwhile.
-        say: receives a line for each step.
-        cancel: ends the verification when set; Cancelled is raised then.
-
-    A release is fetched once, as a wheel; without a wheel its container is run, if the engine has the image. Requests
-    without a notebook answer prove nothing.
-
-    Raises NotADirectoryError, UnknownTarget, or ValueError for unreadable requests or a missing release.
-    """
+    """Run `tritonlab.verify`."""
     root, cancel = _root_of(Path(directory).expanduser().resolve()), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
     names = _names(models)

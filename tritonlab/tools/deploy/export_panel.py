@@ -8,14 +8,16 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ....core.status import TritonError
-from ....server.api.needed_models import needed_models
-from ....tools.deploy.report import ExportArchive, ExportConflict, ExportReport
-from ..theme import STYLE
-from .card_panel import CardPanel
+from ...core.status import TritonError
+from ...notebook.views.card.card_panel import CardPanel
+from ...notebook.views.theme import STYLE
+from ...server.api.needed_models import needed_models
+from .export_options import ExportOptions
+from .report import ExportArchive, ExportConflict, ExportReport
+from .repository import export
 
 if TYPE_CHECKING:
-    from ....server.api.model import Model
+    from ...server.api.model import Model
 
 DEFAULT_DIRECTORY = "model_repository"
 
@@ -66,9 +68,6 @@ class ExportPanel(CardPanel):
 
     def export(self, overwrite: bool) -> ExportReport | None:
         """Write the repository. If the folder has other content, show the changes and ask first."""
-        from ....tools.deploy.export_options import ExportOptions  # imports environments and deploy files
-        from ....tools.deploy.repository import export
-
         self._offer_replace(False)
         self._report, self.zip_button.layout.display = None, "none"
         directory, alone = self.directory.value.strip() or DEFAULT_DIRECTORY, not self.others.value

@@ -17,23 +17,24 @@ from ...core.plain_facts import JsonAnswer, Tell
 from ...core.source.source_file import SourceFile
 from ...core.source.undefined_names import undefined_names
 from ...core.status import InvalidArgumentError, NotFoundError
+from ...core.version import DEFAULT_TARGET
 from ...exchanges.golden import GoldenSet
 from ...exchanges.last_cases import last_cases
+from ...notebook.authoring.cells import user_namespace
+from ...notebook.authoring.errors import NotebookError
+from ...notebook.authoring.workspace import Workspace
 from ...repository.model_tree import Omission, Omitted, read_tree
 from ...server.api.needed_models import needed_models
-from ...tools.deploy import left_out
-from ...tools.deploy.environment.lock import EnvironmentRefused
-from ...tools.deploy.environment.placed import CHOICES
-from ...tools.deploy.export_options import NO_ENVIRONMENT, ExportOptionError, ExportOptions
-from ...tools.deploy.manifests.files import KINDS
-from ...tools.deploy.releases import DEFAULT_TARGET, UnknownTarget, find, find_target, releases, table_facts
-from ...tools.deploy.report import ExportReport
-from ...tools.deploy.verify.judgement import NO_REQUEST
-from ...tools.deploy.verify.wheels import NoWheel, find_wheel
-from ..authoring.cells import user_namespace
-from ..authoring.errors import NotebookError
-from ..authoring.exporting import export_models
-from ..authoring.workspace import Workspace
+from . import left_out
+from .environment.lock import EnvironmentRefused
+from .environment.placed import CHOICES
+from .export_options import NO_ENVIRONMENT, ExportOptionError, ExportOptions
+from .exporting import export_models
+from .manifests.files import KINDS
+from .releases import UnknownTarget, find, find_target, releases, table_facts
+from .report import ExportReport
+from .verify.judgement import NO_REQUEST
+from .verify.wheels import NoWheel, find_wheel
 
 #: The start of paths of the notebook's server, seen from the kernel: the notebook's directory, unless it was moved.
 _START = Path.cwd()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.models import SILENT
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.views.card.export_panel import ExportPanel
+from tritonlab.tools.deploy.export_panel import ExportPanel
 
 X = b"def InferenceRequest(model_name): pass\n"
 

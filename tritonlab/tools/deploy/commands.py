@@ -1,4 +1,4 @@
-"""`%triton export`: a model repository, and on request the files to run and prove it elsewhere."""
+"""`%triton export`, a model repository and on request the files to run and prove it elsewhere; `%triton preflight`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 from IPython.display import display
 
 from ...core.quoting import magic_line
-from ...tools.deploy.environment.placed import EnvironmentOptions
-from ...tools.deploy.export_options import ExportOptionError, ExportOptions
-from ...tools.deploy.report import ExportArchive, ExportReport
-from ..authoring.errors import OptionError
-from ..authoring.exporting import export_models
-from ..views.card.export_panel import DEFAULT_DIRECTORY
-from .model_commands import named_value
-from .subcommand import Context
+from ...core.version import DEFAULT_TARGET
+from ...notebook.authoring.errors import OptionError
+from ...notebook.shell.model_commands import named_value
+from ...notebook.shell.subcommand import Context
+from .environment.placed import EnvironmentOptions
+from .export_options import ExportOptionError, ExportOptions
+from .export_panel import DEFAULT_DIRECTORY
+from .exporting import export_models
+from .preflight.finding import Preflight
+from .report import ExportArchive, ExportReport
 
 _MB = 1_000_000
 
@@ -76,3 +78,7 @@ def _option_error(error: ExportOptionError, names: Sequence[str], deploy: str) -
         fix = f"{magic_line('%triton', 'export', *names)} {error.remedy()} {magic_line(f'--deploy={deploy}')}"
         return OptionError(f"{error}, as with {fix}", fix=fix)
     return OptionError(str(error), fix=error.remedy())
+
+
+def preflight(context: Context, name: str, target: str = DEFAULT_TARGET) -> Preflight:
+    return context.model(name).preflight(target=target)

@@ -7,16 +7,26 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ...core.status import InvalidArgumentError
-from ...tools.deploy.export_options import ExportOptions
-from ...tools.deploy.report import ExportReport
-from ...tools.deploy.repository import export
-from .artifact import artifact_of
-from .cells import user_namespace
-from .errors import OptionError
-from .workspace import Workspace
+from ...notebook.authoring.artifact import artifact_of
+from ...notebook.authoring.cells import user_namespace
+from ...notebook.authoring.errors import OptionError
+from ...notebook.authoring.workspace import Workspace
+from .export_options import ExportOptions
+from .report import ExportReport
+from .repository import export
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
+
+
+def export_notebook(
+    workspace: Callable[[], Workspace],
+    models: Model | str | Sequence[Model | str],
+    directory: str | PathLike[str],
+    **options: Any,
+) -> ExportReport:
+    """Run `tritonlab.export`, with its keyword arguments."""
+    return export_models(workspace, models, directory, ExportOptions.from_keywords(**options))
 
 
 def export_models(

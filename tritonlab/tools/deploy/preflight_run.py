@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from .core.config.model_config import ConfigError
-from .core.status import TritonError
-from .exchanges.golden import GoldenSet, golden_beside
-from .repository.layout import is_model_directory, model_names
-from .server.api.server import Server
-from .tools.deploy.preflight.finding import Finding, Prediction, Preflight, say_once
-from .tools.deploy.preflight.judge import judge, preflight, subject_in
-from .tools.deploy.preflight.trial import try_models
-from .tools.deploy.releases import DEFAULT_TARGET, UnknownTarget, find_target
+from ...core.config.model_config import ConfigError
+from ...core.status import TritonError
+from ...core.version import DEFAULT_TARGET
+from ...exchanges.golden import GoldenSet, golden_beside
+from ...repository.layout import is_model_directory, model_names
+from ...server.api.server import Server
+from .preflight.finding import Finding, Prediction, Preflight, say_once
+from .preflight.judge import judge, preflight, subject_in
+from .preflight.trial import try_models
+from .releases import UnknownTarget, find_target
 
 #: Exit statuses: nothing stops the models, something does, or there was nothing to judge.
 PASSED, FAILED, NOTHING = 0, 1, 2
