@@ -150,7 +150,10 @@ class Endpoints(ProcessBound):
     ) -> None:
         options = options or EndpointOptions()
         options.check_free()
-        shared_memory = SharedMemoryManager(options.client_shm, ServerGpus(core.gpus, core.pool.gpu_buffers))
+        most = options.max_message_size
+        memory = RequestMemory(core.max_message_size if most is None else most)
+        gpus = ServerGpus(core.gpus, core.pool.gpu_buffers)
+        shared_memory = SharedMemoryManager(options.client_shm, gpus, memory=memory)
         access = options.guarded()
         unread = options.max_unread_size if options.max_unread_size is not None else core.max_unread_size
         http_options = replace(
@@ -160,8 +163,6 @@ class Endpoints(ProcessBound):
             cancel_on_disconnect=options.http_cancel_on_disconnect,
         )
         grpc_options = replace(options.grpc_options, access=access, max_unread_size=unread)
-        most = options.max_message_size
-        memory = RequestMemory(core.max_message_size if most is None else most)
         frontends: dict[str, Callable[[], Frontend]] = {
             "GRPC": lambda: _grpc_server(core, shared_memory, grpc_options, memory),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options, memory),

@@ -3,21 +3,29 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import grpc
 import pytest
+import tritonclient.grpc
+import tritonclient.http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 
 from tests.conformance.raw_http import RawHTTP
+from tests.conformance.rules import rule
 from tests.models import executes
-from tests.serving import Lab, config, eventually
+from tests.serving import SOON, Lab, config, eventually
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.shared import request_memory
 from tritonlab.frontends.shared.request_memory import Body, NoRoomError, RequestMemory, TooLargeError, too_much_unread
+from tritonlab.ipc.processes.memory_room import RESERVE, ROOM
 
 MB = 1 << 20
 
@@ -187,3 +195,54 @@ def test_a_slow_reader_of_a_grpc_stream(endpoints: Endpoints, counts: Lab) -> No
     assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert raised.value.details() == too_much_unread(MOST)
     assert found == list(range(len(found)))
+
+
+#: Answers with the size of its input, once the file beside it is gone.
+SIZES = executes(
+    'while pathlib.Path(__file__).with_name("hold").exists():\n'
+    "    time.sleep(0.001)\n"
+    "sizes = [np.array([request.inputs()[0].as_numpy().nbytes], np.int64) for request in requests]\n"
+    'return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", size)]) for size in sizes]',
+    imports="import pathlib, time",
+)
+
+
+@rule("6.3.8")
+@pytest.mark.parametrize(
+    ("protocol", "status"),
+    [(tritonclient.http, "503"), (tritonclient.grpc, "StatusCode.RESOURCE_EXHAUSTED")],
+    ids=["http", "grpc"],
+)
+def test_inputs_in_shared_memory_are_admitted_by_what_all_requests_will_take(
+    lab: Lab, protocol: Any, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.load("sizes", SIZES, config("IN UINT8 -1", "OUT INT64 1"))
+    hold = lab.repository / "sizes" / "1" / "hold"
+    hold.touch()
+    region = Path("/dev/shm") / f"tritonlab_test_{uuid.uuid4().hex}"
+    region.write_bytes(bytes(2 * MB))
+    monkeypatch.setattr(ROOM, "_memory_left", lambda: 9 * MB + RESERVE)
+    monkeypatch.setattr(ROOM, "_looked", float("-inf"))
+    options = EndpointOptions(http_port=0, grpc_port=0, metrics=False, client_shm=True)
+    with Endpoints(lab.server.core, options) as endpoints, ThreadPoolExecutor() as threads:
+        with closing(protocol.InferenceServerClient(getattr(endpoints, protocol.__name__[-4:]))) as client:
+            client.register_system_shared_memory("r", region.name, 2 * MB)
+
+        def infer() -> int:
+            tensor = protocol.InferInput("IN", [2 * MB], "UINT8")
+            tensor.set_shared_memory("r", 2 * MB)
+            with closing(protocol.InferenceServerClient(getattr(endpoints, protocol.__name__[-4:]))) as client:
+                return int(client.infer("sizes", [tensor]).as_numpy("OUT")[0])
+
+        both = {threads.submit(infer) for _ in range(2)}  # each is a copy, and two more in the model's process
+        try:
+            (refused,), (admitted,) = wait(both, SOON, FIRST_COMPLETED)
+        finally:
+            hold.unlink()
+        with pytest.raises(InferenceServerException) as raised:
+            refused.result()
+        text = f"There is no memory for a request of {2 * MB} bytes. Send it again later."
+        assert (raised.value.status(), raised.value.message()) == (status, text)
+        assert admitted.result() == 2 * MB
+        assert infer() == 2 * MB
+    region.unlink()

@@ -15,16 +15,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import (
     AlreadyExistsError,
     InternalError,
     InvalidArgumentError,
     NotFoundError,
     TritonError,
+    UnavailableError,
     UnsupportedError,
 )
 from tritonlab.frontends.shared.cuda_region import CudaRegion
+from tritonlab.frontends.shared.request_memory import HeldMemory, NoRoomError, RequestMemory
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
+from tritonlab.ipc.processes.memory_room import RESERVE, MemoryRoom
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -310,3 +315,59 @@ def test_cuda_regions_are_refused_without_a_gpu_and_none_are_known(manager: Shar
     manager.register_system("a", key, 0, 8)
     with refusal(NotFoundError, "The region named 'a' is registered as system shared memory, not CUDA shared memory"):
         manager.status("a", CudaRegion)
+
+
+# memory: a machine has so many bytes left
+
+LARGE = 1 << 20
+
+
+def on_machine(left: int, key: str) -> SharedMemoryManager:
+    """Return a manager whose region `a` has LARGE bytes that are not allocated; one byte is the limit of a message."""
+    with (Path("/dev/shm") / key[1:]).open("wb") as file:
+        file.truncate(LARGE)
+    memory = RequestMemory(1, MemoryRoom(lambda: left + RESERVE, lambda: 0.0))
+    manager = SharedMemoryManager(allowed=True, memory=memory)
+    manager.register_system("a", key, 0, LARGE)
+    return manager
+
+
+def read(manager: SharedMemoryManager, held: list[HeldMemory], size: int = LARGE) -> Tensor:
+    return manager.tensor(("a", 0, size), DataType.UINT8, (size,), held)
+
+
+def test_an_input_is_read_only_if_there_is_memory_for_its_request(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[HeldMemory] = []
+    assert read(on_machine(3 * LARGE, key), held).byte_size == LARGE  # a copy, and two more in the model's process
+    manager = on_machine(3 * LARGE - 1, key)
+    monkeypatch.setattr(np, "empty", None)  # for the refusal no memory is used
+    with pytest.raises(NoRoomError, match=f"^There is no memory for a request of {LARGE} bytes. Send it again later.$"):
+        read(manager, held)
+    assert len(held) == 1
+
+
+def test_an_input_is_counted_until_its_request_is_answered(key: str) -> None:
+    manager = on_machine(5 * LARGE - 1, key)
+    first: list[HeldMemory] = []
+    read(manager, first)
+    for _ in range(2):
+        with pytest.raises(NoRoomError):
+            read(manager, [])
+    first.clear()
+    read(manager, [])
+
+
+def test_small_inputs_are_read_without_a_look_at_the_memory(key: str) -> None:
+    held: list[HeldMemory] = []
+    read(on_machine(0, key), held, 1 << 16)
+    assert held == []
+
+
+def test_new_pages_of_a_region_are_written_only_if_there_is_memory_for_them(key: str) -> None:
+    manager = on_machine(LARGE - 1, key)
+    with refusal(UnavailableError, f"There is no memory for a response of {LARGE} bytes."):
+        manager.write("a", 0, bytes(LARGE))
+    assert (Path("/dev/shm") / key[1:]).stat().st_blocks == 0
+    (Path("/dev/shm") / key[1:]).write_bytes(b"1" * LARGE)
+    manager.write("a", 0, bytes(LARGE))
+    on_machine(LARGE, key).write("a", 0, bytes(LARGE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -31,14 +32,15 @@ _CONTEXT = ("traceparent", "tracestate")
 
 class ReceivedInfer(NamedTuple):
     """A request, its version, the options of its outputs, whether the client accepts an empty final response (rule
-    3.7.5), the version that the client named, and the memory that its message takes."""
+    3.7.5), the version that the client named, and the counted memory of its message and of the client's shared memory.
+    """
 
     request: InferenceRequest
     found: ModelVersion
     wanted: OutputsWanted | None
     empty_final: bool
     version: str
-    held: HeldMemory | None
+    held: Sequence[HeldMemory]
 
 
 class InferService:
@@ -63,10 +65,10 @@ class InferService:
     ) -> ReceivedInfer:
         """Read the request of a message of `size` bytes that was parsed. Raise TritonError for the fault that Triton
         finds first, and NoRoomError if other requests use the memory."""
-        held = self._memory.hold(size) if size > UNCOUNTED else None
+        held = [self._memory.hold(size)] if size > UNCOUNTED else []
         number = checked_version(message.model_version) if message.model_version else -1
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
-        request, plans, empty_final = self._reader.read(message, raw, number, metadata)
+        request, plans, empty_final = self._reader.read(message, raw, number, metadata, held)
         wanted = None if plans is None else OutputsWanted(plans, found, request)
         return ReceivedInfer(request, found, wanted, empty_final, version=message.model_version, held=held)
 
@@ -76,7 +78,7 @@ class ModelInferCall(UnaryCall):
 
     _request: InferenceRequest | None = None
     _wanted: OutputsWanted | None = None
-    _held: HeldMemory | None = None
+    _held: Sequence[HeldMemory] = ()
     _earlier: OneResponse | None = None  # the response before the final one, which may be empty
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
@@ -119,7 +121,7 @@ class ModelInferCall(UnaryCall):
                 return
             response = self._earlier.take()
         self._service.exchange.end_single(request)
-        self._held = None
+        self._held = ()
         try:
             message = self._service.writer.response(response, self._wanted) if response.error is None else b""
         except TritonError as error:

@@ -19,6 +19,7 @@ from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded
 from ..shared.infer_exchange import OutputPlan
+from ..shared.request_memory import HeldMemory
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 from ..shared.work_pause import check_memory, pause_work
@@ -125,9 +126,12 @@ class InferRequestReader:
         raw: Raw | dict[str, Tensor],
         version: int,
         metadata: Sequence[tuple[str, str | bytes]] = (),
+        held: list[HeldMemory] | None = None,
     ) -> tuple[InferenceRequest, Mapping[str, OutputPlan] | None, bool]:
         """Read the request from the results of a `MessageParser`. Return it, the options of its outputs (None: none),
-        and whether the client takes an empty final response. Raises TritonError."""
+        and whether the client takes an empty final response. Raises TritonError, and NoRoomError if no memory is
+        left for inputs in the client's shared memory. `held`: a list of objects that count their memory until they are
+        dropped."""
         kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         request = kind(message.model_name, {}, model_version=version, request_id=message.id)
         forwarded = self._forwarded if metadata else None
@@ -146,14 +150,14 @@ class InferRequestReader:
                 _check_names(request, message.inputs)
             if forwarded is not None:
                 _forward_headers(request, metadata, forwarded)
-            self._set_inputs(request, message.inputs, raw)  # type: ignore[arg-type]
+            self._set_inputs(request, message.inputs, raw, [] if held is None else held)  # type: ignore[arg-type]
             if message.outputs:
                 plans = self._outputs(request, message.outputs)
         if plans is None and self._shared_memory.any_cuda:
             plans = {}  # outputs may be on a GPU
         return request, plans, empty_final
 
-    def _set_inputs(self, request: RequestSpec, inputs: Any, raw: Raw) -> None:
+    def _set_inputs(self, request: RequestSpec, inputs: Any, raw: Raw, held: list[HeldMemory]) -> None:
         found = request.inputs
         count = len(raw)
         position = 0  # inputs in shared memory have no part in `raw`
@@ -165,7 +169,7 @@ class InferRequestReader:
                         f"unexpected 'content' provided when using shared memory for input tensor '{each.name}' for "
                         f"model '{request.model_name}'"
                     )
-                found[each.name] = self._shared_memory.tensor(region, datatype, tuple(each.shape))
+                found[each.name] = self._shared_memory.tensor(region, datatype, tuple(each.shape), held)
                 continue
             if each.HasField("contents"):
                 if count:

@@ -19,7 +19,7 @@ from ...core.inference.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.infer_exchange import InferExchange, OutputPlan
-from ..shared.request_memory import RequestMemory, TooLargeError
+from ..shared.request_memory import RequestMemory, TooLargeError, no_response_memory
 
 FINAL = "triton_final_response"
 
@@ -166,7 +166,7 @@ class InferResponseWriter:
         except OSError as error:
             raise UnavailableError(f"There is no memory for a response of {size} bytes: {error.strerror}.") from None
         if not self._memory.room.has(_COPIES * size):
-            raise UnavailableError(f"There is no memory for a response of {size} bytes.")
+            raise no_response_memory(size)
 
 
 def _size(pieces: Sequence[_Piece]) -> int:
@@ -177,7 +177,7 @@ def _joined(pieces: Sequence[_Piece]) -> bytes:
     try:
         return b"".join(pieces)
     except MemoryError:
-        raise UnavailableError(f"There is no memory for a response of {_size(pieces)} bytes.") from None
+        raise no_response_memory(_size(pieces)) from None
 
 
 _EMPTY = memoryview(b"")

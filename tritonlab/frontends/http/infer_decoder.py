@@ -16,6 +16,7 @@ from ...core.inference.infer_response import ParameterValue
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import InternalError, InvalidArgumentError, TritonError
 from ..shared.infer_exchange import OutputPlan
+from ..shared.request_memory import HeldMemory
 from ..shared.request_parameters import set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_tensor
@@ -102,12 +103,15 @@ class InferDecoder:
         model: str,
         version: int,
         config: ModelConfig | None = None,
+        held: list[HeldMemory] | None = None,
     ) -> tuple[InferenceRequest, RequestedOutputs]:
         """Return the request, and the form of its outputs. The first `json_size` bytes are JSON; if 0, the body is the
-        only input of the model with that `config`.
+        only input of the model with that `config`. `held`: a list of objects that count the memory of inputs in the
+        client's shared memory until they are dropped.
 
         Inputs are views of `body`. Raises TritonError with Triton's text for the first fault, in Triton's order of
-        checks: id, parameters, inputs, superfluous data, outputs.
+        checks: id, parameters, inputs, superfluous data, outputs; and NoRoomError if no memory is left for inputs in
+        the client's shared memory.
         """
         if not json_size and config is not None:
             self.check_size(len(body))
@@ -131,7 +135,7 @@ class InferDecoder:
         blobs = _Blobs(data, json_size, model)
         for entry in inputs:
             if not _add_plain_input(request, entry, blobs) and not _add_plain_data(request, entry):
-                self._add_input(request, entry, blobs)
+                self._add_input(request, entry, blobs, [] if held is None else held)
         blobs.finish()
         is_set, _ = find(document, "outputs")
         if is_set:
@@ -170,7 +174,7 @@ class InferDecoder:
 
     # -- inputs
 
-    def _add_input(self, request: RequestSpec, entry: Any, blobs: _Blobs) -> None:
+    def _add_input(self, request: RequestSpec, entry: Any, blobs: _Blobs, held: list[HeldMemory]) -> None:
         _, parameters = find(entry, "parameters")
         has_data, data = find(entry, "data")
         has_binary, binary_size = find(parameters, "binary_data_size")
@@ -189,7 +193,7 @@ class InferDecoder:
             return
         region = _region(parameters)
         if region is not None:
-            request.inputs[name] = self._shared_memory.tensor(region, datatype, shape)
+            request.inputs[name] = self._shared_memory.tensor(region, datatype, shape, held)
             return
         count = element_count(name, shape, datatype)
         if count:

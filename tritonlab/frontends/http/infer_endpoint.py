@@ -17,6 +17,7 @@ from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
 from ..shared.infer_exchange import InferExchange, OneResponse
+from ..shared.request_memory import HeldMemory, NoRoomError
 from ..shared.request_parameters import check_forwarded
 from . import data_compressor, large_work
 from .connection import LaterReply, Reply
@@ -98,7 +99,19 @@ class HttpInferCall(LaterReply):
     """A request under way, and the reply to it; `found` is its version. Its one response may come on any thread; on the
     event loop's thread it is sent at once."""
 
-    __slots__ = ("_endpoint", "_home", "_parts", "_take", "found", "head", "outputs", "polled", "request", "response")
+    __slots__ = (
+        "_endpoint",
+        "_home",
+        "_parts",
+        "_take",
+        "found",
+        "head",
+        "held",
+        "outputs",
+        "polled",
+        "request",
+        "response",
+    )
 
     def __init__(
         self,
@@ -108,7 +121,10 @@ class HttpInferCall(LaterReply):
         outputs: RequestedOutputs,
         found: ModelVersion,
         home: LoopThread,
+        held: Sequence[HeldMemory] | None = None,
     ) -> None:
+        #: counts inputs in the client's shared memory until the request is answered
+        self.held = held
         self.head = head
         self.request = request
         self.outputs = outputs
@@ -300,12 +316,15 @@ class InferEndpoint:
         except TritonError as error:
             return refusal(error, TEXT)
         try:
-            request, outputs = self._decoder.decode(body, json_size, model, number, config=found.config)
+            held: list[HeldMemory] | None = [] if self._memory.in_use else None
+            request, outputs = self._decoder.decode(body, json_size, model, number, config=found.config, held=held)
             if self._forwarded is not None and (forwarded := head.parameters(self._forwarded)):
                 request.parameters = {**(request.parameters or {}), **forwarded}
         except TritonError as error:
             return refusal(error)
-        call = HttpInferCall(self, head, request, outputs, found=found, home=home)
+        except NoRoomError as error:
+            return failure(503, str(error))
+        call = HttpInferCall(self, head, request, outputs, found=found, home=home, held=held)
         call.polled = polls
         try:
             self._exchange.submit_single(found, request, polls, head.sender)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
 from ...core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .cuda_region import CudaRegion, ServerGpus
+from .request_memory import UNCOUNTED, HeldMemory, RequestMemory
 from .system_region import OUTSIDE, SystemRegion, check_key
 
 Region = SystemRegion | CudaRegion
@@ -27,13 +29,20 @@ class SharedMemoryManager:
     """The table of regions, read and written within their bounds; from any thread.
 
     Every method raises UnsupportedError unless `allowed` (rule 6.10.1), with the text `refusal`. Sizes and offsets are
-    in bytes. `gpus`: the GPUs whose memory may be registered; None for none.
+    in bytes. `gpus`: the GPUs whose memory may be registered; None for none. `memory` counts large copies.
     """
 
-    def __init__(self, allowed: bool = False, gpus: ServerGpus | None = None, refusal: str = _DISABLED) -> None:
+    def __init__(
+        self,
+        allowed: bool = False,
+        gpus: ServerGpus | None = None,
+        refusal: str = _DISABLED,
+        memory: RequestMemory | None = None,
+    ) -> None:
         self._allowed = allowed
         self._refusal = refusal
         self._gpus = gpus
+        self._memory = memory or RequestMemory()
         self._regions: dict[str, Region] = {}
         #: whether any region is registered
         self.in_use = False
@@ -86,14 +95,29 @@ class SharedMemoryManager:
             )
         return [region.facts()]
 
-    def tensor(self, place: tuple[str, int, int], datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-        """Return a tensor with a copy of the current bytes. `place`: region, offset and size."""
+    def tensor(
+        self, place: tuple[str, int, int], datatype: DataType, shape: tuple[int, ...], held: list[HeldMemory]
+    ) -> Tensor:
+        """Return a tensor with a copy of the current bytes. Raise NoRoomError if no memory is left for a request with
+        it.
+
+        Args:
+            place: the region, offset and size.
+            datatype: the tensor's datatype.
+            shape: its dimensions.
+            held: a list of objects that count the memory of its request until they are dropped.
+        """
         name, offset, size = place
         region = self._find(name, offset, size)
+        make = partial(region.tensor, offset, size, datatype, shape)
         try:
-            return region.tensor(offset, size, datatype, shape)
+            if size <= UNCOUNTED or not region.is_copied(datatype):
+                return make()
+            tensor, counted = self._memory.copy(size, make)
         except (OSError, MemoryError) as error:  # a file may be any size, without a byte of memory
             raise _unread(region, error) from None
+        held.append(counted)
+        return tensor
 
     def read(self, name: str, offset: int, size: int) -> memoryview:
         """Return a copy of the current bytes."""
@@ -110,15 +134,18 @@ class SharedMemoryManager:
 
     def write(self, name: str, offset: int, data: NDArray[Any] | bytes | memoryview) -> Region | None:
         """Write the bytes of `data`, which is C-contiguous, at `offset`. Returns the region; None if there is nothing
-        to write."""
+        to write. Raises UnavailableError if no memory is left for new pages of the region."""
         view = data.reshape(-1).view(np.uint8).data if isinstance(data, np.ndarray) else memoryview(data)
         if not view.nbytes:
             return None
         region = self._find(name, offset, view.nbytes)
+        new = min(region.unallocated(), view.nbytes) if view.nbytes > UNCOUNTED else 0
+        held = self._memory.hold_write(new) if new else None
         try:
             region.write(offset, view)
         except OSError as error:  # of a full /dev/shm
             raise InternalError(f"failed to write shared memory region '{name}': {error}") from None
+        del held
         return region
 
     def check(self, name: str, offset: int, size: int) -> None:

@@ -83,6 +83,10 @@ class SystemRegion:
         """Return a tensor with a copy of the current bytes."""
         return Tensor(datatype, shape, wire_elements(self.read(offset, size), datatype))
 
+    def is_copied(self, datatype: DataType) -> bool:
+        """Return True: tensors are copied to this process's memory."""
+        return True
+
     def copy(self, offset: int, array: DeviceArray) -> bool:
         """Do nothing, because the region is in host memory."""
         return False
@@ -104,6 +108,11 @@ class SystemRegion:
             if self.file.size < start + done + piece.nbytes:
                 raise self.cut_off()
             done += os.pwrite(self.file.fd, piece, start + done)
+
+    def unallocated(self) -> int:
+        """Return how many bytes of the file are not in memory. They are allocated when they are written."""
+        found = os.fstat(self.file.fd)
+        return max(found.st_size - found.st_blocks * 512, 0)
 
     def check(self, offset: int, size: int) -> None:
         """Raise the errors of `write` for these bytes, which are within the region."""
