@@ -46,10 +46,11 @@ for module, address in ((tritonclient.http, endpoints.http), (tritonclient.grpc,
     tensor.set_data_from_numpy(np.array([[3, 4]], np.float32))
     answers.append(client.infer("double", [tensor], headers=endpoints.headers).as_numpy("Y").tolist())
 answers""",
-    """report = tritonlab.export(double, "models", deploy="docker")
+    """report = tritonlab.export(double, "models", deploy="docker", env="requirements")
 with tritonlab.Server("models") as server:
     exported = server.model("double")(X=np.array([[5, 6]], np.float32))["Y"].tolist()
-exported, (report.repository.parent / "deploy/Dockerfile").is_file()""",
+lock = (report.repository.parent / "requirements.lock").read_text()
+exported, (report.repository.parent / "deploy/Dockerfile").is_file(), "tritonlab==" in lock, "\\nnumpy==1." in lock""",
     """try:
     double(X=[[1, 2, 3]])
 except tritonlab.TritonError as error:
@@ -60,7 +61,7 @@ refused""",
 ANSWERS = {
     2: "[[2.0, 4.0]]",
     3: "[[[6.0, 8.0]], [[6.0, 8.0]]]",
-    4: "([[10.0, 12.0]], True)",
+    4: "([[10.0, 12.0]], True, False, True)",
     5: "\"[request id: <id_unknown>] unexpected shape for input 'X' for model 'double'. Expected [-1,2], got [1,3].",
     6: "True",
 }

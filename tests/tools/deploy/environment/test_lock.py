@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tritonlab.tools.deploy.child_command import CommandFailed
+from tritonlab.tools.deploy.environment import lock
 from tritonlab.tools.deploy.environment.lock import (
     Distribution,
     EnvironmentRefused,
@@ -15,6 +19,7 @@ from tritonlab.tools.deploy.environment.lock import (
     imported,
     lock_text,
     pins,
+    resolved,
 )
 from tritonlab.tools.deploy.environment.python_prefix import own_python
 from tritonlab.tools.deploy.loaded_modules import third_party_modules
@@ -91,3 +96,27 @@ def test_our_stub_in_a_directory_of_packages_is_no_package_of_the_model(tmp_path
     stub = tmp_path / "site-packages" / "tritonlab" / "stub"
     modules = {"utils": str(stub / "utils.py"), "other": str(tmp_path / "site-packages" / "other.py")}
     assert [each.name for each in third_party_modules(modules, [tmp_path / "model", stub])] == ["other"]
+
+
+def test_an_older_release_is_taken_where_the_newest_does_not_go_with_the_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An index leaves such a release out, and pip refuses it as a file of `find-links`."""
+    asked: list[str] = []
+
+    def run(command: list[str], cancel: threading.Event) -> str:
+        asked.append(command[-1])
+        if "<=" not in command[-1]:
+            raise CommandFailed("pip ended with 1:\nERROR: Package 'a' requires a different Python: 3.10.13 not in 3")
+        return json.dumps({"install": [{"metadata": {"name": "a", "version": "1.9"}}]})
+
+    monkeypatch.setattr(lock, "run_command", run)
+    (pin,) = resolved([Pin("a", "2.0", "import a")], own_python()._replace(version="3.10"), threading.Event())
+    assert asked == ["a==2.0", "a<=2.0"] and (pin.version, pin.comment.partition(";")[0]) == ("1.9", "import a")
+
+
+def test_without_pip_the_refusal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentRefused, match="has none") as error:
+        resolved([Pin("a", "2.0")], own_python(), threading.Event())
+    assert "-m ensurepip" in error.value.remedy()

@@ -3,6 +3,7 @@ versions."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -23,6 +24,8 @@ NUMPY_REASON = (
 )
 #: The last numpy 1 for each Python; 3.13 has none.
 _NUMPY_1 = {"3.8": "1.24.4", "3.9": "1.26.4", "3.10": "1.26.4", "3.11": "1.26.4", "3.12": "1.26.4"}
+#: What pip says if no release goes with the others or with the Python; the last one for files of `find-links`.
+_NOT_TOGETHER = ("ResolutionImpossible", "No matching distribution", "requires a different Python")
 
 
 class Distribution(NamedTuple):
@@ -162,7 +165,7 @@ def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[
     try:
         answer = _report([pin.requirement if pin.version else pin.name for pin in found], python, cancel)
     except CommandFailed as error:
-        if "ResolutionImpossible" not in str(error) and "No matching distribution" not in str(error):
+        if not any(sign in str(error) for sign in _NOT_TOGETHER):
             raise
         fixed = {pin.name.lower() for pin in found if pin.name.lower() == "numpy"}
         answer = _report(
@@ -194,7 +197,13 @@ def _report(requirements: list[str], python: Python, cancel: threading.Event) ->
 
 
 def pip_of(python: Python) -> list[str]:
-    """Return the start of a pip command that works for `python`, run by this process's own pip."""
+    """Return the start of a pip command that works for `python`, run by this process's own pip. Raises
+    EnvironmentRefused if it has none, as in an environment of uv's."""
+    if importlib.util.find_spec("pip") is None:
+        raise EnvironmentRefused(
+            f"pip finds and installs the packages of an environment, and {sys.executable} has none",
+            f"{sys.executable} -m ensurepip, or uv pip install pip",
+        )
     return [
         *(sys.executable, "-m", "pip", "--python", str(python.executable)),
         *("--disable-pip-version-check", "--no-input"),
