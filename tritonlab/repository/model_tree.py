@@ -29,12 +29,13 @@ class Omission(Enum):
     DANGLING = "dangling"
     OUTSIDE = "outside"
     SPECIAL = "special"
+    SECRET = "secret"
 
 
 @dataclass(frozen=True)
 class Omitted:
-    """A path that is left out. `detail`: the target of a link, the bytes of a large file, or the kind of a special
-    file.
+    """A path that is left out. `detail`: the target of a link, the bytes of a large file, the kind of a special file,
+    or why it is taken for a secret.
     """
 
     path: str
@@ -84,6 +85,7 @@ def read_tree(
     large: int = LARGE,
     skip: Collection[str] = (),
     inside: Collection[Path] = (),
+    why_secret: Callable[[str, Path], str] = lambda path, file: "",
 ) -> ModelTree:
     """Return the tree of a model directory, or of a directory of model directories without those in `skip`.
 
@@ -98,8 +100,10 @@ def read_tree(
         large: the most bytes of a file that is taken without a request.
         skip: paths that are not read.
         inside: the repository, and others whose files count as the model's.
+        why_secret: returns why a file is a secret, which is left out unless it is requested; "" for others. It gets the
+            path relative to `root` and the file.
     """
-    reader = _Reader(root, include, needed=needed, large=large, skip=skip, inside=inside)
+    reader = _Reader(root, include, needed=needed, large=large, skip=skip, inside=inside, why_secret=why_secret)
     reader.read("", root, ())
     return reader.finish()
 
@@ -138,8 +142,10 @@ class _Reader:
         large: int,
         skip: Collection[str],
         inside: Collection[Path],
+        why_secret: Callable[[str, Path], str],
     ) -> None:
         self._inside = (root, *inside)
+        self._why_secret = why_secret
         self._skip = skip
         self._tree = ModelTree(root)
         self._include = include
@@ -175,6 +181,8 @@ class _Reader:
                 size = entry.stat().st_size
                 if size > self._large and not (takes_all or self._requested(path) or path in self._needed):
                     self._leave_out(path, Omission.LARGE, str(size))
+                elif not (takes_all or self._requested(path)) and (why := self._why_secret(path, entry)):
+                    self._leave_out(path, Omission.SECRET, why)
                 else:
                     self._tree.files.append(path)
             elif entry.exists():

@@ -246,11 +246,33 @@ def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path
         export(model, tmp_path / "elsewhere", dry_run=True).zip()
 
 
-def test_secrets_are_named_in_the_report(model: Model, tmp_path: Path) -> None:
-    for name in ("id_rsa", "server.pem"):
-        (Path(model.directory) / "1" / name).write_text("key")
-    (warning,) = export(model, tmp_path / "models").plan.warnings
-    assert warning.startswith("1/id_rsa and 1 more look like secrets and are exported: take them out of the model's")
+def test_secrets_are_named_and_left_out_unless_they_are_requested(model: Model, tmp_path: Path) -> None:
+    source = Path(model.directory) / "1"
+    (source / "settings.json").write_text('{"rate": 1,\n "key": "-----BEGIN RSA PRIVATE KEY-----"}')
+    for name in ("id_rsa", "hf_token.txt", "token", "netrc", "tokens.txt", "hf_tokenizer.json"):
+        (source / name).write_text("key")
+    report = export(model, tmp_path / "models")
+    there = files(tmp_path / "models" / "m")
+    assert there == ["1/helper.txt", "1/hf_tokenizer.json", "1/model.py", "1/tokens.txt", "config.pbtxt", "labels.txt"]
+    assert [warning.partition(" looks")[0] for warning in report.plan.warnings] == [
+        *("1/hf_token.txt", "1/id_rsa", "1/netrc", "1/settings.json", "1/token"),
+    ]
+    assert report.plan.warnings[3] == (
+        "1/settings.json looks like a secret (private key in line 2) and was left out; mount it where the model runs: "
+        "include=['1/settings.json'] (--include 1/settings.json) exports it all the same"
+    )
+    (warning,) = export(model, tmp_path / "all", include=["*token*", "id_rsa", "netrc", "*.json"]).plan.warnings
+    assert warning.startswith("1/hf_token.txt and 4 more look like secrets and are exported: take them out of the")
+
+
+def test_a_key_in_the_code_is_named_with_its_line(model: Model, tmp_path: Path) -> None:
+    source = Path(model.directory) / "1" / "model.py"
+    source.write_text(f"{source.read_text()}\nKEY = 'hf_{'aB3' * 11}'\n")
+    report = export(model, tmp_path / "models")
+    (warning,) = report.plan.warnings
+    line = len(source.read_text().splitlines())
+    assert warning.startswith(f"line {line} of 1/model.py has what looks like a secret (Hugging Face token), and is")
+    assert "1/model.py" in files(tmp_path / "models" / "m") and "aB3" not in str(report)
 
 
 def test_a_name_that_no_zip_file_can_have_is_refused(model: Model, tmp_path: Path) -> None:

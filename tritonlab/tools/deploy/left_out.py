@@ -49,6 +49,11 @@ def sentences(left_out: Iterable[Omitted]) -> Iterator[str]:
                 f"{path} leads to {entry.detail}, outside of the repository, and was left out{rest}: "
                 f"include=[{path!r}] (--include {path}) copies what is there"
             )
+        elif entry.reason is Omission.SECRET:
+            yield (
+                f"{entry.path} looks like a secret ({entry.detail}) and was left out; mount it where the model runs: "
+                f"include=[{entry.path!r}] (--include {entry.path}) exports it all the same"
+            )
         elif entry.reason is Omission.SPECIAL:
             yield f"{entry.path} is {entry.detail} and was left out: remove it, or put a file in its place"
         elif entry.reason is Omission.DANGLING:

@@ -19,10 +19,10 @@ from .left_out import check_deployable, forget_backend_directory, never_ran, sta
 from .own_backends import OwnBackend, find_own_backend
 from .preflight.finding import Prediction, Preflight
 from .preflight.judge import judge, subject_of
-from .preflight.places import secrets_in, secrets_sentence
 from .preflight.relocatable import is_machine_path
 from .preflight.subject import Subject
 from .releases import Target
+from .secrets import secret_sentences
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
@@ -106,8 +106,9 @@ class ModelBuild:
     def _about_files(self) -> Iterator[str]:
         """Yield sentences about files that are left out, and about exported files that look like a secret."""
         yield from left_out.sentences(self.subject.tree.left_out)
-        if secrets := secrets_in(self.subject.tree.files, self.subject.environment):
-            yield ": ".join(secrets_sentence(secrets))
+        subject = self.subject
+        for sentence, remedy, _ in secret_sentences(subject.directory, subject.tree.files, subject.environment):
+            yield f"{sentence}: {remedy}"
 
 
 def stops(preflight: Preflight) -> Iterator[str]:

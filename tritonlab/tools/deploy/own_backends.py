@@ -14,7 +14,7 @@ from ...repository.model_tree import ModelTree, read_tree
 from ...server.models.backend_choice import choice_words
 from ...server.models.backends import DEFAULT_DIRECTORY, PACKED_ENVIRONMENT, runs_shipped
 from .left_out import NotDeployable, sentences, starts_our_stub
-from .preflight.places import secrets_in, secrets_sentence
+from .secrets import secret_sentences, why_secret
 
 
 def backends_of(repository: Path) -> Path:
@@ -42,7 +42,7 @@ class OwnBackend:
 
     @cached_property
     def tree(self) -> ModelTree:
-        return read_tree(self.home, include=self.include, needed=[PACKED_ENVIRONMENT])
+        return read_tree(self.home, include=self.include, needed=[PACKED_ENVIRONMENT], why_secret=why_secret)
 
     @property
     def _not_copied(self) -> list[str]:
@@ -65,8 +65,8 @@ class OwnBackend:
             f"Triton server needs it as {DEFAULT_DIRECTORY}/{self.name}/"
         )
         yield from (f"of the backend '{self.name}', {each}" for each in sentences(self.tree.left_out))
-        if secrets := secrets_in(self.tree.files):
-            yield ": ".join(secrets_sentence([f"{place}/{file}" for file in secrets]))
+        for sentence, remedy, _ in secret_sentences(self.home, self.tree.files):
+            yield f"of the backend '{self.name}', {sentence}: {remedy}"
 
 
 def find_own_backend(

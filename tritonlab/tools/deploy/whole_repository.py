@@ -22,9 +22,9 @@ from ...server.models.backend_choice import choice_words
 from . import left_out
 from .own_backends import OwnBackend, backends_of, find_own_backend
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
-from .preflight.places import secrets_in, secrets_sentence
 from .releases import find_target
 from .report import ExportPlan, ExportReport
+from .secrets import secret_sentences, why_secret
 
 #: The part of the directory in which an export is built with the backends that go next to the repository.
 _BACKENDS = "backends"
@@ -172,12 +172,11 @@ def _own_backend(opened: OpenedRepository, name: str) -> OwnBackend | None:
 
 def _build(model: ExportedModel, root: Path, *, new: Path, target: Path, include: Sequence[str]) -> ExportPlan:
     """Write a model to `new`, and return the differences if it replaces `target`."""
-    tree = read_tree(model.directory, include=include, inside=(root,))
+    tree = read_tree(model.directory, include=include, inside=(root,), why_secret=why_secret)
     new.mkdir(parents=True)
     tree.copy(new)
     found = [*model.warnings, *left_out.sentences(tree.left_out)]
-    if secrets := secrets_in(tree.files):
-        found.append(": ".join(secrets_sentence(secrets)))
+    found += [f"{sentence}: {remedy}" for sentence, remedy, _ in secret_sentences(model.directory, tree.files)]
     found += model.backend.warnings(target.parent) if model.backend is not None else []
     return replace(compare_trees(new, target), warnings=tuple(dict.fromkeys(found)))
 
@@ -187,7 +186,7 @@ def _build_beside(
 ) -> ExportPlan:
     """Write the files that lie next to the models to `new`, and return the differences to the ones in the
     repository."""
-    tree = read_tree(root, include=include, skip=models)
+    tree = read_tree(root, include=include, skip=models, why_secret=why_secret)
     files = [file for file in tree.files if "/" not in file]
     new.mkdir(parents=True)
     ModelTree(root, files, {link: end for link, end in tree.links.items() if "/" not in link}).copy(new)

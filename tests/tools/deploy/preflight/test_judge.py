@@ -408,8 +408,8 @@ def test_secrets_and_clutter(directory: Path) -> None:
     assert [(each.row, each.outcome) for each in found] == [("P10", Prediction.ATTENTION)] * 2
     assert [str(each) for each in found] == [
         ".env is hidden and was left out: include=['.env'] (--include .env) exports it",
-        "server.pem looks like a secret and is exported: take it out of the model's directory, and mount it "
-        "where the model runs",
+        "server.pem looks like a secret (its name) and was left out; mount it where the model runs: "
+        "include=['server.pem'] (--include server.pem) exports it all the same",
     ]
 
 
@@ -435,7 +435,7 @@ def test_what_looks_like_a_secret(directory: Path, file: str) -> None:
     assert judge(subject(directory), "2.51").findings == ()
     (directory / "1" / file).touch()
     (finding,) = judge(subject(directory), "2.51").findings
-    assert finding.sentence == f"1/{file} looks like a secret and is exported"
+    assert finding.sentence.startswith(f"1/{file} looks like a secret (its name) and was left out")
 
 
 def test_a_finding_is_json_and_text() -> None:

@@ -27,6 +27,7 @@ from ....tool_table import preflight_rows
 from ..left_out import NotDeployable
 from ..own_backends import find_own_backend
 from ..releases import Target, find_target
+from ..secrets import why_secret
 from .engines import notes_of, on_the_engine
 from .features import missing_features
 from .finding import Finding, Preflight, in_order
@@ -186,4 +187,9 @@ def subject_in(directory: Path) -> Subject:
 def _tree(directory: Path, config: ModelConfig, include: Sequence[str], inside: Sequence[Path]) -> ModelTree:
     value = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
     needed = [value.removeprefix(f"{MODEL_DIRECTORY}/")] if value.startswith(MODEL_DIRECTORY) else []
-    return read_tree(directory, include=include, needed=needed, inside=inside)
+
+    def find_secret(path: str, file: Path) -> str:
+        is_in_environment = any(path.startswith(f"{each}/") for each in needed)  # libraries include certificates
+        return "" if is_in_environment else why_secret(path, file)
+
+    return read_tree(directory, include=include, needed=needed, inside=inside, why_secret=find_secret)

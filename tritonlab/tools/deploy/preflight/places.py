@@ -4,7 +4,7 @@ names that Triton's stub does not support or confuses with others."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,17 +17,12 @@ from ....repository.model_names import stub_fault
 from ....repository.model_repository_manager import select_versions
 from .. import left_out
 from ..releases import Target
+from ..secrets import secret_sentences
 from .finding import Finding, Prediction
 from .subject import Subject
 
 #: The size in a container without --shm-size.
 _DEFAULT_SHM = 64 << 20
-_SECRETS = (
-    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.env", ".env*", ".netrc"),
-    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".git-credentials", ".pypirc", "kubeconfig", "kaggle.json"),
-    *("*credentials", "*credentials*.json", "*credentials*.csv", "service?account*.json", "password*.txt"),
-    *(f"*secret*.{end}" for end in ("json", "yaml", "yml", "toml", "ini", "txt")),
-)
 
 
 def shared_memory(subject: Subject, target: Target) -> Iterator[Finding]:
@@ -58,30 +53,8 @@ def secrets_and_clutter(subject: Subject) -> Iterator[Finding]:
         text, _, remedy = sentence.rpartition(": ")
         outcome = Prediction.LOAD if sentence in missing else Prediction.ATTENTION
         yield Finding("P10", text, remedy, outcome=outcome)
-    if found := secrets_in(subject.tree.files, subject.environment):
-        yield Finding("P10", *secrets_sentence(found), str(subject.directory / found[0]))
-
-
-def secrets_in(files: Iterable[str], environment: str = "") -> list[str]:
-    """Return the files that look like a secret. `environment`: the directory of an environment, whose libraries include
-    certificates."""
-    return [file for file in files if _is_secret(file, environment)]
-
-
-def secrets_sentence(found: Sequence[str]) -> tuple[str, str]:
-    """Return a sentence about such files, and what to do."""
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    which = ("like secrets and are", "them") if more else ("like a secret and is", "it")
-    return (
-        f"{found[0]}{more} look{'s' * (not more)} {which[0]} exported",
-        f"take {which[1]} out of the model's directory, and mount {which[1]} where the model runs",
-    )
-
-
-def _is_secret(file: str, environment: str) -> bool:
-    if environment and file.startswith(environment + "/"):
-        return False  # certificates of libraries
-    return any(fnmatchcase(file.rpartition("/")[2].lower(), pattern) for pattern in _SECRETS)
+    for sentence, remedy, line in secret_sentences(subject.directory, subject.tree.files, subject.environment):
+        yield Finding("P10", sentence, remedy, line)
 
 
 def mode_bits(subject: Subject) -> Iterator[Finding]:
