@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tritonlab.tools.deploy.child_command import run_command
+from tritonlab.tools.deploy.child_command import Cancelled, run_command
 
 
 def test_a_command_prints_no_colours_although_jupyter_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,3 +14,16 @@ def test_a_command_prints_no_colours_although_jupyter_wants_them(monkeypatch: py
     monkeypatch.setenv("KEPT", "1")
     printed = run_command(["env"], cancel=threading.Event())
     assert "KEPT=1" in printed and "COLOR" not in printed
+
+
+def test_lines_are_heard_while_the_command_runs() -> None:
+    heard: list[str] = []
+    cancel = threading.Event()
+
+    def hear(line: str) -> None:
+        heard.append(line)
+        cancel.set()  # it has not ended
+
+    with pytest.raises(Cancelled):
+        run_command(["sh", "-c", "echo one; exec sleep 60"], cancel=cancel, printed=hear)
+    assert heard == ["one"]

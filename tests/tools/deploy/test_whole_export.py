@@ -193,7 +193,7 @@ def test_two_exports_with_an_environment_are_equal_byte_for_byte(
             (site / f"{each}.txt").write_text(each)
 
     monkeypatch.setattr(built_environment, "install", install)
-    monkeypatch.setattr(placed, "resolved", lambda wanted, python, cancel: wanted)
+    monkeypatch.setattr(placed, "resolved", lambda wanted, python, cancel, say: wanted)
     monkeypatch.setattr(placed, "unpacked", lambda wheel, say, cancel: SimpleNamespace(stub=lambda version: stub))
     monkeypatch.setattr(placed, "own_python", lambda: python)
     for choice, name in (("dir", "env"), ("archive", "env.tar.gz")):

@@ -67,9 +67,10 @@ def run_command(
     cancel: threading.Event,
     timeout: float = 900.0,
     env: Mapping[str, str] | None = None,
+    printed: Say = lambda line: None,
 ) -> str:
     """Run the command in `/` and return its stdout, without colours. Its whole process group ends with the call. `env`:
-    this process's by default.
+    this process's by default. `printed` receives each line of stdout meanwhile.
 
     Raises CommandFailed, or Cancelled once `cancel` is set.
     """
@@ -78,7 +79,10 @@ def run_command(
         plain = {name: value for name, value in (env or os.environ).items() if name not in _COLOURS}
         process = start_command(command, stdout=out, stderr=err, env=plain)
         try:
+            new = _Lines(out)
             while process.poll() is None:
+                for line in new.read():
+                    printed(line)
                 if cancel.wait(_LOOK):
                     raise Cancelled(f"{os.path.basename(command[0])} was cancelled")
                 if time.monotonic() > deadline:
@@ -89,11 +93,25 @@ def run_command(
             process.wait()
         out.seek(0)
         err.seek(0)
-        printed = out.read().decode(errors="replace")
+        text = out.read().decode(errors="replace")
         if process.returncode:
-            lines = (err.read().decode(errors="replace").strip() or printed.strip()).splitlines()[-_LAST_LINES:]
+            lines = (err.read().decode(errors="replace").strip() or text.strip()).splitlines()[-_LAST_LINES:]
             raise CommandFailed(f"'{' '.join(command[:4])} …' ended with {process.returncode}:\n" + "\n".join(lines))
-        return printed
+        return text
+
+
+class _Lines:
+    """The lines that are added to a file, read without moving its position."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._at = file, 0
+
+    def read(self) -> list[str]:
+        """Return the complete lines since the last call."""
+        new = os.pread(self._file.fileno(), os.fstat(self._file.fileno()).st_size - self._at, self._at)
+        whole = new[: new.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.decode(errors="replace").splitlines()
 
 
 def raise_if_cancelled(cancel: threading.Event) -> None:

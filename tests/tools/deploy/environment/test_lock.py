@@ -16,6 +16,7 @@ from tritonlab.tools.deploy.environment.lock import (
     EnvironmentRefused,
     Pin,
     check_local,
+    cuda_warnings,
     imported,
     lock_text,
     pins,
@@ -104,19 +105,39 @@ def test_an_older_release_is_taken_where_the_newest_does_not_go_with_the_python(
     """An index leaves such a release out, and pip refuses it as a file of `find-links`."""
     asked: list[str] = []
 
-    def run(command: list[str], cancel: threading.Event) -> str:
+    def run(command: list[str], cancel: threading.Event, printed: object) -> str:
         asked.append(command[-1])
         if "<=" not in command[-1]:
             raise CommandFailed("pip ended with 1:\nERROR: Package 'a' requires a different Python: 3.10.13 not in 3")
-        return json.dumps({"install": [{"metadata": {"name": "a", "version": "1.9"}}]})
+        row = {"metadata": {"name": "a", "version": "1.9"}, "download_info": {"url": "file:///a.whl"}}
+        Path(command[command.index("--report") + 1]).write_text(json.dumps({"install": [row]}))
+        return ""
 
     monkeypatch.setattr(lock, "run_command", run)
-    (pin,) = resolved([Pin("a", "2.0", "import a")], own_python()._replace(version="3.10"), threading.Event())
+    (pin,) = resolved([Pin("a", "2.0", "import a")], own_python()._replace(version="3.10"), threading.Event(), print)
     assert asked == ["a==2.0", "a<=2.0"] and (pin.version, pin.comment.partition(";")[0]) == ("1.9", "import a")
 
 
 def test_without_pip_the_refusal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentRefused, match="has none") as error:
-        resolved([Pin("a", "2.0")], own_python(), threading.Event())
+        resolved([Pin("a", "2.0")], own_python(), threading.Event(), print)
     assert "-m ensurepip" in error.value.remedy()
+
+
+def test_a_build_for_cpus_that_is_locked_with_cuda_is_named_with_its_size() -> None:
+    here = [Distribution("torch", "2.9.0+cpu", 0, "torch"), Distribution("numpy", "1.26.4", 0, "numpy")]
+    cuda = [Pin("torch", "2.9.0", bytes=900_000_000), Pin("nvidia-cudnn-cu12", "9.1", bytes=700_000_000)]
+    (warning,) = cuda_warnings(here, cuda)
+    assert "1 of NVIDIA's packages, 1.6 GB to be fetched" in warning
+    assert warning.endswith("whl/cpu and torch==2.9.0+cpu")
+    assert cuda_warnings(here, cuda[:1]) == cuda_warnings([Distribution("torch", "2.9.0", 0, "torch")], cuda) == []
+
+
+def test_pip_is_heard_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, said = iter(range(20)), list[str]()
+    monkeypatch.setattr(lock.time, "monotonic", lambda: next(times))
+    progress = lock._Progress(said.append)
+    for line in ("Collecting a", "  Downloading a.whl", "Using cached", "Collecting b", "Collecting c"):
+        progress(line)
+    assert said == ["environment: package 2, collecting b"]

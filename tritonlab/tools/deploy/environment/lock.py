@@ -9,12 +9,14 @@ import os
 import sys
 import tempfile
 import threading
+import time
+import urllib.request
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from ..child_command import CommandFailed, run_command
+from ..child_command import CommandFailed, Say, run_command
 from ..loaded_modules import LoadedModule
 from ..releases import find
 from .python_prefix import Python
@@ -26,6 +28,13 @@ NUMPY_REASON = (
 _NUMPY_1 = {"3.8": "1.24.4", "3.9": "1.26.4", "3.10": "1.26.4", "3.11": "1.26.4", "3.12": "1.26.4"}
 #: What pip says if no release goes with the others or with the Python; the last one for files of `find-links`.
 _NOT_TOGETHER = ("ResolutionImpossible", "No matching distribution", "requires a different Python")
+#: Packages whose build of an index brings CUDA.
+_WITH_CUDA = ("torch", "torchvision", "torchaudio", "triton")
+#: PyTorch's own index of the builds for CPUs.
+_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+_HEAD_SECONDS = 5.0
+#: The time after which the author sees what pip does.
+_SILENT_SECONDS = 3.0
 
 
 class Distribution(NamedTuple):
@@ -47,12 +56,13 @@ class StubImports(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """One line of a lock. `url`: its source, if no index has it."""
+    """One line of a lock. `url`: its source, if no index has it; `bytes`: of its file, 0 if unknown."""
 
     name: str
     version: str
     comment: str = ""
     url: str = ""
+    bytes: int = 0
 
     @property
     def requirement(self) -> str:
@@ -157,13 +167,14 @@ def lock_text(found: Iterable[Pin], target: str, python: Python) -> str:
     return "\n".join([*lines, *(pin.line for pin in found)]) + "\n"
 
 
-def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[Pin]:
+def resolved(found: list[Pin], python: Python, cancel: threading.Event, say: Say) -> list[Pin]:
     """Return the pins with the pins of their dependencies, as pip resolves them for that Python without installing.
+    `say` receives a line every few seconds.
 
     A distribution whose pinned release needs another numpy gets an older release; its comment says so.
     """
     try:
-        answer = _report([pin.requirement if pin.version else pin.name for pin in found], python, cancel)
+        answer = _report([pin.requirement if pin.version else pin.name for pin in found], python, cancel, say)
     except CommandFailed as error:
         if not any(sign in str(error) for sign in _NOT_TOGETHER):
             raise
@@ -175,25 +186,80 @@ def resolved(found: list[Pin], python: Python, cancel: threading.Event) -> list[
             ],
             python,
             cancel,
+            say,
         )
     known = {pin.name.lower().replace("_", "-"): pin for pin in found}
+    has_cuda = any(_is_cuda(name) for name in answer)
     result = []
-    for name, version in answer.items():
+    for name, (version, url) in answer.items():
         pin = known.get(name.lower().replace("_", "-"))
         comment = pin.comment if pin else "needed by one of the others"
         if pin and pin.version and pin.version != version:
             comment += f"; {pin.version} does not go with the others or with Python {python.version}"
-        result.append(Pin(name, version, comment, pin.url if pin else ""))
+        size = _download_size(url) if has_cuda and (_is_cuda(name) or name.lower() in _WITH_CUDA) else 0
+        result.append(Pin(name, version, comment, pin.url if pin else "", size))
     return sorted(result, key=lambda pin: pin.name.lower())
 
 
-def _report(requirements: list[str], python: Python, cancel: threading.Event) -> dict[str, str]:
-    command = [*pip_of(python), "install", "-q", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
+def cuda_warnings(distributions: Iterable[Distribution], found: Iterable[Pin]) -> list[str]:
+    """Return a warning with the size and the line for CPUs, if a lock has the libraries of CUDA and the models ran here
+    with a build for CPUs."""
+    cpu = [each for each in distributions if each.version.endswith("+cpu")]
+    pins = list(found)
+    libraries = [pin for pin in pins if _is_cuda(pin.name)]
+    if not (cpu and libraries):
+        return []
+    size = sum(pin.bytes for pin in pins)
+    about = f", {size / 1e9:.1f} GB to be fetched" if size else ""
+    names = " ".join(f"{each.name}=={each.version}" for each in cpu)
+    return [
+        f"{cpu[0].name} {cpu[0].version} ran here, a build for CPUs, and the lock has the one with CUDA and "
+        f"{len(libraries)} of NVIDIA's packages{about}. For CPUs write these lines instead: "
+        f"--extra-index-url {_CPU_INDEX} and {names}"
+    ]
+
+
+def _is_cuda(name: str) -> bool:
+    return name.lower().startswith("nvidia-")
+
+
+def _download_size(url: str) -> int:
+    """Return the bytes of a distribution's file, 0 if its server does not tell them at once."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_HEAD_SECONDS) as answer:
+            return int(answer.headers.get("Content-Length") or 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def _report(requirements: list[str], python: Python, cancel: threading.Event, say: Say) -> dict[str, tuple[str, str]]:
+    """Return the versions that pip would install, and the addresses of their files, by name."""
+    command = [*pip_of(python), "install", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
     if not python.full_version.startswith(f"{python.version}."):  # this machine does not have that Python
         # without --target, into which a dry run writes nothing, pip resolves only for a Python that runs
         command += ["--python-version", python.version, "--target", tempfile.gettempdir()]
-    report = json.loads(run_command([*command, "--report", "-", *requirements], cancel=cancel))
-    return {row["metadata"]["name"]: row["metadata"]["version"] for row in report["install"]}
+    with tempfile.TemporaryDirectory(prefix="tritonlab-lock-") as scratch:
+        file = os.path.join(scratch, "report.json")
+        run_command([*command, "--report", file, *requirements], cancel=cancel, printed=_Progress(say))
+        with open(file, encoding="utf-8") as opened:
+            report = json.load(opened)
+    return {
+        row["metadata"]["name"]: (row["metadata"]["version"], row["download_info"]["url"]) for row in report["install"]
+    }
+
+
+class _Progress:
+    """Makes a line every few seconds of what pip prints about each package."""
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._count, self._next = say, 0, time.monotonic() + _SILENT_SECONDS
+
+    def __call__(self, line: str) -> None:
+        verb, _, rest = line.strip().partition(" ")
+        self._count += verb == "Collecting"
+        if verb in ("Collecting", "Downloading") and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _SILENT_SECONDS
+            self._say(f"environment: package {self._count}, {verb.lower()} {rest}")
 
 
 def pip_of(python: Python) -> list[str]:

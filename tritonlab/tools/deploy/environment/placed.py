@@ -25,7 +25,17 @@ from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
 from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
 from .built_environment import build_environment, check_budget, pack
-from .lock import EnvironmentRefused, Pin, StubImports, check_local, lock_text, needs_numpy_1, pins, resolved
+from .lock import (
+    EnvironmentRefused,
+    Pin,
+    StubImports,
+    check_local,
+    cuda_warnings,
+    lock_text,
+    needs_numpy_1,
+    pins,
+    resolved,
+)
 from .python_prefix import Python, find_python, kind_of_prefix, own_python, python_of_prefix, why_refused
 
 #: The possible values of `--env`, besides the path of a prefix.
@@ -131,8 +141,9 @@ def place_environment(
         _check_relocatable(python)
         check_budget(python, everything.values(), options.budget, say)
     say("environment: find out what the packages need")
-    report.pins = tuple(resolved(wanted, python, cancel))
+    report.pins = tuple(resolved(wanted, python, cancel, say))
     report.warnings += _version_warnings(wanted, report.pins, python)
+    report.warnings += cuda_warnings(everything.values(), report.pins)
     text = lock_text(report.pins, options.release, python)
     if options.choice == "requirements":
         lock.write_text(text, encoding="utf-8")

@@ -254,7 +254,8 @@ def _make(python: Python, wanted: list[Pin], place: Path, say: Say, cancel: thre
     made = scratch.path / "env"
     try:
         if not python.why_not_relocatable:
-            build_environment(python, found=resolved(wanted, python, cancel), directory=made, say=say, cancel=cancel)
+            found = resolved(wanted, python, cancel, say)
+            build_environment(python, found=found, directory=made, say=say, cancel=cancel)
             made.rename(place)
             return
         say(f"{python.why_not_relocatable}: a virtual environment is made instead, and its base is not hidden")
