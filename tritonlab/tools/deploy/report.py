@@ -186,8 +186,13 @@ class ExportReport:
             yield f"  {self.beside.path / 'README.md'} says how to run and watch it"
         if self.version:
             yield f"  Version: {self.version}"
+        warned: dict[str, list[str]] = {}
         for report in self.reports:
-            yield from _attention(report.plan, f"{report.path.name}: " if self.composing else "")
+            for warning in report.plan.warnings:
+                warned.setdefault(warning, []).append(report.path.name)
+        for warning, names in warned.items():
+            yield f"  Attention: {', '.join(names) + ': ' if self.composing else ''}{warning}."
+        for report in self.reports:
             if report.backup is not None:
                 yield f"  The former directory is now {report.backup}"
 
@@ -286,8 +291,8 @@ class ExportConflict(Explained, FileExistsError):
         return "export with overwrite=True (--overwrite), which keeps the former directory as a backup, or elsewhere"
 
 
-def _attention(plan: ExportPlan, model: str = "") -> list[str]:
-    return [f"  Attention: {model}{warning}." for warning in plan.warnings]
+def _attention(plan: ExportPlan) -> list[str]:
+    return [f"  Attention: {warning}." for warning in plan.warnings]
 
 
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:

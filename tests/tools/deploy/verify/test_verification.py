@@ -145,3 +145,25 @@ def test_a_backend_that_only_the_container_has_is_no_difference() -> None:
     assert "has Python's backend only, and 'onnxruntime' is needed: its container has more" in str(
         judged[0].findings[0]
     )
+
+
+def test_a_stub_of_another_release_is_refused_before_a_server_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(tmp_path, "m", SOURCE, "", triton_python_backend_stub="of another release")
+    files = SimpleNamespace(compiled=lambda stub: False)
+    who = WheelJudge("2.50", files=files, python=None, hide={})  # type: ignore[arg-type]
+    monkeypatch.setattr(WheelJudge, "hiding", lambda self: SimpleNamespace())
+    monkeypatch.setattr(WheelJudge, "start", lambda *arguments: pytest.fail("a server was started"))
+    work = verification._Work(tmp_path, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
+    problem = work.run(who)["m"].problem
+    assert "was not compiled for Triton 2.50, and it was not tried" in problem and "--target 2.50" in problem
+    files.compiled = lambda stub: True
+    assert work._foreign_stubs(who) == {}
+
+
+def test_one_problem_is_printed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path / "models", "m", SOURCE, "")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: {})
+    monkeypatch.setattr(verification, "find_docker_judge", lambda release, container: "no container")
+    assert str(verify(tmp_path, triton="2.60")).count("no container") == 1

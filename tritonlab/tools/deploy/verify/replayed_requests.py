@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,14 +45,16 @@ def replay(
     models: Sequence[str],
     cases: Sequence[Exchange],
     *,
+    refused: Mapping[str, str],
     load_seconds: float,
     say: Say,
     cancel: threading.Event,
 ) -> dict[str, ModelAnswers]:
-    """Load the models and send them the requests. Raises Cancelled, or CommandFailed if the server died."""
-    found = {name: ModelAnswers(name) for name in models}
+    """Load the models and send them the requests. `refused`: models that are not tried, each with its problem. Raises
+    Cancelled, or CommandFailed if the server died."""
+    found = {name: ModelAnswers(name, refused.get(name, "")) for name in models}
     for last in (False, True):  # a model may call another one in `initialize`, so that one is loaded then
-        for name in models:
+        for name in (each for each in models if each not in refused):
             if last and (not found[name].problem or found[name].load_seconds >= load_seconds):
                 continue  # a model that did not load in time is not tried again: some releases wait for minutes
             raise_if_cancelled(cancel)

@@ -37,7 +37,8 @@ class Verification:
                 if model.symbol != EQUAL:
                     yield f"  {model.symbol} {model.name}: {WORDS[model.symbol]}"
                 yield from (f"      {finding}" for finding in model.findings if not finding.known)
-        yield from (f"not verified: {each}" for each in self.not_verified)
+        shown = "".join(release.problem for release in self.releases)
+        yield from (f"not verified: {each}" for each in self.not_verified if each.partition(": ")[2] not in shown)
         yield f"page: {self.page}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -231,6 +231,9 @@ class _Work:
         """Start a server on a copy, and send it all requests."""
         self.hiding = hiding = who.hiding()
         self.restarts = 0
+        refused = self._foreign_stubs(who)
+        if len(refused) == len(self.names):
+            return {name: ModelAnswers(name, problem) for name, problem in refused.items()}
         for left in reversed(range(_TRIES)):
             scratch = ScratchDirectory("verify-")
             try:
@@ -253,6 +256,7 @@ class _Work:
                         server,
                         self.names,
                         self.cases,
+                        refused=refused,
                         load_seconds=self.load_seconds,
                         say=self.say,
                         cancel=self.cancel,
@@ -280,7 +284,6 @@ class _Work:
         self.say(f"  {who.name}")
         theirs = self.run(who)
         if isinstance(who, WheelJudge):
-            self._explain_stubs(who, theirs)
             _explain_backends(who, theirs)
         places = (own_place, self.place)
         through = {
@@ -315,15 +318,17 @@ class _Work:
         self.say(f"  {verdict.verdict} ({seconds:.0f} s)")
         return verdict
 
-    def _explain_stubs(self, who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
-        """Add an explanation to problems of models with a stub of another release, for which a server waits in vain."""
-        for name, answers in theirs.items():
-            stub = self.models / name / STUB
-            if answers.problem and stub.is_file() and not who.files.compiled(stub):
-                answers.problem += (
-                    f"; its {STUB} was not compiled for Triton {who.release}: an environment is exported for one "
-                    f"release (--target {who.release})"
-                )
+    def _foreign_stubs(self, who: Judge) -> dict[str, str]:
+        """Return why models cannot be loaded whose stub is of another release: a server would wait for it in vain."""
+        if not isinstance(who, WheelJudge):
+            return {}
+        foreign = [name for name in self.names if (self.models / name / STUB).is_file()]
+        return {
+            name: f"its {STUB} was not compiled for Triton {who.release}, and it was not tried: an environment is "
+            f"exported for one release (--target {who.release})"
+            for name in foreign
+            if not who.files.compiled(self.models / name / STUB)
+        }
 
 
 def _explain_backends(who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
