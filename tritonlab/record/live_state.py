@@ -12,7 +12,7 @@ from ..engine.schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from ..engine.schedulers.sequence_occupancy import Occupancy
 from ..ipc.gpu.visible_gpus import VisibleGpus
 from ..server.models.model_lifecycle import ModelVersion
-from ..server.observe.idle_memory import resident
+from ..server.observe.idle_memory import peak_resident, resident
 
 #: The bytes by which Triton's regions grow, unless its options set another value (`shm-growth-byte-size`).
 _STEP = 1 << 20
@@ -94,6 +94,12 @@ def memory_use(versions: Iterable[ModelVersion], gpus: VisibleGpus) -> list[Inst
             there = resident(pid), gpus.held(pid)
             found.append(InstanceMemory(instance.name, region.size, region.used, outputs, *there))
     return found
+
+
+def peak_memory(versions: Iterable[ModelVersion]) -> int:
+    """Return the sum of the most memory in bytes that each instance's process has had."""
+    stubs = [instance.stub for version in versions for instance in version.instances]
+    return sum(peak_resident(stub.process.pid) for stub in stubs if stub is not None and not stub.link.lost)
 
 
 def shm_size(found: Iterable[InstanceMemory]) -> int:

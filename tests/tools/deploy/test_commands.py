@@ -29,7 +29,7 @@ def test_deploy_files_are_written_beside_the_models(notebook: Any, in_a_folder: 
     assert "tritonserver:24.08-py3 tritonserver" in result.text
     assert (root / "models/same/1/model.py").read_text() == CELL
     assert "tritonserver:24.08-py3" in (root / "deploy/Dockerfile").read_text()
-    assert {path.name for path in (root / "deploy/k8s").iterdir()} == {"deployment.yaml", "hpa.yaml", "service.yaml"}
+    assert {path.name for path in (root / "deploy/k8s").iterdir()} == {"base", "overlays", "checkov.yaml"}
     assert not (root / "deploy/kserve").exists()
     assert "seen_rows" in (root / "deploy/monitoring/dashboard.json").read_text()
     again = notebook.run("%triton export same out/models --deploy=docker --target=24.10")

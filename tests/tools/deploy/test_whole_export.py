@@ -71,7 +71,7 @@ def test_models_environment_and_deploy_files_are_written_together(models: list[M
     for name in ("one", "two"):
         assert {f"models/{name}/1/model.py", f"models/{name}/config.pbtxt", f"models/{name}/env.tar.gz"} <= set(written)
         assert b"$$TRITON_MODEL_DIRECTORY/env.tar.gz" in written[f"models/{name}/config.pbtxt"]
-    assert {"README.md", "deploy/Dockerfile", "deploy/compose.yaml", "deploy/k8s/hpa.yaml"} <= set(written)
+    assert {"README.md", "deploy/Dockerfile", "deploy/compose.yaml", "deploy/k8s/base/deployment.yaml"} <= set(written)
     assert sorted(os.listdir(tmp_path)) == ["out", "prefix"]
     assert any("prefix has" in line for line in seen)
     assert report.environment is not None and report.environment.name == "env.tar.gz"

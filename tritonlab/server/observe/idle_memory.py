@@ -146,6 +146,15 @@ def resident(pid: int) -> int:
     return _pages(pid)[0] * _PAGE
 
 
+def peak_resident(pid: int) -> int:
+    """Return the most bytes in memory that a process has had, shared ones too; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)
+
+
 def _pages(pid: int) -> tuple[int, int]:
     """Return the pages of a process in memory, and how many of them belong to files or shared regions."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -15,6 +16,27 @@ from .deployments import read
 
 _SCHEMAS = Path(__file__).with_name("schemas")
 KUBERNETES = ("1.26", "1.37")
+#: The fields of kustomize's files that we write.
+_KUSTOMIZATION = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["apiVersion", "kind", "resources"],
+    "properties": {
+        "apiVersion": {"const": "kustomize.config.k8s.io/v1beta1"},
+        "kind": {"const": "Kustomization"},
+        "resources": {"type": "array", "items": {"type": "string"}},
+        "images": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["name"],
+                "properties": {key: {"type": "string"} for key in ("name", "newName", "newTag", "digest")},
+            },
+        },
+    },
+}
+_BASE, _OVERLAY = "deploy/k8s/base", "deploy/k8s/overlays/prometheus"
 #: What Triton listens on unless its command says otherwise.
 _DEFAULTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
@@ -34,6 +56,10 @@ def schema_errors(path: str, text: str | bytes) -> list[str]:
     document = read(text)
     if path == "deploy/compose.yaml":
         return [*_errors(document, _schema("compose"), path)]
+    if path.endswith("/kustomization.yaml"):
+        return [*_errors(document, _KUSTOMIZATION, path)]
+    if path.endswith(("/pod-monitor.yaml", "/prometheus-rule.yaml")):
+        return [*_kind_errors(document, {"$defs": {}, **_schema("prometheus-operator")}, path)]
     if path.startswith("deploy/kserve/"):
         containers = _schema(f"kubernetes-{KUBERNETES[-1]}")["$defs"]
         return [*_kind_errors(document, {**_schema("kserve"), "$defs": containers}, path)]
@@ -79,34 +105,88 @@ def port_errors(container: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{kind} asks {probe['path']}"
 
 
+def security_errors(spec: Mapping[str, Any], container: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the Pod Security Standard `restricted` refuses, and what a read-only root needs. `pod`: the security
+    context of the pod."""
+    own = container.get("securityContext", {})
+    both = {**pod, **own}
+    if both.get("runAsNonRoot") is not True or both.get("runAsUser") == 0:
+        yield "it may run as root"
+    if own.get("allowPrivilegeEscalation") is not False or own.get("capabilities") != {"drop": ["ALL"]}:
+        yield "it may gain privileges"
+    if both.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
+        yield "it has no seccomp profile"
+    if own.get("readOnlyRootFilesystem") is not True:
+        yield "its root can be written to"
+    mounts = {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts", ())}
+    if {"name": mounts.get("/tmp"), "emptyDir": {}} not in spec.get("volumes", ()):
+        yield "Triton does not start without a writable /tmp"
+    if spec.get("hostNetwork") or spec.get("hostPID") or any("hostPath" in each for each in spec.get("volumes", ())):
+        yield "it sees the node"
+
+
 def kubernetes_errors(files: Mapping[str, str | bytes], least_mib: int) -> list[str]:
     """Return what does not fit together in `deploy/k8s`, and with the adapter's rule."""
-    names = ("deployment", "service", "hpa")
-    deployment, service, hpa = (read(files[f"deploy/k8s/{name}.yaml"]) for name in names)
+    names = ("deployment", "service", "network-policy", "pod-disruption-budget", "kustomization")
+    deployment, service, policy, budget, base = (read(files[f"{_BASE}/{name}.yaml"]) for name in names)
     pod = deployment["spec"]["template"]
     (container,) = pod["spec"]["containers"]
     found = [*shm_errors(pod["spec"], container, least_mib), *port_errors(container)]
+    found += security_errors(pod["spec"], container, pod["spec"].get("securityContext", {}))
     found += [f"no {kind}" for kind in ("startupProbe", "readinessProbe", "livenessProbe") if kind not in container]
     labels = pod["metadata"]["labels"].items()
-    selectors = (service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"])
+    monitor, rules = (read(files[f"{_OVERLAY}/{name}.yaml"])["spec"] for name in ("pod-monitor", "prometheus-rule"))
+    selectors = [service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"]]
+    selectors += [each["matchLabels"] for each in (policy["spec"]["podSelector"], budget["spec"]["selector"])]
+    selectors.append(monitor["selector"]["matchLabels"])
     found += [f"{selector} does not select the pod" for selector in selectors if not selector.items() <= labels]
     ports = {port["name"] for port in container["ports"]}
     offered = {port["targetPort"]: port["port"] for port in service["spec"]["ports"]}
     found += [f"the Service's {target} is not a port of the container" for target in offered if target not in ports]
     if set(offered.values()) != set(_DEFAULTS.values()):
         found.append("the Service does not have the ports of Triton")
+    if {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]} != ports:
+        found.append("the network policy has other ports")
+    if [each["port"] for each in monitor["podMetricsEndpoints"]] != ["metrics"]:
+        found.append("Prometheus scrapes another port")
+    if rules["groups"] != read(files["deploy/monitoring/alerts.yaml"])["groups"]:
+        found.append("the Prometheus Operator has other rules")
+    found += [f"{path} is not there" for path in _absent(files)]
+    image, _, tag = container["image"].partition(":")
+    if [(each["name"], each["newTag"]) for each in base["images"]] != [(image, tag)]:
+        found.append("kustomize replaces another image")
     annotations = pod["metadata"]["annotations"]
     if annotations["prometheus.io/port"] != str(_DEFAULTS["metrics"]):
         found.append("Prometheus scrapes another port")
+    return [*found, *_scaling_errors(files, deployment)]
+
+
+def _absent(files: Mapping[str, str | bytes]) -> Iterator[str]:
+    """Yield the resources of kustomize's files that are not there, and the files that none of them names."""
+    named = set()
+    for place in (_BASE, _OVERLAY):
+        for resource in read(files[f"{place}/kustomization.yaml"])["resources"]:
+            named.add(posixpath.normpath(f"{place}/{resource}"))
+    there = {path for path in files if path.startswith(("deploy/k8s/base/", "deploy/k8s/overlays/"))}
+    yield from named ^ {path for path in there if not path.endswith("/kustomization.yaml")} ^ {_BASE}
+
+
+def _scaling_errors(files: Mapping[str, str | bytes], deployment: Any) -> Iterator[str]:
+    if f"{_OVERLAY}/hpa.yaml" not in files:
+        if deployment["spec"].get("replicas") != 1 or deployment["spec"]["strategy"] != {"type": "Recreate"}:
+            yield "two pods may share a sequence"
+        return
+    hpa = read(files[f"{_OVERLAY}/hpa.yaml"])
+    if "replicas" in deployment["spec"]:
+        yield "every apply sets back what the autoscaler has done"
     reference = hpa["spec"]["scaleTargetRef"]
     if any(reference[key] != deployment[key] for key in ("apiVersion", "kind")):
-        found.append("the autoscaler scales another kind")
+        yield "the autoscaler scales another kind"
     if reference["name"] != deployment["metadata"]["name"]:
-        found.append("the autoscaler scales another Deployment")
+        yield "the autoscaler scales another Deployment"
     (rule,) = read(files["deploy/monitoring/prometheus-adapter.yaml"])["rules"]["custom"]
     if hpa["spec"]["metrics"][0]["pods"]["metric"]["name"] != rule["name"]["as"]:
-        found.append("the adapter does not make the autoscaler's metric")
-    return found
+        yield "the adapter does not make the autoscaler's metric"
 
 
 def kserve_errors(files: Mapping[str, str | bytes], least_mib: int) -> list[str]:
@@ -114,6 +194,13 @@ def kserve_errors(files: Mapping[str, str | bytes], least_mib: int) -> list[str]
     runtime, service = (read(files[f"deploy/kserve/{name}.yaml"]) for name in ("serving-runtime", "inference-service"))
     (container,) = runtime["spec"]["containers"]
     found = [*shm_errors(runtime["spec"], container, least_mib), *port_errors(container)]
+    predictor = service["spec"]["predictor"]
+    found += security_errors(runtime["spec"], container, predictor.get("securityContext", {}))
+    is_raw = service["metadata"]["annotations"]["serving.kserve.io/deploymentMode"] == "RawDeployment"
+    if (len(container["ports"]) > 1) is not is_raw:
+        found.append("Knative has one port, a Deployment both")
+    if ("grpc-v2" in runtime["spec"]["protocolVersions"]) is not is_raw:
+        found.append("the runtime has another protocol")
     model = service["spec"]["predictor"]["model"]
     if model["runtime"] != runtime["metadata"]["name"]:
         found.append("the InferenceService names another runtime")
@@ -131,7 +218,15 @@ def compose_errors(text: str | bytes, least_mib: int) -> list[str]:
     found = []
     if int(str(service.get("shm_size", "0m")).removesuffix("m")) < least_mib:
         found.append("shm_size is too small")
-    if {int(port.split(":")[1]) for port in service["ports"]} != set(_DEFAULTS.values()):
+    if any(not port.startswith("127.0.0.1:") for port in service["ports"]):
+        found.append("others than this machine reach the ports")
+    if not service.get("read_only") or "/tmp" not in service.get("volumes", ()):
+        found.append("the root can be written to, or /tmp cannot")
+    if service.get("cap_drop") != ["ALL"] or "no-new-privileges:true" not in service.get("security_opt", ()):
+        found.append("it may gain privileges")
+    if int(service.get("stop_grace_period", "10s").removesuffix("s")) <= 30:
+        found.append("Triton is killed before it has ended its requests")
+    if {int(port.split(":")[-1]) for port in service["ports"]} != set(_DEFAULTS.values()):
         found.append("the ports are not those of Triton")
     if "http://localhost:8000/v2/health/ready" not in " ".join(service.get("healthcheck", {}).get("test", ())):
         found.append("the healthcheck does not ask whether Triton is ready")

@@ -38,9 +38,10 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "*": operator.mul,
     "/": _divided,
 }
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {">": operator.gt, "<": operator.lt}
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {">": operator.gt, "<": operator.lt, "==": operator.eq}
 _AGGREGATES: dict[str, Callable[[list[float]], float]] = {
     "sum": sum,
+    "count": len,
     "avg": lambda values: sum(values) / len(values),
     "max": lambda values: max((v for v in values if not math.isnan(v)), default=math.nan),
 }
@@ -95,21 +96,34 @@ class _Reader:
         return token
 
     def logical(self) -> Value:
-        left = self.compared()
-        while self.peek() == "and":
+        left = self.intersected()
+        while self.peek() == "or":
             self.take()
-            assert self.take("on") and self.names() == []
+            right = self.intersected()
+            assert isinstance(left, dict) and isinstance(right, dict)
+            left = {**right, **left}
+        return left
+
+    def intersected(self) -> Value:
+        left = self.compared()
+        while self.peek() in ("and", "unless"):
+            wanted = self.take() == "and"
+            labels = self.names() if self.peek() == "on" and self.take() else None
             right = self.compared()
             assert isinstance(left, dict) and isinstance(right, dict)
-            left = left if right else {}
+            there = {_only(series, labels) for series in right}
+            left = {series: value for series, value in left.items() if (_only(series, labels) in there) is wanted}
         return left
 
     def compared(self) -> Value:
         left = self.added()
         while self.peek() in _COMPARISONS:
-            compare, right = _COMPARISONS[self.take()], self.added()
+            compare = _COMPARISONS[self.take()]
+            as_number = self.peek() == "bool" and bool(self.take())
+            right = self.added()
             assert isinstance(left, dict) and not isinstance(right, dict)
-            left = {labels: value for labels, value in left.items() if compare(value, right)}
+            kept = {labels: value for labels, value in left.items() if compare(value, right)}
+            left = {labels: float(labels in kept) for labels in left} if as_number else kept
         return left
 
     def added(self) -> Value:
@@ -163,6 +177,14 @@ class _Reader:
             self.take("["), self.take(), self.take("]"), self.take(")")
             seconds = self.data.seconds if function == "rate" else 1
             return {labels: (value - before[labels]) / seconds for labels, value in after.items() if labels in before}
+        if function == "min_over_time":
+            self.take("(")
+            name, place = self.take(), list(self.tokens)
+            before = self.selected(name, self.data.before)
+            self.tokens = place
+            after = self.selected(name, self.data.after)
+            self.take("["), self.take(), self.take("]"), self.take(")")
+            return {labels: min(value, before.get(labels, value)) for labels, value in after.items()}
         first, *others = self.arguments()
         if function == "absent":
             return {} if first else {frozenset(): 1.0}
@@ -177,19 +199,29 @@ class _Reader:
         return {frozenset(): 0.0} if buckets else {}
 
     def selected(self, name: str, samples: Mapping[str, Vector]) -> Vector:
+        """Return the series that are selected; with an offset, those of the scrape before."""
         self.data.metrics.add(name)
+        wanted: list[tuple[str, str, str]] = []
+        if self.peek() == "{":
+            self.take()
+            while self.peek() != "}":
+                label, how, pattern = self.take(), self.take(*_MATCHES), self.take()
+                wanted.append((label, how, re.sub(r"\\(.)", r"\1", pattern[1:-1])))
+                if self.peek() == ",":
+                    self.take()
+            self.take("}")
+        if self.peek() == "offset":
+            self.take(), self.take()
+            samples = self.data.before
         series = samples.get(name, {})
-        if self.peek() != "{":
-            return dict(series)
-        self.take("{")
-        while self.peek() != "}":
-            label, how, pattern = self.take(), self.take(*_MATCHES), self.take()
-            wanted = re.sub(r"\\(.)", r"\1", pattern[1:-1])
-            series = {k: v for k, v in series.items() if _MATCHES[how](dict(k).get(label, ""), wanted)}
-            if self.peek() == ",":
-                self.take()
-        self.take("}")
+        for label, how, pattern in wanted:
+            series = {k: v for k, v in series.items() if _MATCHES[how](dict(k).get(label, ""), pattern)}
         return dict(series)
+
+
+def _only(series: Labels, names: list[str] | None) -> Labels:
+    """Return the labels of these names, all without any."""
+    return series if names is None else frozenset(item for item in series if item[0] in names)
 
 
 def _paired(function: Callable[[float, float], float], left: Value, right: Value) -> Value:
@@ -198,7 +230,8 @@ def _paired(function: Callable[[float, float], float], left: Value, right: Value
     if isinstance(left, dict):
         assert not isinstance(right, dict)
         return {labels: function(value, right) for labels, value in left.items()}
-    assert not isinstance(right, dict)
+    if isinstance(right, dict):
+        return {labels: function(left, value) for labels, value in right.items()}
     return function(left, right)
 
 

@@ -66,7 +66,19 @@ def test_the_schema_refuses_a_mutation(text: str, replacement: str) -> None:
     assert mutant != compose(deployment()) and schema_errors("deploy/compose.yaml", mutant)
 
 
-@pytest.mark.parametrize(("text", "replacement"), [('"800m"', '"64m"'), (":8001", ":9001"), ("/ready", "/live")])
+@pytest.mark.parametrize(
+    ("text", "replacement"),
+    [
+        ('"800m"', '"64m"'),
+        (":8001", ":9001"),
+        ("/ready", "/live"),
+        ("127.0.0.1:8000", "8000"),
+        ("read_only: true", "read_only: false"),
+        ("    volumes:\n      - /tmp\n", ""),
+        ("      - ALL\n", "      - NET_RAW\n"),
+        ('"60s"', '"10s"'),
+    ],
+)
 def test_a_mutation_that_the_schema_takes_is_found(text: str, replacement: str) -> None:
     mutant = compose(deployment()).replace(text, replacement)
     assert schema_errors("deploy/compose.yaml", mutant) == [] and compose_errors(mutant, 800)

@@ -36,3 +36,13 @@ def test_the_image_is_the_target_s() -> None:
 
 def test_one_model_on_a_gpu_is_enough() -> None:
     assert on_gpu().on_gpu and not deployment().on_gpu
+
+
+def test_the_memory_limit_is_twice_the_peak_and_what_triton_and_shm_take() -> None:
+    assert deployment().memory_limit_mib == deployment().memory_mib == 1024 + 2 * 700 + 800
+    unknown = deployment(peak_memory_bytes=None)
+    assert (unknown.memory_limit_mib, unknown.memory_mib) == (None, 1024 + 800)
+
+
+def test_releases_before_23_10_do_not_report_waiting_requests() -> None:
+    assert [deployment(release=find(one)).reports_pending for one in ("2.36", "2.39", "2.51")] == [False, True, True]

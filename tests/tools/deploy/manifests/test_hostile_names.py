@@ -24,6 +24,7 @@ from tritonlab.tools.deploy.manifests.files import deploy_files, of_models
 
 from .deployments import CONFIG, deployment
 
+K8S = ("deploy/k8s/base/deployment.yaml", "deploy/k8s/base/service.yaml", "deploy/k8s/base/network-policy.yaml")
 ARRAY = np.array([[1.5]], np.float32)
 
 
@@ -67,14 +68,15 @@ def test_the_documents_have_the_names(model: str, tensor: str) -> None:
     read = {path: list(yaml.safe_load_all(text)) for path, text in files.items() if path.endswith(".yaml")}
     (application,) = read["deploy/ray/serve.yaml"][0]["applications"]
     assert application["args"]["models"] == [model] * 2
-    for path in ("deploy/k8s/deployment.yaml", "deploy/k8s/service.yaml", "deploy/kserve/inference-service.yaml"):
+    for path in (*K8S, "deploy/kserve/inference-service.yaml"):
         assert re.fullmatch("[a-z0-9-]+", read[path][0]["metadata"]["name"])
     rules = read["deploy/monitoring/alerts.yaml"][0]["groups"][0]["rules"]
+    assert read["deploy/k8s/overlays/prometheus/prometheus-rule.yaml"][0]["spec"]["groups"][0]["rules"] == rules
     for rule in rules:
         labels = rule["labels"]
         for text in (rule["annotations"]["summary"], *labels.values()):
             actions = re.findall(r"\{\{.*?\}\}", text, re.DOTALL)
-            assert set(actions) <= {'{{"{{"}}', "{{ $labels.model }}"}
+            assert set(actions) <= {'{{"{{"}}', "{{ $labels.model }}", "{{ $labels.instance }}"}
         assert labels.get("model", model).replace('{{"{{"}}', "{{") == model
         assert of_models([model]) in rule["expr"] or of_models([model, model]) in rule["expr"] or "metric" in labels
     panels = json.loads(files["deploy/monitoring/dashboard.json"])["panels"]
@@ -87,7 +89,7 @@ def test_the_documents_have_the_names(model: str, tensor: str) -> None:
     }  # fmt: skip
     for path in ("deploy/Dockerfile", "client.sh"):
         head = [line for line in files[path].split("\n") if line.startswith("#")]
-        assert len(head) == {"deploy/Dockerfile": 3, "client.sh": 3}[path] and all(line.isprintable() for line in head)
+        assert len(head) == {"deploy/Dockerfile": 4, "client.sh": 3}[path] and all(line.isprintable() for line in head)
     assert all(re.match(r"#|[A-Z]+ [\x20-\x7e]+$|$", line) for line in files["deploy/Dockerfile"].split("\n"))
     assert one_line(model) in files["client.sh"]
 

@@ -26,9 +26,12 @@ row_bytes_sum 300
 NAMES = {"parse_errors", "rows", "depth", "row_bytes_bucket", "row_bytes_count"}
 
 
-def scrape(success: int = 0, failure: int = 0, queue: int = 0, errors: int = 0, custom: bool = True) -> str:
+def scrape(
+    success: int = 0, failure: int = 0, queue: int = 0, errors: int = 0, waiting: int = 0, custom: bool = True
+) -> str:
     """Return the text of a server with both models; the numbers are those of `digits.v2`."""
     values = {"nv_inference_request_success": success, "nv_inference_queue_duration_us": queue}
+    values |= {"nv_inference_exec_count": success, "nv_inference_pending_request_count": waiting}
     lines = []
     for name in MODEL_METRIC_KINDS:
         reason = ',reason="OTHER"' if name == "nv_inference_request_failure" else ""
@@ -70,6 +73,7 @@ def test_nothing_fires_while_all_is_well() -> None:
     [
         (scrape(success=90, failure=10), [("RequestsFail", "digits.v2")]),
         (scrape(success=600, queue=600 * 60_000), [("RequestsWait", "digits.v2")]),
+        (scrape(waiting=3), []),  # only now
         (scrape(errors=1), [("CustomCounterRises", "parse_errors")]),
         (
             scrape(success=10, custom=False),
@@ -83,10 +87,15 @@ def test_an_alert_fires_for_what_it_is_about(after: str, fired: list[tuple[str, 
     assert firing(QUIET, after) == fired
 
 
+def test_a_model_with_waiting_requests_and_no_execution_hangs() -> None:
+    assert firing(scrape(waiting=1), scrape(waiting=3)) == [("ModelHangs", "digits.v2")]
+    assert firing(scrape(waiting=1), scrape(success=1, waiting=3)) == []  # slow
+
+
 def test_rules_have_what_prometheus_requires() -> None:
     for rule in rules():
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
-        assert rule["for"] in ("5m", "10m") and rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["for"] in ("1m", "5m", "10m") and rule["labels"]["severity"] in ("warning", "critical")
     identities = [(rule["alert"], *rule["labels"].items()) for rule in rules()]
     assert len(set(identities)) == len(identities)
 

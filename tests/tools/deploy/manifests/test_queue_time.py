@@ -15,9 +15,10 @@ POD = {"namespace": "default", "pod": "p-1"}
 
 
 def scrape(**models: tuple[int, int]) -> str:
-    """Return the text of Triton for successful requests and microseconds in the queue, by model."""
-    rows = [("nv_inference_request_success", 0), ("nv_inference_queue_duration_us", 1)]
-    return "".join(
+    """Return the text of Triton for successful requests and microseconds in the queue, by model. None waits."""
+    waiting = "".join(f'nv_inference_pending_request_count{{model="{model}",version="1"}} 0\n' for model in models)
+    rows = [("nv_inference_request_success", 0), ("nv_inference_queue_duration_us", 1), ("nv_inference_exec_count", 0)]
+    return waiting + "".join(
         f'# TYPE {name} counter\n{name}{{model="{model}",version="1"}} {numbers[place]}\n'
         for name, place in rows
         for model, numbers in models.items()
@@ -36,7 +37,7 @@ def queue_time(before: str, after: str, query: str = "") -> Value:
 
 def replicas(value: Value, now: int = 1) -> int:
     """Return how many pods the autoscaler wants, with its tolerance of a tenth."""
-    hpa = read(deploy_files(deployment(), ["k8s"])["deploy/k8s/hpa.yaml"])["spec"]
+    hpa = read(deploy_files(deployment(), ["k8s"])["deploy/k8s/overlays/prometheus/hpa.yaml"])["spec"]
     target = int(hpa["metrics"][0]["pods"]["target"]["averageValue"])
     assert isinstance(value, float) and target == TARGET_MICROSECONDS
     ratio = value / target

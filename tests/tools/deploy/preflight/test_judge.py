@@ -281,6 +281,16 @@ def test_an_environment_of_another_python_than_the_stub(directory: Path) -> None
     assert rows(found) == [("P6", Prediction.ATTENTION), ("P11", Prediction.ATTENTION)]
 
 
+def test_files_that_only_their_owner_may_read(directory: Path) -> None:
+    """A mounted directory is read by a container's user, 1000."""
+    here = subject(directory, "x = 1")
+    assert rows(judge(here, "2.51")) == []
+    (directory / "1" / "model.py").chmod(0o600)
+    (finding,) = judge(here, "2.51").findings
+    assert (finding.row, finding.outcome) == ("P11", Prediction.ATTENTION)
+    assert finding.sentence == "1/model.py may be read by its owner only" and "chmod a+r" in finding.remedy
+
+
 IN_SOURCE = {
     "class A:\n    f = pb_utils.MetricFamily": ("2.33", "2.36", Prediction.LOAD),
     "k = pb_utils.MetricFamily.HISTOGRAM": ("2.48", "2.49", Prediction.LOAD),

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ....exchanges.exchange import Exchange
-from ....record.live_state import memory_use, shm_size
+from ....record.live_state import memory_use, peak_memory, shm_size
 from ....server.api.needed_models import stood_in
-from ..releases import Release, find_target
+from ..releases import Release, find, find_target
 
 if TYPE_CHECKING:
     from ....server.api.model import Model
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 #: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
 LEAST_SHM_MIB = 256
-#: The memory that a pod requests besides /dev/shm: Triton and a stub or two, without the models.
+#: The memory of a pod besides /dev/shm and the models' processes: Triton, and the host's part of a GPU's context.
 _MEMORY_MIB = 1024
+#: The first release known to report pending requests; 23.07 does not.
+_REPORTS_PENDING = "23.10"
 _TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
 
 
@@ -60,6 +62,13 @@ class DeployedModel:
         return bool(self.config.get("model_transaction_policy", {}).get("decoupled"))
 
     @property
+    def keeps_sequences(self) -> bool:
+        """Return whether the requests of a sequence need the server that had the first one. A generative sequence is
+        one request."""
+        batching = self.config.get("sequence_batching")
+        return batching is not None and not batching.get("generative_sequence")
+
+    @property
     def on_gpu(self) -> bool:
         """Return whether an instance group requests a GPU."""
         return any(group.get("kind") == "KIND_GPU" for group in self.config.get("instance_group", ()))
@@ -68,9 +77,10 @@ class DeployedModel:
 @dataclass(frozen=True)
 class Deployment:
     """The content of a deployment. `models`: clients call the first one. `peak_shm_bytes`: the most shared memory of
-    the stubs at one time, None if not measured. `has_lock`: whether `requirements.lock` lies next to `models/`.
-    `backends`: the Python-based backends of the models, in `backends/` there. `version`: of the export, as an image tag
-    and a label may have it; two exports of equal files have the same.
+    the stubs at one time, `peak_memory_bytes`: the most memory of each, added; None if not measured. `has_lock`:
+    whether `requirements.lock` lies next to `models/`. `backends`: the Python-based backends of the models, in
+    `backends/` there. `version`: of the export, as an image tag and a label may have it; two exports of equal files
+    have the same.
     """
 
     models: Sequence[DeployedModel]
@@ -79,6 +89,7 @@ class Deployment:
     has_lock: bool = False
     backends: Sequence[str] = ()
     version: str = ""
+    peak_memory_bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -94,7 +105,12 @@ class Deployment:
     @property
     def image(self) -> str:
         """Return the name of the image that the Dockerfile builds."""
-        return f"{self.name}:{self.version or self.release.container.value}"
+        return f"{self.name}:{self.tag}"
+
+    @property
+    def tag(self) -> str:
+        """Return the tag of that image: the version of the export, else of Triton."""
+        return self.version or str(self.release.container.value)
 
     @property
     def needs_image(self) -> bool:
@@ -111,9 +127,34 @@ class Deployment:
         return None if self.peak_shm_bytes is None else -(-self.peak_shm_bytes // _MIB)
 
     @property
+    def memory_limit_mib(self) -> int | None:
+        """Return the MiB of memory that a pod may take, /dev/shm included: twice the models' measured peak; None if it
+        was not measured."""
+        if not self.peak_memory_bytes:
+            return None
+        return _MEMORY_MIB + -(-2 * self.peak_memory_bytes // _MIB) + self.shm_mib
+
+    @property
     def memory_mib(self) -> int:
-        """Return the MiB of memory that a pod requests, /dev/shm included."""
-        return _MEMORY_MIB + self.shm_mib
+        """Return the MiB of memory that a pod requests, /dev/shm included. A node reserves the whole limit: memory,
+        unlike CPU, cannot be taken back."""
+        return self.memory_limit_mib or _MEMORY_MIB + self.shm_mib
+
+    @property
+    def keeps_sequences(self) -> bool:
+        """Return whether one server has to have all requests of a sequence."""
+        return any(model.keeps_sequences for model in self.models)
+
+    @property
+    def needs_deployment(self) -> bool:
+        """Return whether KServe has to run a Deployment of its own: Knative balances each request by itself, and has
+        one port, so not both HTTP and the gRPC of streams."""
+        return self.keeps_sequences or any(model.is_decoupled for model in self.models)
+
+    @property
+    def reports_pending(self) -> bool:
+        """Return whether the release has a metric of waiting requests."""
+        return self.release.order >= find(_REPORTS_PENDING).order
 
     @property
     def on_gpu(self) -> bool:
@@ -143,12 +184,15 @@ def deployment_of(
     `cases`: golden requests for the clients and the tests; cases with an expected error, or with an answer that is not
     the model's own, are left out. `version`: of the export.
 
-    The shared memory is the amount that the stubs of these models have used so far. Raises UnknownTarget.
+    The shared memory and the memory are the amounts that the stubs of these models have used so far. Raises
+    UnknownTarget.
     """
     answered = [case for case in cases if not (case.error or case.unanswered)]
     deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
-    return Deployment(deployed, find_target(target).release, shm, has_lock, backends, version)
+    memory = sum(peak_memory(model.versions()) for model in models)
+    release = find_target(target).release
+    return Deployment(deployed, release, shm, has_lock, backends, version, memory or None)
 
 
 def _deployed(model: Model, cases: Sequence[Exchange]) -> DeployedModel:

@@ -23,9 +23,16 @@ KINDS: dict[str, tuple[str, ...]] = {
     "docker": ("deploy/Dockerfile", "deploy/compose.yaml"),
     "k8s": (
         "deploy/Dockerfile",
-        "deploy/k8s/deployment.yaml",
-        "deploy/k8s/service.yaml",
-        "deploy/k8s/hpa.yaml",
+        "deploy/k8s/checkov.yaml",
+        "deploy/k8s/base/kustomization.yaml",
+        "deploy/k8s/base/deployment.yaml",
+        "deploy/k8s/base/service.yaml",
+        "deploy/k8s/base/network-policy.yaml",
+        "deploy/k8s/base/pod-disruption-budget.yaml",
+        "deploy/k8s/overlays/prometheus/kustomization.yaml",
+        "deploy/k8s/overlays/prometheus/hpa.yaml",
+        "deploy/k8s/overlays/prometheus/pod-monitor.yaml",
+        "deploy/k8s/overlays/prometheus/prometheus-rule.yaml",
         "deploy/monitoring/prometheus-adapter.yaml",
     ),
     "kserve": (
@@ -35,6 +42,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "ray": ("deploy/ray/serve.yaml",),
 }
+#: The files that scale pods, which is refused for sequences: a pod more or less would tear them apart.
+_SCALING = {"deploy/k8s/overlays/prometheus/hpa.yaml", "deploy/monitoring/prometheus-adapter.yaml"}
 _ALWAYS = ("deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json")
 #: The queue time, in microseconds, above which pods are added. It is a choice, to be changed in `hpa.yaml`.
 TARGET_MICROSECONDS = 50_000
@@ -59,6 +68,7 @@ def deploy_files(deployed: Deployment, kinds: Collection[str] = tuple(KINDS)) ->
         _check_ray(deployed)
     found = programs(deployed)
     paths = {*_ALWAYS, *(path for kind in kinds for path in KINDS[kind]), "README.md"}
+    paths -= _SCALING if deployed.keeps_sequences else set()
     files = found | {path: render(path, deployed, kinds, programs=found) for path in paths}
     return dict(sorted(files.items()))
 
@@ -121,7 +131,7 @@ def _check_ray(deployed: Deployment) -> None:
             "Serve have no backend directory; deploy it with docker, k8s or kserve"
         )
     for model in deployed.models:
-        if "sequence_batching" in model.config:
+        if model.keeps_sequences:
             raise ValueError(
                 f"the model '{model.name}' keeps sequences, and Ray Serve sends the requests of one sequence to "
                 "different replicas; deploy it with docker, k8s or kserve"

@@ -4,6 +4,7 @@ names that Triton's stub does not support or confuses with others."""
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,6 +16,7 @@ from ....ipc.processes.own_stub import NAME
 from ....repository.layout import read_version
 from ....repository.model_names import stub_fault
 from ....repository.model_repository_manager import select_versions
+from ....repository.model_tree import ModelTree
 from .. import left_out
 from ..releases import Target
 from ..secrets import secret_sentences
@@ -58,7 +60,13 @@ def secrets_and_clutter(subject: Subject) -> Iterator[Finding]:
 
 
 def mode_bits(subject: Subject) -> Iterator[Finding]:
-    """P11: programs that would lose their execute permission in object storage."""
+    """P11: programs that would lose their execute permission in object storage, and files that the server's user may
+    not read."""
+    if found := owner_only(subject.tree):
+        more, many = (f" and {len(found) - 1} more", True) if len(found) > 1 else ("", False)
+        sentence = f"{found[0]}{more} may be read by {'their' if many else 'its'} owner only"
+        remedy = "make it readable (chmod a+r): where models/ is mounted, a container's user, 1000, is another"
+        yield Finding("P11", sentence, remedy.replace("it", "them", 1) if many else remedy)
     environment = subject.environment
     if subject.has_environment_directory:
         what = f"{environment}/bin/python"
@@ -68,6 +76,11 @@ def mode_bits(subject: Subject) -> Iterator[Finding]:
     else:
         return
     yield Finding("P11", f"{what} has to be executable, and object storage (S3, GCS, Azure) keeps no modes", remedy)
+
+
+def owner_only(tree: ModelTree) -> list[str]:
+    """Return the files that only their owner, or its group, may read."""
+    return [file for file in tree.files if not (tree.root / file).stat().st_mode & stat.S_IROTH]
 
 
 def name_of_the_model(subject: Subject) -> Iterator[Finding]:
