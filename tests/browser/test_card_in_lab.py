@@ -72,6 +72,7 @@ def test_a_card_follows_what_other_cells_do(lab: Any) -> None:
     reaches(lab, 1, "READY")
     lab.run(2)
     reaches(lab, 1, "UNLOADED")
+    expect(lab.cell(1).locator(".tl-static .tl-card")).to_contain_text("was READY at")  # what its cell has done
     button(lab.cell(1), "Load").click()
     reaches(lab, 1, "READY")
     lab.run(3)

@@ -317,6 +317,9 @@ def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any
     lab.wait_text(side_panel.locator("[data-serial]"), "executing")
     lab.wait_text(side_panel.locator("[role=log]"), "waiting")
     assert lab.cell(3).locator(".jp-InputArea-prompt").inner_text() == "[*]:"
+    lab.page.wait_for_timeout(1200)  # the panel has asked again
+    assert lab.page.evaluate(f"({IDLE})()") is False
+    expect(lab.page.locator("#jp-main-statusbar")).to_contain_text("| Busy")
     lab.shot(f"ext_panel_busy_{theme}")
     side_panel.get_by_role("button", name="Cancel request").click()
     lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "gone")

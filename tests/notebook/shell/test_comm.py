@@ -89,7 +89,7 @@ class Window:
     def begin(self, do: str, **arguments: Any) -> None:
         """Send the request, and do not wait for the answer."""
         self._id += 1
-        self._on_msg({"content": {"data": {"id": self._id, "do": do, "with": arguments}}})
+        self._on_msg({"header": {}, "content": {"data": {"id": self._id, "do": do, "with": arguments}}})
 
     def model(self, **facts: Any) -> dict[str, Any]:
         """Wait until the window knows one model only, with these facts, and return it."""
@@ -117,7 +117,7 @@ def windows(workspace: Workspace) -> Windows:
 @pytest.fixture
 def window(windows: Windows) -> Iterator[Window]:
     window = Window()
-    windows.opened(window, {})
+    windows.opened(window, {"header": {}})
     yield window
     window.close()
 
@@ -142,7 +142,7 @@ def test_a_window_that_opens_during_a_change_gets_the_newest_last(
         return found
 
     monkeypatch.setattr(CellStates, "now", now)
-    windows.opened(window, {})
+    windows.opened(window, {"header": {}})
     window.model()
     workspace.server.unload("echo")
     window.model(state="UNLOADED")
@@ -189,6 +189,14 @@ def test_a_line_that_fails_in_the_model_is_a_line_of_the_cell(window: Window, no
     model = window.model(state="FAILED")
     assert model["error"] == {"text": "KeyError: 'nope'", "line": 8}
     assert model["served"] == ""
+
+
+def test_the_kernel_stays_busy_for_jupyterlab_while_a_cell_runs(windows: Windows, notebook: Notebook) -> None:
+    notebook.shell.user_ns["messages"] = messages = [{"header": {"msg_type": "comm_open"}} for _ in range(2)]
+    notebook.shell.user_ns["open_window"] = lambda: windows.opened(Window(), messages[0])
+    notebook.run("open_window()")
+    windows.opened(Window(), messages[1])
+    assert [message["header"]["msg_type"] for message in messages] == ["comm_info_request", "comm_open"]
 
 
 def test_an_export_is_planned_then_written(window: Window, notebook: Notebook, tmp_path: Path) -> None:
@@ -323,7 +331,7 @@ def test_what_it_does_not_know_is_an_answer(window: Window) -> None:
 def test_a_closed_window_receives_nothing(windows: Windows, window: Window, notebook: Notebook) -> None:
     other = Window()
     other.comm_id = "2"
-    windows.opened(other, {})
+    windows.opened(other, {"header": {}})
     other.wait(lambda message: "models" in message)
     other.close()
     before = list(other.received)

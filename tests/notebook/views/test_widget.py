@@ -87,9 +87,9 @@ def test_the_browser_asks_through_the_widget_or_while_a_cell_runs_through_a_comm
             self.callback = callback
 
     comm = Comm()
-    module._opened(comm, {})
-    comm.callback({"content": {"data": {"view": view.id, "content": {"do": "less"}}}})
-    comm.callback({"content": {"data": {"view": "of a kernel before", "content": {}}}})
+    module._opened(comm, {"header": {}})
+    comm.callback({"header": {}, "content": {"data": {"view": view.id, "content": {"do": "less"}}}})
+    comm.callback({"header": {}, "content": {"data": {"view": "of a kernel before", "content": {}}}})
     assert view.received == [{"do": "more"}, {"do": "less"}]
 
 

@@ -25,6 +25,7 @@ from ...core.version import VERSION
 from ...tool_table import window_call
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
+from ..kernel_status import kernel_status
 from ..views.card.model_facts import MOVING, current_facts
 from ..views.card.model_states import ModelStates
 from .comm_calls import CALLS
@@ -53,6 +54,7 @@ class Windows:
 
     def opened(self, comm: Any, message: Any) -> None:
         """Add a window. The comm manager calls this when a window opens a comm."""
+        kernel_status.keep_busy(message)
         window = Window(comm, self._answer)
         with self._lock:
             self._open[comm.comm_id] = window
@@ -141,6 +143,7 @@ class Window:
             self.send({"models": models})
 
     def _received(self, message: Any) -> None:
+        kernel_status.keep_busy(message)
         data = message["content"]["data"]
         threading.Thread(target=self._serve, args=(data,), name="tritonlab extension", daemon=True).start()
 

@@ -11,6 +11,7 @@ from ...core.observe.failure_capsule import FailureCapsule
 from ...server.api.failures import KeptFailure
 from ..authoring.cells import cell_label, running_label
 from ..authoring.workspace import NoShell, Workspace
+from ..kernel_status import kernel_status
 from ..views.card.failure_pane import FailurePane
 from ..views.widget import in_kernel
 from .cell_places import CellLines, CellPlaces, Places
@@ -47,6 +48,7 @@ class NotebookShell(NoShell):
         self._desk = NotebookDesk(shell, lines=lines, places=self._places, watch=watch, cell=cell)
         self._desk.listen()
         self.printed.follow(shell)
+        kernel_status.cell_runs = self.printed.cell_runs
         FailureNotice(self._show_failure).listen_to(shell)
 
     def follow(self, workspace: Workspace) -> None:

@@ -133,6 +133,10 @@ class PrintedLines(Instrument):
         with self._lock:
             return bool(self._cells) and line in self._cells[-1].texts
 
+    def cell_runs(self) -> bool:
+        with self._lock:
+            return bool(self._cells)
+
     def follow(self, shell: Any) -> None:
         """Follow the shell's cells from now on, in place of any other."""
         follow_cells(shell, pre_run_cell=self._began, post_run_cell=self._ended)

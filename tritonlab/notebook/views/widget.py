@@ -29,6 +29,7 @@ from urllib.parse import quote
 from ...core.plain_facts import few_lines
 from ...core.process_bound import ProcessBound
 from ...tool_table import installed_tools
+from ..kernel_status import kernel_status
 from .theme import STATIC, stored_html
 
 #: The comm for requests of views while a cell runs (`base.ts`).
@@ -328,8 +329,11 @@ def _listen() -> None:
 
 
 def _opened(comm: Any, message: Any) -> None:
+    kernel_status.keep_busy(message)
+
     @comm.on_msg  # type: ignore[untyped-decorator]
     def received(message: Any) -> None:
+        kernel_status.keep_busy(message)
         data = message["content"]["data"]
         view = _views.get(data["view"])
         if view is not None:

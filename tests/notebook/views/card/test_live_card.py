@@ -97,6 +97,19 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
     eventually(lambda: "requests of up to 4 rows" in card.state["html"] and "keeps" not in card.state["html"])
 
 
+def test_the_stored_card_of_a_load_keeps_its_own_moment(
+    workspace: Workspace, states: ModelStates, bundles: list[dict[str, Any]]
+) -> None:
+    with live_card.loading_card(workspace, "m"):
+        workspace.load("m", SILENT)
+    (card,) = states.cards["m"]
+    workspace.server.unload("m")
+    reaches(card, "UNLOADED")
+    card.freeze()
+    assert "was READY at " in bundles[-1]["text/html"] and "m  READY  " in bundles[-1]["text/plain"]
+    assert card.to_dict()["state"] == "UNLOADED"
+
+
 def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
     card.press("view")
     panel = viewing(card)

@@ -84,6 +84,8 @@ class LiveCard(LiveView):
         self._own = OwnLoad(workspace, name, of_config) if of_load else None
         self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()
+        #: the facts of the stored forms, and since when they hold
+        self._stored = self.facts, self._since
         #: the load and the state at which a button's failure was shown
         self._problem_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
@@ -110,8 +112,9 @@ class LiveCard(LiveView):
         return LiveCard, id(self._workspace), self.name
 
     def text(self) -> str:
-        first, *rest = card_text(self.facts).split("\n")
-        when = time.strftime("%H:%M:%S", time.localtime(self._since))
+        facts, since = self._stored
+        first, *rest = card_text(facts).split("\n")
+        when = time.strftime("%H:%M:%S", time.localtime(since))
         seen = self._seen()
         return "\n".join([f"{first} · at {when}", *rest, *([seen.text()] if seen is not None else [])])
 
@@ -122,7 +125,7 @@ class LiveCard(LiveView):
 
     def html(self) -> str:
         seen = self._seen()
-        return still_html(self.facts, self._since, self._of_config) + (seen.html() if seen is not None else "")
+        return still_html(*self._stored, self._of_config) + (seen.html() if seen is not None else "")
 
     def _seen(self) -> Content | None:
         """Return the visible content below the buttons, such as the form with an answer, or the view."""
@@ -159,11 +162,19 @@ class LiveCard(LiveView):
             self.facts = facts = replace(facts, executing=self._executing() if facts.draining else "")
             if facts.state != before.state:
                 self._since = time.time()
+            self._store()
             self.update(**self._drawn(), **self._problem_now())
             self._fill_panel()
             if facts.lasting() != before.lasting() and facts.state != "LOADING":
                 self.freeze()
         return facts.state in MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
+
+    def _store(self) -> None:
+        """Take the present facts for the stored forms. What another cell or a button does to the model of a good load
+        does not change what its own cell has done."""
+        serves, ends = ("READY", "NOT READY"), ("UNLOADING", "UNLOADED")
+        if self._own is None or self._stored[0].state not in serves or self.facts.state not in ends:
+            self._stored = self.facts, self._since
 
     def _be_replaced(self, cell: str) -> None:
         """End: the model's current version belongs to the card of another cell. The static form keeps its own
@@ -171,6 +182,7 @@ class LiveCard(LiveView):
         self._states.leave(self.refresh)
         self.facts = replace(self.facts.lasting(), state=REPLACED, by=cell, kept="")
         self._since, self._opened = time.time(), ""
+        self._store()
         self.update(**self._drawn(), problem="")
         self._fill_panel()
 
