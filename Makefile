@@ -26,7 +26,7 @@ MATRIX := build/matrix/tools
 # torch is pip's, whose settings may name a build for the CPU: uv does not read them, and takes CUDA's 3 GB.
 UV_INSTALL := UV_CACHE_DIR=build/matrix/cache $(MATRIX)/bin/uv pip install -q --python
 
-.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu memory rules sizes clean extension extension-check watch
+.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench gpu memory rules sizes clean extension extension-check watch models-page
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -38,6 +38,7 @@ help:
 	@echo "make matrix  the built wheel in clean environments of every supported version (minutes each; MATRIX_ROWS=\"oldest 3.12\")"
 	@echo "make watch   rebuilds the JupyterLab extension at every change of extension/; reload the browser to see it"
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
+	@echo "make models-page  fetches the published file of RapiDoc that shows the page of models"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
@@ -108,6 +109,12 @@ extension-check: | $(VENV)/.test
 	@if ! command -v node >/dev/null; then echo "no node: the extension is not built anew"; \
 	elif ! $(MAKE) --no-print-directory extension/node_modules; then echo "no npm packages: the extension is not built anew"; \
 	else cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" && jlpm check && node compare.mjs; fi
+
+# RapiDoc, which shows the page of models; a test compares what is committed with the published file.
+RAPIDOC = 9.3.8
+models-page:
+	@dir=$$(mktemp -d) && npm pack --silent --pack-destination $$dir rapidoc@$(RAPIDOC) >/dev/null && tar -xzf $$dir/*.tgz -C $$dir \
+	  && gzip -9nc $$dir/package/dist/rapidoc-min.js > tritonlab/frontends/http/static/rapidoc-min.js.gz && rm -r $$dir
 
 watch: extension/node_modules
 	$(VENV)/bin/jupyter-builder develop . --overwrite

@@ -171,6 +171,7 @@ class Endpoints(ProcessBound):
             ),
         }
         self._token = access.token
+        self._has_models_page = http_options.models_page
         self._files = FileWatch(lambda text: core.log.add(LogRecord.from_server("ERROR", text)))
         self._lock = threading.Lock()  # guards the next
         self._scratch: ScratchDirectory | None = None  # of the header's file
@@ -274,6 +275,7 @@ class Endpoints(ProcessBound):
         """Show one line per port, in the form that clients accept."""
         forms = (
             ("HTTP     http://{}", self.http),
+            ("models   http://{}/", self.http if self._has_models_page else ""),
             ("gRPC     {}", self.grpc),
             ("metrics  http://{}/metrics", self.metrics),
             (f"token    {'needed: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),

@@ -49,6 +49,7 @@ _LEAVES = (
     "Whether a client that closes its connection, or its side of it, cancels its request. Default: false, as Triton; "
     "true in a notebook."
 )
+_PAGE = "Show the models at / for a browser, with examples to send, and serve /openapi.json."
 _STRICT = "Require every config.pbtxt to be complete."
 
 GROUPS = (
@@ -144,6 +145,7 @@ GROUPS = (
         Flag("http-max-input-size", SIZE, "http.max_input_size", "Bytes of JSON, or of a raw body.", default=64 << 20),
         _inert("http-thread-count", INTEGER, "one event loop serves HTTP."),
         Flag("http-restricted-api", RESTRICTED_APIS, "http.restricted_api", _RESTRICT),
+        Flag("models-page", SWITCH, "http.models_page", _PAGE, default=False, ours=True),
         Flag("allowed-origin", TEXTS, "access.origins", _ORIGIN, ours=True),
         Flag("allowed-host", TEXTS, "access.hosts", _HOST, ours=True),
     ),

@@ -122,6 +122,8 @@ def openness(options: EndpointOptions, places: Mapping[str, str], model_control_
         yield _model_control(access, free)
     if access.settings:
         yield "INFO", f"Trace and log settings: {clients} may change them; '--allow-settings=false' ends that"
+    if options.http_options.models_page and "HTTP" in places:
+        yield "INFO", f"The models are shown at http://{places['HTTP']}/"
     if options.client_shm:
         yield "INFO", f"Shared memory: {clients} may have this server read and write any region that its user may"
 

@@ -26,6 +26,7 @@ from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
 from .infer_endpoint import PATH, InferEndpoint
 from .large_work import LargeWork
+from .models_page import FRAME, ModelsPage
 from .reply import (
     JSON,
     METHOD_NOT_ALLOWED,
@@ -69,7 +70,8 @@ class HTTPOptions:
     category -> (header, value) that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a
     raw binary body. `reuse_port`: servers that all set this may share a port. `access`: the access rules.
     `max_unread_size`: bytes of responses that may wait for a client. `cancel_on_disconnect`: whether a client that
-    leaves cancels its request (rule 6.15.10).
+    leaves cancels its request (rule 6.15.10). `models_page`: whether `/` shows the models, and `/openapi.json` their
+    OpenAPI document; Triton has neither.
     """
 
     header_forward_pattern: str = ""
@@ -79,6 +81,7 @@ class HTTPOptions:
     access: AccessRules = field(default_factory=AccessRules)
     max_unread_size: int = MAX_UNREAD_SIZE
     cancel_on_disconnect: bool = False
+    models_page: bool = False
 
 
 class HTTPApp:
@@ -104,6 +107,13 @@ class HTTPApp:
         )
         self._traced_infer = TracedCall(core, self._infer)
         self._routes = self._table(ControlEndpoints(core, shared_memory, options.access))
+        if options.models_page:
+            page = ModelsPage(core, options.restricted_api, bool(options.access.token))
+            for path, category, kind, action in (
+                ("/openapi.json", "model-config", JSON, page.document),
+                *((path, "", TEXT, partial(page.frame, path)) for path in FRAME),
+            ):
+                self._routes.append((_pattern(path), _Endpoint(self, category, ("GET",), kind, action)))
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from ...server.inference_server import InferenceServer
 from ..shared.request_memory import RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .connection_server import ConnectionServer
 from .http_app import HTTPApp, HTTPOptions
+from .models_page import FRAME
 from .reply import METHOD_NOT_ALLOWED, TEXT, HttpReply, failure
 from .request_parser import Request
 
@@ -29,11 +31,13 @@ class HTTPServer:
     ) -> None:
         self._app = HTTPApp(core, shared_memory, options)
         self._shared = options.reuse_port
-        app = self._app
+        app, access = self._app, options.access
+        if options.models_page:
+            access = replace(access, open_paths=frozenset(path.encode() for path in FRAME))
         self._server = ConnectionServer(
             app,
             "tritonlab http",
-            options.access,
+            access,
             app.on_defect,
             memory=memory,
             loop_context=app.reading,

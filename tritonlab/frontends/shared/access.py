@@ -5,7 +5,7 @@ ports. So there are three kinds of rules for both protocols:
 
 1. Clients send a token with every request, because other users may share the machine. A notebook's ports have a token
 unless set otherwise; `tritonlab serve` follows tritonserver, which has none. Only liveness is answered without a token,
-because it shows only that the port is open.
+because it shows only that the port is open, and the empty frame of the page of models.
 
 2. Model control, and trace and log settings, can be switched off.
 
@@ -58,7 +58,7 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 #: Returns whether a header of this name becomes a parameter of the request (rule 6.14).
 Forwarded: TypeAlias = Callable[[str], object]
 
-#: The path that is answered without a token.
+#: The path that is always answered without a token.
 _LIVE = b"/v2/health/live"
 _OF_AUTHORIZATION = AUTHORIZATION.encode()
 _TOKEN = re.compile(r"[!-~]+")
@@ -81,7 +81,8 @@ class AccessRules:
     `token`: the token that clients must send; "" allows every client that reaches the port. `model_control`: whether
     clients may load and unload models, and so run code here. `settings`: whether they may see and change trace and log
     settings. `origins`: pages that may send requests, as `https://host[:port]`. `hosts`: names under which clients may
-    reach the server, besides addresses, `localhost` and the machine's own name.
+    reach the server, besides addresses, `localhost` and the machine's own name. `open_paths`: paths of HTTP that need
+    no token, because their answers hold nothing of the server.
     """
 
     origins: tuple[str, ...] = ()
@@ -89,6 +90,7 @@ class AccessRules:
     token: str = field(default="", repr=False)
     model_control: bool = True
     settings: bool = True
+    open_paths: frozenset[bytes] = frozenset()
 
     def __post_init__(self) -> None:
         if self.token and not _TOKEN.fullmatch(self.token):
@@ -147,6 +149,7 @@ class Door:
 
     def __init__(self, rules: AccessRules) -> None:
         self._rules = rules
+        self._open = rules.open_paths | {_LIVE}
         self._any_host = ANY in rules.hosts
         self._any_origin = ANY in rules.origins
         self._origins = {origin.rstrip("/").lower() for origin in rules.origins}
@@ -180,7 +183,7 @@ class Door:
                 )
         if preflight and origins and self._is_friend(origins[0]):
             return self._preflight(headers)  # which has no token: the browser checks whether it may send one
-        if path != _LIVE and (text := self._rules.refuses(authorizations)):
+        if path not in self._open and (text := self._rules.refuses(authorizations)):
             return _refusal(401, text, ((b"www-authenticate", b"Bearer"), *self.for_page(headers)))
         return None
 
