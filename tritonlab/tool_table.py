@@ -252,6 +252,11 @@ def names(text: str) -> list[str] | None:
     return text.split(",") if text else None
 
 
+def numbers(text: str) -> list[float]:
+    """Return the value of an option of the form N,N. Raises ValueError."""
+    return [float(word) for word in text.split(",")]
+
+
 #: The group of entry points with the tools of other distributions.
 GROUP = "tritonlab.tools"
 #: The beginning of the names of modules of tritonlab's own tools.
@@ -266,6 +271,9 @@ _NAME = Argument("name", help="a model")
 _ANY_NAME = Argument("name", nargs="?", help="a model")
 _TARGET = Argument("--target", metavar="RELEASE", help="where it is to run: 2.49, 24.08, kserve, dynamo or ray (2.51)")
 _SEED = Argument("--seed", type=int, help="of the requests; the same seed makes the same ones")
+_JSON = Argument("--json", dest="as_json", action="store_true", help="print the results as JSON")
+_BATCH = Argument("--batch", "-b", type=int, help="rows of each request")
+_DURATION = Argument("--duration", "-d", type=seconds, help="seconds that each is measured; else until it is stable")
 _JUNIT = Argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
 _REPOSITORY = {"metavar": "DIR", "type": Path, "required": True}
 _ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
@@ -461,10 +469,77 @@ _MEASURE = Tool(
             _NAME,
             Argument("--concurrency", "-c", metavar="N,N", help="so many clients at once: 1,2,8"),
             Argument("--request-rate", "-r", metavar="R,R", help="so many requests per second: 100,500"),
-            Argument("--duration", "-d", type=seconds, help="seconds that each is measured; else until it is stable"),
-            Argument("--batch", "-b", type=int, help="rows of each request"),
+            _DURATION,
+            _BATCH,
             Argument("--shape", action="append", metavar="NAME:N,N", help="of an input of any size"),
             Argument("--csv", metavar="FILE", help="also write perf_analyzer's columns to a file"),
+        ),
+    ),
+    commands=(
+        Command(
+            "load-test",
+            "tritonlab.tools.measure.measure_run:load_test",
+            "measures throughput and latency of models under load",
+            after="check",
+        ).takes(
+            Argument("--model-repository", dest="repository", help="the models to measure", **_REPOSITORY),
+            _ONLY,
+            Argument("--concurrency", "-c", type=numbers, metavar="N,N", help="so many clients at once: 1,2,8 (1)"),
+            Argument("--request-rate", "-r", type=numbers, metavar="R,R", help="so many requests per second: 100,500"),
+            _DURATION,
+            _BATCH,
+            _SEED,
+            Argument("--save", metavar="DIR", type=Path, help="keep the results there, a file for each model"),
+            Argument("--baseline", metavar="DIR", type=Path, help="compare with the results that were kept there"),
+            Argument("--tolerance", type=float, metavar="SHARE", help="by which a number may be worse (0.1)"),
+            _JUNIT,
+            _JSON,
+        ),
+        Command(
+            "profile",
+            "tritonlab.tools.measure.measure_run:profile",
+            "shows which lines of models take the time under load, or keep memory",
+            after="load-test",
+        ).takes(
+            Argument("--model-repository", dest="repository", help="the models to profile", **_REPOSITORY),
+            _ONLY,
+            Argument("--seconds", type=seconds, help="how long (3)"),
+            Argument("--concurrency", "-c", type=int, help="so many clients at once (1)"),
+            _BATCH,
+            Argument("--memory", action="store_true", help="what each line still holds of what it allocated"),
+            _SEED,
+            _JUNIT,
+            _JSON,
+        ),
+        Command(
+            "tune",
+            "tritonlab.tools.measure.measure_run:tune",
+            "finds the settings of models with the most requests per second",
+            note="The files of the repository stay as they are; the lines for config.pbtxt are in the result.",
+            after="profile",
+        ).takes(
+            Argument("--model-repository", dest="repository", help="the models to tune", **_REPOSITORY),
+            _ONLY,
+            Argument("--p99-ms", type=float, metavar="MS", help="99 of 100 requests must be answered within it"),
+            Argument("--budget", dest="budget_s", type=seconds, metavar="SECONDS", help="about the most (60)"),
+            Argument("--max-instances", type=int, metavar="N", help="the most instances"),
+            Argument("--max-batch-size", type=int, metavar="N", help="the largest batch"),
+            _JUNIT,
+            _JSON,
+        ),
+        Command(
+            "golden",
+            "tritonlab.tools.measure.measure_run:golden",
+            "records answers of models beside their repository, with which `tritonlab test` compares",
+            after="test",
+        ).takes(
+            Argument("action", choices=["record"], help="record: keep the present answers"),
+            Argument("--model-repository", dest="repository", help="the models to ask", **_REPOSITORY),
+            _ONLY,
+            Argument("--count", type=int, metavar="N", help="requests of random values to a model without cases (3)"),
+            _SEED,
+            _JUNIT,
+            _JSON,
         ),
     ),
 )
@@ -517,7 +592,7 @@ _CHECK = Tool(
             Argument("--side-effects", action="store_true", help="also models that talk to others"),
             _JUNIT,
             Argument("--tests", metavar="DIR", type=Path, help="write a pytest of each finding"),
-            Argument("--json", dest="as_json", action="store_true", help="print the results as JSON"),
+            _JSON,
         ),
     ),
 )

@@ -87,6 +87,11 @@ class TritonError(Explained, Exception):
         found = _FIELD.search(self.message)
         return f"{found['role']} '{found['name']}'" if found else ""
 
+    def line(self) -> str:
+        """Return the failure and its place in one line, for a log or a report."""
+        symptom, place = self.symptom().strip().partition("\n")[0], self.place()
+        return f"{symptom}, in {place}" if place and place not in symptom else symptom
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "code" in cls.__dict__:

@@ -10,16 +10,16 @@ import os
 import re
 import time
 import warnings
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..core.inference.infer_request import InferenceRequest
+from ..core.junit import JUnitTest
+from ..core.junit import junit_xml as write_junit
 from ..core.plain_facts import few_lines
 from ..core.process_bound import ProcessBound
-from ..core.quoting import xml_document
 from ..core.status import TritonError
 from .comparison import Comparison, compare
 from .exchange import Exchange
@@ -246,20 +246,13 @@ def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
     """Return JUnit's XML of several results of `GoldenReport.to_dict`, by name; a text instead of a result is the error
     of the whole suite.
     """
-    root = ElementTree.Element("testsuites")
-    for name, report in suites:
-        results = [] if isinstance(report, str) else report["results"]
-        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(results)), errors="0")
-        suite.set("failures", str(sum(not result["passed"] for result in results)))
-        if isinstance(report, str):
-            suite.set("tests", "1")
-            suite.set("errors", "1")
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name="run")
-            ElementTree.SubElement(case, "error", message=report.splitlines()[-1]).text = report
-        for result in results:
-            attributes = {"classname": result["model"], "name": result["name"], "time": f"{result['seconds']:.6f}"}
-            case = ElementTree.SubElement(suite, "testcase", attributes)
-            if not result["passed"]:
-                text = result["text"]
-                ElementTree.SubElement(case, "failure", message=text.splitlines()[0]).text = text
-    return xml_document(root)
+    return write_junit([(name, list(_tests(report))) for name, report in suites])
+
+
+def _tests(report: Mapping[str, Any] | str) -> Iterator[JUnitTest]:
+    if isinstance(report, str):
+        yield JUnitTest("run", error=report)
+        return
+    for result in report["results"]:
+        failure = "" if result["passed"] else result["text"]
+        yield JUnitTest(result["name"], result["seconds"], failure, classname=result["model"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,6 +144,19 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 def model_names(repository: Path) -> list[str]:
     """Return the names of the possible model directories in a repository, sorted."""
     return sorted(path.name for path in repository.iterdir() if path.is_dir() and is_model_directory(path))
+
+
+def chosen_models(repository: Path, names: Sequence[str]) -> list[str]:
+    """Return `names`, or the names of all models of a repository if there are none. Raises FileNotFoundError."""
+    if not repository.is_dir():
+        raise FileNotFoundError(f"there is no model repository {repository}")
+    known = model_names(repository)
+    for name in names:
+        if name not in known:
+            raise FileNotFoundError(f"{repository} has no model '{name}'; it has {', '.join(known) or 'none'}")
+    if not known:
+        raise FileNotFoundError(f"{repository} has no model: no directory with a config.pbtxt or a version")
+    return list(names) or known
 
 
 def is_model_directory(path: Path) -> bool:

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import time
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from html import escape
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
+from ...core.junit import JUnitTest
+from ...core.junit import junit_xml as write_junit
 from ...core.plain_facts import few_lines
-from ...core.quoting import xml_document
 from ...exchanges.literal import floats
 from ...figures.figure import Axis, Figure, Point, Points
 from ...figures.stored_picture import date_line, stored_picture
 from ...figures.svg_picture import BLUE, ORANGE, PURPLE, RED
 from ...figures.tables import cell
+from ..saved_result import Change, ResultComparison, read_result, save_result
 from .case import Case
 from .check_finding import CheckFinding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: The name of the tool in saved results.
+TOOL = "check"
 #: The most elements of a tensor, and letters of a text, in a table cell.
 _ELEMENTS, _LETTERS = 32, 60
 #: Inline, because a page may keep no style sheet; legible on light and dark pages.
@@ -128,6 +134,24 @@ class CheckResult:
             "stopped": self.stopped,
         }
 
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the result to a JSON file, for `compare` of a later one. Raises OSError."""
+        return save_result(path, TOOL, self.to_dict())
+
+    def compare(self, earlier: Any) -> ResultComparison:
+        """Compare the findings of each relation with those of an earlier result: the path of a saved one, a result, or
+        its `to_dict()`. A relation is worse if it has more findings, or was tried before and is not now. Raises
+        InvalidArgumentError if it is no result of a check."""
+        before, now = read_result(earlier, TOOL), self.to_dict()
+        olds, news = _findings_by_relation(before), _findings_by_relation(now)
+        changes = []
+        for name in news:
+            old, new = olds.get(name), news[name]
+            words = "not tried" if old is None else str(old), "not tried" if new is None else str(new)
+            is_worse = (new or 0) > (old or 0) or (old is not None and new is None)
+            changes.append(Change(f"{name}, findings", *words, is_worse, "better" if (new or 0) < (old or 0) else ""))
+        return ResultComparison(f"Check of {self.name}", changes)
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the resources that grow with requests with matplotlib and return the Axes. `ax`: where to draw, instead
         of in a new figure. Raises ImportError without matplotlib, and UnavailableError if nothing grows.
@@ -166,6 +190,12 @@ class CheckResult:
 
     def __repr__(self) -> str:
         return few_lines(self.text())
+
+
+def _findings_by_relation(facts: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the number of findings of each relation of `to_dict`; None for one that was not tried."""
+    counts = Counter(finding["relation"] for finding in facts["findings"])
+    return {one["name"]: counts[one["name"]] if one["tried"] else None for one in facts["relations"]}
 
 
 def _finding_html(finding: CheckFinding) -> str:
@@ -208,26 +238,17 @@ def _table_of(rows: Sequence[Sequence[str]]) -> str:
 def junit_xml(results: Sequence[tuple[str, CheckResult | str]]) -> bytes:
     """Return the JUnit XML of the results of several models, by name; a text instead of a result is the reason why the
     model could not be checked. Each relation is a test."""
-    root = ElementTree.Element("testsuites")
-    for name, result in results:
-        suite = ElementTree.SubElement(root, "testsuite", name=name)
-        if isinstance(result, str):
-            suite.attrib.update(tests="1", failures="0", errors="1", skipped="0")
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name="check")
-            ElementTree.SubElement(case, "error", message=result.partition("\n")[0]).text = result
-            continue
-        skipped = sum(bool(one.left_out) for one in result.tried)
-        failed = sum(bool(result.of(one.relation)) for one in result.tried)
-        suite.attrib.update(tests=str(len(result.tried)), failures=str(failed), errors="0", skipped=str(skipped))
-        suite.set("time", f"{result.seconds:.3f}")
-        for one in result.tried:
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name=one.relation)
-            if one.left_out:
-                ElementTree.SubElement(case, "skipped", message=one.left_out)
-            elif found := result.of(one.relation):
-                text = "\n\n".join("\n".join(each.lines()) for each in found)
-                ElementTree.SubElement(case, "failure", message=found[0].sentence).text = text
-    return xml_document(root)
+    return write_junit([(name, list(_tests(result))) for name, result in results])
+
+
+def _tests(result: CheckResult | str) -> Iterator[JUnitTest]:
+    if isinstance(result, str):
+        yield JUnitTest("check", error=result)
+        return
+    for one in result.tried:
+        found = result.of(one.relation)
+        failure = "\n\n".join("\n".join(each.lines()) for each in found) if not one.left_out else ""
+        yield JUnitTest(one.relation, failure=failure, skipped=one.left_out)
 
 
 def _growth_figure(name: str, grown: Sequence[tuple[Case, Mapping[str, Any]]]) -> Figure:

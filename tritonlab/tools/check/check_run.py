@@ -11,7 +11,7 @@ from typing import Any
 from ...core.status import TritonError
 from ...core.whole_file import write_file
 from ...exchanges.golden import GoldenSet, golden_beside
-from ...repository.layout import model_names
+from ...repository.layout import chosen_models
 from ...server.api.server import Server
 from .check_result import CheckResult, junit_xml
 from .run import CheckOptions, check_model
@@ -37,7 +37,7 @@ def run(
     `junit`: where JUnit's XML goes; `tests`: where a pytest of each finding goes.
     """
     try:
-        chosen = _models(repository, models)
+        chosen = chosen_models(repository, models)
     except FileNotFoundError as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
@@ -51,7 +51,7 @@ def run(
             try:
                 result = check_model(server.load(name), options, golden=golden)
             except TritonError as error:
-                why = error.symptom().strip().partition("\n")[0]
+                why = error.line()
                 results.append((name, why))
                 print(f"tritonlab: {name}: {why}", file=sys.stderr, flush=True)
                 continue
@@ -77,19 +77,6 @@ def run(
         return FAILED
     is_complete = len(checked) == len(results) and all(each.checked and not each.stopped for each in checked)
     return PASSED if is_complete else NOTHING
-
-
-def _models(repository: Path, names: Sequence[str]) -> list[str]:
-    """Return the names of the models to check. Raises FileNotFoundError."""
-    if not repository.is_dir():
-        raise FileNotFoundError(f"there is no model repository {repository}")
-    known = model_names(repository)
-    for name in names:
-        if name not in known:
-            raise FileNotFoundError(f"{repository} has no model '{name}'; it has {', '.join(known) or 'none'}")
-    if not known:
-        raise FileNotFoundError(f"{repository} has no model: no directory with a config.pbtxt or a version")
-    return list(names) or known
 
 
 def _progress(name: str) -> Any:

@@ -179,3 +179,25 @@ def test_dollars_in_a_name_are_no_formula() -> None:
     ax = LoadResult("$\\nope{$", "here", "concurrency", [row(1, 900, 20)]).plot()
     ax.figure.canvas.draw()
     assert ax.get_title() == "Load test of $\\nope{$"
+
+
+def test_a_saved_result_is_compared_level_by_level(tmp_path: Path) -> None:
+    path = result(row(1, 100), row(8, 1000)).save(tmp_path / "kept.json")
+    same = result(row(1, 95), row(2, 1), row(8, 1000)).compare(path)
+    assert same.ok and "nothing worse" in same.text()
+    slower = result(row(8, 800)).compare(path)
+    assert not slower.ok and [change.fact for change in slower.changes if change.is_worse] == ["at 8: inferences/s"]
+    assert result(row(8, 800)).compare(path, tolerance=0.3).ok
+    assert "worse" in slower.html() and slower.to_dict()["ok"] is False
+
+
+@pytest.mark.parametrize("text", ["{}", "no JSON", '{"tool": "check", "model": "m"}'])
+def test_what_is_no_saved_load_test_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kept.json").write_text(text)
+    with pytest.raises(InvalidArgumentError, match="saved result"):
+        result(row(1, 100)).compare(tmp_path / "kept.json")
+
+
+def test_results_without_a_common_level_are_not_compared() -> None:
+    with pytest.raises(InvalidArgumentError, match="no level of load in common"):
+        result(row(1, 100)).compare(result(row(2, 100)))

@@ -5,25 +5,30 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....core.short_number import duration_text, short_number
+from ....core.status import InvalidArgumentError
 from ....core.whole_file import write_file
 from ....figures.axes import time_unit
 from ....figures.figure import Axis, Figure, Point, Points
 from ....figures.stored_picture import date_line, stored_picture
 from ....figures.svg_picture import BLUE, ORANGE
 from ....figures.tables import table
+from ...saved_result import Change, ResultComparison, read_result, save_result
 from .load_plan import CONCURRENCY
 from .load_row import LoadRow
 from .load_text import HEADS, cells, heads, notes, table_lines, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: The name of the tool in saved results.
+TOOL = "load_test"
 
 #: The lines of the figure, and their colours.
 LINES = (("p50", BLUE), ("p99", ORANGE))
@@ -70,6 +75,27 @@ class LoadResult:
         """
         write_file(path, _csv_text(self.mode, self.rows))
         return Path(path)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the result to a JSON file, for `compare` of a later one. Raises OSError."""
+        return save_result(path, TOOL, self.to_dict())
+
+    def compare(self, earlier: Any, tolerance: float = 0.1) -> ResultComparison:
+        """Compare the throughput, p50, p99 and failures of each level of load with those of an earlier result.
+
+        Args:
+            earlier: the path of a saved result, a result, or its `to_dict()`.
+            tolerance: the share by which a number may be worse.
+
+        Raises InvalidArgumentError if it is no result of a load test, or has no level of load in common.
+        """
+        before = read_result(earlier, TOOL)
+        rows = {row["level"]: row for row in before["rows"]} if before["mode"] == self.mode else {}
+        both = [(rows[row.level], row) for row in self.rows if row.level in rows]
+        changes = [change for old, row in both for change in _changes(old, row, tolerance)]
+        if not changes:
+            raise InvalidArgumentError("the two results have no level of load in common, so nothing can be compared")
+        return ResultComparison(f"Load test of {self.model}", changes)
 
     def text(self) -> str:
         """Return the facts in words, 40 lines at most."""
@@ -133,6 +159,19 @@ class LoadResult:
 
     def __repr__(self) -> str:
         return self.text()
+
+
+def _changes(before: Mapping[str, Any], row: LoadRow, tolerance: float) -> Iterator[Change]:
+    at = f"at {row.level:.6g}: "
+    rates = before["inferences_per_s"], row.inferences_per_s
+    ratio = f"{rates[1] / rates[0]:.2f} x" if rates[0] else ""
+    yield Change(f"{at}inferences/s", *map(short_number, rates), rates[1] < rates[0] * (1 - tolerance), ratio)
+    for name in ("p50", "p99"):
+        old, new = (before["latency_us"] or {}).get(name), getattr(row.latency, name, None)
+        if old and new:
+            words = time_text(old), time_text(new)
+            yield Change(f"{at}{name}", *words, new > old * (1 + tolerance), f"{new / old:.2f} x")
+    yield Change(f"{at}failed", str(before["failed"]), str(row.failed), row.failed > before["failed"])
 
 
 def _csv_text(mode: str, rows: Sequence[LoadRow]) -> str:
