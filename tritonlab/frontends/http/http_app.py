@@ -109,11 +109,10 @@ class HTTPApp:
         self._routes = self._table(ControlEndpoints(core, shared_memory, options.access))
         if options.models_page:
             page = ModelsPage(core, options.restricted_api, bool(options.access.token))
-            for path, category, kind, action in (
-                ("/openapi.json", "model-config", JSON, page.document),
-                *((path, "", TEXT, partial(page.frame, path)) for path in FRAME),
-            ):
-                self._routes.append((_pattern(path), _Endpoint(self, category, ("GET",), kind, action)))
+            document = _Endpoint(self, "model-config", ("GET",), JSON, page.document)
+            self._routes.append((_pattern("/openapi.json"), document))
+            for path in FRAME:
+                self._routes.append((_pattern(path), _Endpoint(self, "", ("GET",), TEXT, partial(page.frame, path))))
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

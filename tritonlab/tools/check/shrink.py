@@ -1,4 +1,4 @@
-"""The shrinking of a case to the smallest one with the same result: fewer requests, rows and elements, plainer values."""
+"""The shrinking of a case to the smallest one with the same result: fewer requests, rows and elements, plain values."""
 
 from __future__ import annotations
 

@@ -165,12 +165,13 @@ def _changes(before: Mapping[str, Any], row: LoadRow, tolerance: float) -> Itera
     at = f"at {row.level:.6g}: "
     rates = before["inferences_per_s"], row.inferences_per_s
     ratio = f"{rates[1] / rates[0]:.2f} x" if rates[0] else ""
-    yield Change(f"{at}inferences/s", *map(short_number, rates), rates[1] < rates[0] * (1 - tolerance), ratio)
+    is_slower = rates[1] < rates[0] * (1 - tolerance)
+    yield Change(f"{at}inferences/s", short_number(rates[0]), short_number(rates[1]), is_slower, ratio)
     for name in ("p50", "p99"):
         old, new = (before["latency_us"] or {}).get(name), getattr(row.latency, name, None)
         if old and new:
-            words = time_text(old), time_text(new)
-            yield Change(f"{at}{name}", *words, new > old * (1 + tolerance), f"{new / old:.2f} x")
+            is_slower = new > old * (1 + tolerance)
+            yield Change(f"{at}{name}", time_text(old), time_text(new), is_slower, f"{new / old:.2f} x")
     yield Change(f"{at}failed", str(before["failed"]), str(row.failed), row.failed > before["failed"])
 
 
