@@ -98,7 +98,7 @@ TOOLS = "tritonlab.tools."
 #: The types of tools that signatures of the house's public functions name: (module, import). Type checkers alone import
 #: them.
 TYPES_OF_TOOLS = {
-    ("tritonlab.notebook.authoring.opened_repository", "tritonlab.tools.deploy.whole_repository"),
+    ("tritonlab.notebook.authoring.opened_repository", "tritonlab.tools.deploy.report"),
     ("tritonlab.notebook.model", "tritonlab.tools.check.check_result"),
     ("tritonlab.notebook.model", "tritonlab.tools.deploy.preflight.finding"),
     ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.tune_result"),

@@ -30,7 +30,7 @@ OURS = {
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),
     *("server", "server.api", "server.models", "server.observe"),
-    *("stub._pb_stub.api", "stub._pb_stub.devices", "stub._pb_stub.process", "stub._pb_stub.wire"),
+    *("stub._pb_stub.api", "stub._pb_stub.devices", "stub._pb_stub.wire"),
 }
 #: What the first card needs.
 WIDGETS = {"ipywidgets", "anywidget"}

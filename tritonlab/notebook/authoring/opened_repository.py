@@ -34,7 +34,7 @@ from .model_cells import imported_cells
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
-    from ...tools.deploy.whole_repository import RepositoryReport
+    from ...tools.deploy.report import RepositoryReport
     from .workspace import Workspace
 
 #: Seconds between two checks of the files, and the share of the time that checks may take.

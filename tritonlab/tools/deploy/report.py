@@ -8,7 +8,7 @@ import shlex
 import shutil
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -324,3 +324,45 @@ def _pack(archive: zipfile.ZipFile, path: Path, name: str) -> None:
         return
     with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
         shutil.copyfileobj(source, target, 1 << 20)
+
+
+@dataclass(frozen=True)
+class RepositoryReport:
+    """The effect of the export of a repository. `models`: a report on each model. `files`: the files next to them in
+    the repository. `backends`: the Python-based backends next to the repository."""
+
+    models: tuple[ExportReport, ...]
+    files: ExportPlan
+    backends: ExportPlan
+
+    @property
+    def repository(self) -> Path:
+        return self.files.path
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the export changed anything."""
+        return self.files.differs or self.backends.differs or any(report.plan.differs for report in self.models)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the written files as JSON values."""
+        return {"files": self.files.to_dict(), **self._whole.to_dict()}
+
+    @property
+    def _whole(self) -> ExportReport:
+        first, *others = self.models
+        return replace(first, composing=tuple(others), beside=self.backends)
+
+    def _beside(self) -> str:
+        names = [*shortened(self.files.files), *(f"Attention: {warning}." for warning in self.files.warnings)]
+        return "\n".join(f"  {name}" for name in names)
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [str(self._whole), self._beside()]))
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, [repr(self._whole), self._beside()]))
+
+    def _repr_html_(self) -> str:
+        beside = f"<pre>{escape(self._beside())}</pre>" if self._beside() else ""
+        return f"{self._whole._repr_html_()}{beside}"

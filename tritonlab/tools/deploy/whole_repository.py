@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from ...core.config.model_config import ConfigError, read_config
 from ...core.status import InvalidArgumentError
@@ -16,14 +14,14 @@ from ...core.version import DEFAULT_TARGET
 from ...notebook.authoring.errors import FileError
 from ...notebook.authoring.opened_repository import OpenedRepository
 from ...repository.layout import CONFIG_FILE
-from ...repository.model_tree import ModelTree, is_requested, leads_out, read_tree, shortened
+from ...repository.model_tree import ModelTree, is_requested, leads_out, read_tree
 from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
 from ...server.models.backend_choice import choice_words
 from . import left_out
 from .own_backends import OwnBackend, backends_of, find_own_backend
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .releases import find_target
-from .report import ExportPlan, ExportReport
+from .report import ExportPlan, ExportReport, RepositoryReport
 from .secrets import secret_sentences, why_secret
 
 #: The part of the directory in which an export is built with the backends that go next to the repository.
@@ -37,48 +35,6 @@ class ExportedModel:
     directory: Path
     warnings: Sequence[str] = ()
     backend: OwnBackend | None = None
-
-
-@dataclass(frozen=True)
-class RepositoryReport:
-    """The effect of the export of a repository. `models`: a report on each model. `files`: the files next to them in
-    the repository. `backends`: the Python-based backends next to the repository."""
-
-    models: tuple[ExportReport, ...]
-    files: ExportPlan
-    backends: ExportPlan
-
-    @property
-    def repository(self) -> Path:
-        return self.files.path
-
-    @property
-    def differs(self) -> bool:
-        """Return whether the export changed anything."""
-        return self.files.differs or self.backends.differs or any(report.plan.differs for report in self.models)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the written files as JSON values."""
-        return {"files": self.files.to_dict(), **self._whole.to_dict()}
-
-    @property
-    def _whole(self) -> ExportReport:
-        first, *others = self.models
-        return replace(first, composing=tuple(others), beside=self.backends)
-
-    def _beside(self) -> str:
-        names = [*shortened(self.files.files), *(f"Attention: {warning}." for warning in self.files.warnings)]
-        return "\n".join(f"  {name}" for name in names)
-
-    def __str__(self) -> str:
-        return "\n".join(filter(None, [str(self._whole), self._beside()]))
-
-    def __repr__(self) -> str:
-        return "\n".join(filter(None, [repr(self._whole), self._beside()]))
-
-    def _repr_html_(self) -> str:
-        beside = f"<pre>{escape(self._beside())}</pre>" if self._beside() else ""
-        return f"{self._whole._repr_html_()}{beside}"
 
 
 def export_whole(
