@@ -42,6 +42,7 @@ LEVELS: list[list[str]] = [
     ["ray", "dynamo"],
     ["record"],
     ["exchanges"],
+    ["notebook.kernel_status"],
     ["notebook.authoring"],
     ["notebook.views"],
     ["notebook.model"],
