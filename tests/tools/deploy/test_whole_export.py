@@ -310,3 +310,20 @@ def test_a_release_that_is_not_known_is_refused_before_anything_is_written(model
     with pytest.raises(UnknownTarget, match=r"'9\.99' is not a release"):
         tritonlab.export(models[0], tmp_path / "out" / "models", verify="9.99")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("deploy", ["", "docker"])
+def test_with_a_lock_neither_findings_nor_commands_speak_of_the_bare_image(
+    models: list[Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deploy: str
+) -> None:
+    monkeypatch.setattr(placed, "resolved", lambda wanted, python, cancel, say: wanted)
+    report = tritonlab.export(models[0], tmp_path / "out" / "models", env="requirements", deploy=deploy)
+    triton = report.commands()[0]
+    if deploy:
+        image = f"one:{report.version}"
+        assert triton.startswith(f"docker build -t {image} -f {tmp_path}/out/deploy/Dockerfile {tmp_path}/out && docker")
+        assert triton.endswith(f"-p 8002:8002 {image}")
+    else:
+        assert f"{tmp_path}/out/models.requirements.lock:/opt/requirements.lock:ro" in triton
+        assert triton.endswith("'pip install -r /opt/requirements.lock && exec tritonserver --model-repository=/models'")
+    assert "pip" not in tritonlab.export(models[0], tmp_path / "bare").commands()[0]

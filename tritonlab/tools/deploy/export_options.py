@@ -45,7 +45,8 @@ class ExportOptionError(Explained, ValueError):
 @dataclass(frozen=True)
 class ExportOptions:
     """The options of one export, as `tritonlab.export` describes them. `env` is for `target`; `deploy`, `verify` and
-    `include` are lists. `say` receives one line about each step."""
+    `include` are lists. `say` receives one line about each step. `about`: the purpose of the models in one line, for
+    the README."""
 
     overwrite: bool = False
     alone: bool = False
@@ -58,6 +59,7 @@ class ExportOptions:
     verify: Sequence[str] = ()
     last: int = MOST
     dry_run: bool = False
+    about: str = ""
     progress: Progress = lambda done, total: None
     say: Say = lambda text: None
     cancel: threading.Event = field(default_factory=threading.Event)

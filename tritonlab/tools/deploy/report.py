@@ -20,6 +20,7 @@ from ...core.status import Code, InvalidArgumentError
 from ...core.whole_file import whole_file
 from ...repository.model_tree import shortened
 from ...server.models.backends import DEFAULT_DIRECTORY
+from .exported_files import LOCK
 from .own_backends import backends_of
 from .preflight.finding import Preflight
 
@@ -78,7 +79,8 @@ class ExportReport:
     GPU. `preflight`: the problems at the target, and the points that depend on its setup. `incomplete`: the files that
     were too large to be exported without a request, so that the model does not deploy yet. Only the first model's
     report has `beside`, the files next to the repository, `environment`, `verification`, `version`, which equal exports
-    share, and `dry_run`: whether nothing was written.
+    share, `built_image`: the image of its Dockerfile, if that installs a lock, and `dry_run`: whether
+    nothing was written.
     """
 
     plan: ExportPlan
@@ -93,6 +95,7 @@ class ExportReport:
     verification: Verification | None = None
     dry_run: bool = False
     version: str = ""
+    built_image: str = ""
 
     @property
     def path(self) -> Path:
@@ -120,6 +123,14 @@ class ExportReport:
         files = self.beside.files if self.beside is not None else ()
         return sorted({file.split("/")[1] for file in files if file.startswith(folder)})
 
+    @property
+    def _lock(self) -> Path | None:
+        """The lock of the environment, if the image has to get its packages."""
+        if self.beside is None or self.environment is None or self.environment.name:
+            return None
+        locks = [file for file in self.beside.files if file.endswith(LOCK)]
+        return self.beside.path / locks[0] if locks else None
+
     def tree(self) -> str:
         """Return the exported part of the repository, one line for each directory and file."""
         lines = [*self._incomplete(), f"{self.repository}/"]
@@ -142,10 +153,23 @@ class ExportReport:
         )
         own = f" --backend-directory={shlex.quote(str(backends))}" * bool(self.backends)
         gpus = "--gpus=all " if any(report.on_gpu for report in self.reports) else ""
+        server = "tritonserver --model-repository=/models"
         # a container's 64 MB of shared memory are too few for the tensors of Triton's stubs
         run = f"docker run --rm {gpus}--shm-size=1g -p 8000:8000 -p 8001:8001 -p 8002:8002"
+        models = f"{mounts}-v {shlex.quote(f'{path}:/models')}"
+        if self.built_image and self.beside is not None:
+            dockerfile = shlex.quote(str(self.beside.path / "deploy" / "Dockerfile"))
+            build = f"docker build -t {self.built_image} -f {dockerfile} {shlex.quote(str(self.beside.path))}"
+            triton = f"{build} && {run} {self.built_image}"
+        elif self._lock is not None:
+            lock = shlex.quote(f"{self._lock}:/opt/requirements.lock:ro")
+            install = "pip install -r /opt/requirements.lock"
+            models += f" -v {lock} -e PIP_BREAK_SYSTEM_PACKAGES=1"  # as Python 3.12 wants it
+            triton = f"{run} {models} {self.image} sh -c {shlex.quote(f'{install} && exec {server}')}"
+        else:
+            triton = f"{run} {models} {self.image} {server}"
         return (
-            f"{run} {mounts}-v {shlex.quote(f'{path}:/models')} {self.image} tritonserver --model-repository=/models",
+            triton,
             f"tritonlab serve --model-repository={shlex.quote(path)}{own}",
         )
 

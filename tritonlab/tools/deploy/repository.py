@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.status import InvalidArgumentError
 from ...exchanges.exchange import Exchange
 from ...exchanges.golden import GoldenSet
-from ...exchanges.last_cases import answered_cases
+from ...exchanges.last_cases import answered_cases, last_cases
 from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
 from ...server.api.needed_models import needed_models, stood_in
 from ...server.models.backend_choice import choice_words
@@ -33,6 +33,7 @@ from .exported_files import files_of, lock_of, models_in, version_of
 from .left_out import never_ran
 from .manifests.facts import deployment_of
 from .manifests.files import write_deploy_files
+from .manifests.operator_facts import OpenPoint, OperatorFacts, load_bound
 from .model_build import ModelBuild, stops
 from .own_backends import backends_of
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
@@ -40,14 +41,17 @@ from .preflight.finding import Prediction, Preflight, say_once
 from .preflight.judge import judge, with_trial
 from .preflight.reads import paths_of_the_machine
 from .preflight.subject import Subject
+from .preflight.variables import variables_of
 from .releases import Target, find_target
 from .report import ExportPlan, ExportReport
 from .verify.verdict_history import VerdictHistory
-from .verify.verification import verify
+from .verify.verification import releases, verify
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
 
+#: The most of a model's last requests that become tests, if it has no golden case.
+_LAST_IN_TESTS = 8
 #: The rows of pre-flight about files and settings of the author's machine that a model reads.
 _OF_THIS_MACHINE = ("P3", "P4")
 
@@ -141,6 +145,8 @@ class _Export:
         self._backends = {build.backend.name: build.backend for build in self._builds if build.backend is not None}
         sizes = [*(each.copied_size() for each in self._builds), *(each.size() for each in self._backends.values())]
         self._done, self._total = 0, sum(sizes)
+        #: the image of the Dockerfile, if that installs a lock
+        self._image = ""
 
     def plan(self) -> ExportReport:
         """Return the effects of `write`."""
@@ -185,10 +191,10 @@ class _Export:
             backend.write(files / backends_of(repository).name / name, self._copied)
         environment = self._place_environment(places, files)
         record = self._facts(scratch, environment)
-        if self._options.deploy:
-            self._write_deploy_files(files, record["version"])
         places_there = (repository, scratch / MODELS)
         preflights = say_once(build.judged(environment, places_there) for build in self._builds)
+        if self._options.deploy:
+            self._write_deploy_files(files, record["version"], self._operator_facts(environment, preflights))
         plans = []
         for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
@@ -227,20 +233,46 @@ class _Export:
         lock = beside / lock_of(self._repository, is_whole=bool(options.deploy)).name
         return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
 
-    def _write_deploy_files(self, beside: Path, version: str) -> None:
+    def _operator_facts(self, environment: PlacedEnvironment | None, preflights: Sequence[Preflight]) -> OperatorFacts:
+        """Return the facts for the operator, without paths in the models' directories."""
+        return OperatorFacts(
+            self._options.about,
+            variables=variables_of(build.subject for build in self._builds),
+            environment=str(environment) if environment is not None else "",
+            packages=[f"{pin.name}=={pin.version}" for pin in environment.pins] if environment is not None else (),
+            load_seconds={build.model.name: load_bound(build.model.load_ns / 1e9) for build in self._builds},
+            open_points=[
+                OpenPoint(found.model, each.sentence, each.remedy) for found in preflights for each in found.findings
+            ],
+            verified_on=releases(self._options.verify) if self._options.verify else (),
+        )
+
+    def _write_deploy_files(self, beside: Path, version: str, operator: OperatorFacts) -> None:
         """Write the deploy files. Raises ExportOptionError for a model that one of the kinds cannot serve."""
+        models = [build.model for build in self._builds]
         deployed = deployment_of(
-            [build.model for build in self._builds],
+            models,
             self._options.target,
-            cases=self._cases,
+            cases=[*self._cases, *self._recorded_cases(models)],
             has_lock=self._options.env.choice == "requirements",
             backends=sorted(self._backends),
             version=version,
+            operator=operator,
         )
         try:
             write_deploy_files(beside, deployed, self._options.deploy)
         except ValueError as error:
             raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
+        if deployed.has_lock and (beside / "deploy" / "Dockerfile").is_file():
+            self._image = deployed.image
+
+    def _recorded_cases(self, models: Sequence[Model]) -> Iterator[Exchange]:
+        """Yield the last requests of the models without a golden case, for their clients and tests. Requests of a
+        sequence need their order, and are left out."""
+        golden = {case.model for case in self._cases}
+        chosen = [model for model in models if model.name not in golden]
+        cases = last_cases(chosen, min(self._options.last, _LAST_IN_TESTS))
+        yield from (case for case in cases if not case.request.correlation_id)
 
     def _report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
         """Return the first model's report, which contains the reports of the others."""
@@ -263,6 +295,7 @@ class _Export:
             beside=built.beside,
             environment=built.environment,
             version=built.record["version"],
+            built_image=self._image,
         )
 
     def prove(self, report: ExportReport) -> ExportReport:

@@ -16,12 +16,12 @@ from tritonlab.tools.deploy.releases import find
 MIB = 1 << 20
 CONFIG: dict[str, Any] = {
     "max_batch_size": 8,
-    "output": [{"name": "OUT", "data_type": "TYPE_FP32"}],
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}],
     "instance_group": [{"kind": "KIND_CPU", "count": 2}],
 }
 STREAM: dict[str, Any] = {
     "max_batch_size": 0,
-    "output": [{"name": "OUT", "data_type": "TYPE_FP32"}],
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}],
     "instance_group": [{"kind": "KIND_CPU", "count": 1}],
     "model_transaction_policy": {"decoupled": True},
 }

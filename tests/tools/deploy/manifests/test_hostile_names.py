@@ -31,7 +31,7 @@ ARRAY = np.array([[1.5]], np.float32)
 def files_of(model: str, tensor: str) -> dict[str, Any]:
     request = InferenceRequest(model, {tensor: Tensor.from_numpy(ARRAY)}, requested_outputs=[tensor])
     recorded = Exchange(request, arrivals_of([{tensor: Tensor.from_numpy(ARRAY)}]))
-    config = {**CONFIG, "output": [{"name": tensor, "data_type": "TYPE_FP32"}]}
+    config = {**CONFIG, "output": [{"name": tensor, "data_type": "TYPE_FP32", "dims": [1]}]}
     models = [DeployedModel(model, config, {"rows": "counter", "drops": "counter"}, [recorded])] * 2
     return deploy_files(deployment(models=models))
 

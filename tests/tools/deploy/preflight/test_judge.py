@@ -68,6 +68,7 @@ def test_a_local_build_is_named_as_an_index_has_it(directory: Path) -> None:
     seen = replace(subject(directory, "import torch\n"), modules={"torch": str(site / "torch" / "__init__.py")})
     (found,) = judge(seen, "2.51").findings
     assert found.row == "P2" and found.remedy.endswith("`pip install torch==2.13.0`")
+    assert judge(replace(seen, pins={"torch": "2.13.0"}), "2.51").findings == ()  # the lock that is exported has it
 
 
 @pytest.mark.parametrize(

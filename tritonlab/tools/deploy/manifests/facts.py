@@ -11,6 +11,7 @@ from ....exchanges.exchange import Exchange
 from ....record.live_state import memory_use, peak_memory, shm_size
 from ....server.api.needed_models import stood_in
 from ..releases import Release, find, find_target
+from .operator_facts import NO_FACTS, OperatorFacts
 
 if TYPE_CHECKING:
     from ....server.api.model import Model
@@ -80,7 +81,7 @@ class Deployment:
     the stubs at one time, `peak_memory_bytes`: the most memory of each, added; None if not measured. `has_lock`:
     whether `requirements.lock` lies next to `models/`. `backends`: the Python-based backends of the models, in
     `backends/` there. `version`: of the export, as an image tag and a label may have it; two exports of equal files
-    have the same.
+    have the same. `operator`: the facts for the README.
     """
 
     models: Sequence[DeployedModel]
@@ -90,6 +91,7 @@ class Deployment:
     backends: Sequence[str] = ()
     version: str = ""
     peak_memory_bytes: int | None = None
+    operator: OperatorFacts = NO_FACTS
 
     @property
     def name(self) -> str:
@@ -179,10 +181,12 @@ def deployment_of(
     has_lock: bool = False,
     backends: Sequence[str] = (),
     version: str = "",
+    operator: OperatorFacts = NO_FACTS,
 ) -> Deployment:
     """Return the facts for the deploy files of these models. Clients call the first model. `target`: as for an export.
     `cases`: golden requests for the clients and the tests; cases with an expected error, or with an answer that is not
-    the model's own, are left out. `version`: of the export.
+    the model's own, are left out. `version`: of the export, `operator`: the facts for
+    its README.
 
     The shared memory and the memory are the amounts that the stubs of these models have used so far. Raises
     UnknownTarget.
@@ -192,7 +196,7 @@ def deployment_of(
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
     memory = sum(peak_memory(model.versions()) for model in models)
     release = find_target(target).release
-    return Deployment(deployed, release, shm, has_lock, backends, version, memory or None)
+    return Deployment(deployed, release, shm, has_lock, backends, version, memory or None, operator)
 
 
 def _deployed(model: Model, cases: Sequence[Exchange]) -> DeployedModel:

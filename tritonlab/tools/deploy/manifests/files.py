@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from ....core.quoting import go_template_text, json_text, markdown_code, one_line, yaml_scalar
 from ....core.whole_file import write_file
+from ....server.api.openapi import openapi_document
 from ....server.models.backends import DEFAULT_DIRECTORY
 from .facts import LEAST_SHM_MIB, Deployment
+from .operator_facts import example_command, tensors_in
 from .programs import programs
 
 if TYPE_CHECKING:
@@ -66,11 +68,21 @@ def deploy_files(deployed: Deployment, kinds: Collection[str] = tuple(KINDS)) ->
         raise ValueError("there is no model to deploy")
     if "ray" in kinds:
         _check_ray(deployed)
-    found = programs(deployed)
+    found = {**programs(deployed), **_openapi(deployed)}
     paths = {*_ALWAYS, *(path for kind in kinds for path in KINDS[kind]), "README.md"}
     paths -= _SCALING if deployed.keeps_sequences else set()
     files = found | {path: render(path, deployed, kinds, programs=found) for path in paths}
     return dict(sorted(files.items()))
+
+
+def _openapi(deployed: Deployment) -> dict[str, str | bytes]:
+    """Return the file with the OpenAPI document of the models; none if no config has inputs and outputs."""
+    configs = [model.config for model in deployed.models if model.config.get("input") and model.config.get("output")]
+    if not configs:
+        return {}
+    document = openapi_document(configs, title=deployed.name, url="http://localhost:8000")
+    document["info"]["version"] = deployed.version or document["info"]["version"]
+    return {"openapi.json": json.dumps(document, indent=1, ensure_ascii=False) + "\n"}
 
 
 def render(path: str, deployed: Deployment, kinds: Collection[str] = (), *, programs: Collection[str] = ()) -> str:
@@ -93,6 +105,7 @@ def _templates() -> Environment:
     )
     found.filters |= {
         "code": markdown_code,
+        "example": example_command,
         "go": go_template_text,
         "json": functools.partial(json.dumps, ensure_ascii=False),
         "line": one_line,
@@ -105,6 +118,7 @@ def _templates() -> Environment:
         "METRIC": METRIC,
         "TARGET_MICROSECONDS": TARGET_MICROSECONDS,
         "of_models": of_models,
+        "tensors_in": tensors_in,
     }
     return found
 

@@ -28,7 +28,7 @@ from .subject import Subject, line_of, python_there, version_of
 #: Modules of the image, and ours.
 _BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
 #: Variables that a container also sets, or that a model does not require.
-_USUAL = {
+USUAL = {
     "PATH",
     "HOME",
     "PWD",
@@ -42,7 +42,7 @@ _USUAL = {
     "TMPDIR",
     "LD_LIBRARY_PATH",
 }
-_USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
+USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 #: The ways in which a model uses a file.
 _VERBS = {OPENED: "opens", LISTED: "lists", LOOKED: "looks for", STARTED: "starts a program with", LOADED: "loads"}
 #: Directories that every machine has, so that a source may name them.
@@ -69,6 +69,7 @@ def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
     for module in subject.third_party:
         if module.top in direct and module.is_packaged and not found.get(module.top):
             found[module.top] = module.distribution
+    found = {name: each for name, each in found.items() if each is None or not _is_locked(subject, each)}
     if not found:
         return
     names = sorted((name for name in direct if name in found), key=lambda name: not direct[name].needing)
@@ -91,6 +92,11 @@ def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
         source_line=direct[names[0]].line,
         outcome=outcome,
     )
+
+
+def _is_locked(subject: Subject, distribution: Distribution) -> bool:
+    """Return whether the lock that is exported with the model has a distribution."""
+    return distribution.metadata["Name"].lower() in subject.pins
 
 
 def modules_beside_the_notebook(subject: Subject, target: Target) -> Iterator[Finding]:
@@ -134,7 +140,7 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
     variables: dict[str, str] = {}
     for reads in subject.reads:
         for variable in reads.variables:
-            if variable.name not in _USUAL:
+            if variable.name not in USUAL:
                 variables.setdefault(variable.name, f"{variable.file}:{variable.line}")
     for name, line in variables.items():
         yield Finding(
