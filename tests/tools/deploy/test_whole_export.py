@@ -217,7 +217,7 @@ def test_equal_models_have_one_version_and_others_another(models: list[Model], t
     record = json.loads(written["export.json"])
     assert re.fullmatch(r"24\.10-[0-9a-f]{12}", first.version) and record["version"] == first.version
     image = f"one:{first.version}"
-    for name in ("README.md", "deploy/Dockerfile", "deploy/k8s/deployment.yaml"):
+    for name in ("README.md", "deploy/Dockerfile", "deploy/k8s/base/deployment.yaml"):
         assert image in written[name].decode(), name
     assert f"Version: {first.version}" in str(first) and first.to_dict()["version"] == first.version
     # in another place, at another time, with another umask

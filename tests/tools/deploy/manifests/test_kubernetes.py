@@ -49,8 +49,8 @@ def test_a_gpu_is_a_limit_where_a_model_requests_one() -> None:
         pod = read(files_of(deployed)["deploy/k8s/base/deployment.yaml"])["spec"]["template"]["spec"]
         return pod["containers"][0]["resources"].get("limits")
 
-    assert limits(on_gpu()) == {"nvidia.com/gpu": 1, "memory": "3224Mi"}
-    assert limits(deployment()) == {"memory": "3224Mi"} and limits(deployment(peak_memory_bytes=None)) is None
+    assert limits(on_gpu()) == {"nvidia.com/gpu": 1, "memory": "3360Mi"}
+    assert limits(deployment()) == {"memory": "3360Mi"} and limits(deployment(peak_memory_bytes=None)) is None
 
 
 def test_sequences_have_one_pod_and_no_autoscaler() -> None:

@@ -12,7 +12,7 @@ from tritonlab.tools.deploy.manifests.files import KINDS, deploy_files
 from tritonlab.tools.deploy.manifests.operator_facts import OpenPoint, OperatorFacts
 from tritonlab.tools.deploy.preflight.variables import Variable
 
-from .deployments import deployment
+from .deployments import deployment, with_sequences
 
 
 def page(*kinds: str, **more: object) -> str:
@@ -50,7 +50,7 @@ def test_it_says_how_to_update_and_how_to_go_back() -> None:
     text = page("docker", "k8s", version="24.10-0123456789ab")
     assert "Version `24.10-0123456789ab`" in text and "docker build -t digits-v2:24.10-0123456789ab" in text
     update = text.partition("## Update and rollback")[2].partition("\n## ")[0]
-    for command in ("docker compose -f deploy/compose.yaml up --build", "kubectl apply -f deploy/k8s/"):
+    for command in ("docker compose -f deploy/compose.yaml up --build", "kubectl apply -k deploy/k8s/base"):
         assert command in update
     assert "kubectl rollout undo deployment/digits-v2" in update and "export.json" in update
     assert "kserve" not in update and "rollout undo" not in page("docker", version="24.10-0123456789ab")
@@ -107,3 +107,12 @@ def test_it_has_the_authors_line_and_what_the_operator_sets() -> None:
     assert "Triton 2.51: `verify.html` has" in text
     assert "No real server was asked" in page("k8s") and "Nothing that was looked at" in page("k8s")
     assert "Settings" not in page("k8s") and ".env" in page("docker", operator=facts)
+
+
+def test_it_says_the_truth_about_sequences() -> None:
+    text = deploy_files(with_sequences(), ["k8s", "kserve"])["README.md"]
+    part = str(text).partition("## Sequences\n")[2].partition("\n## ")[0]
+    assert part.startswith("\n`total` keeps sequences.") and "there is one pod and no autoscaler" in part
+    for words in ("one gRPC stream", "in the request itself no proxy sees it", "`sessionAffinity` goes by the address"):
+        assert words in part
+    assert "## Sequences" not in page("k8s") and "custom.metrics" not in str(text)

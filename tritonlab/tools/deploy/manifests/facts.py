@@ -21,6 +21,8 @@ _MIB = 1 << 20
 LEAST_SHM_MIB = 256
 #: The memory of a pod besides /dev/shm and the models' processes: Triton, and the host's part of a GPU's context.
 _MEMORY_MIB = 1024
+#: The models' part of the limit is a multiple of it: their peak is not the same MiB each time, equal exports are.
+_MEMORY_STEP = 256
 #: The first release known to report pending requests; 23.07 does not.
 _REPORTS_PENDING = "23.10"
 _TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
@@ -130,11 +132,11 @@ class Deployment:
 
     @property
     def memory_limit_mib(self) -> int | None:
-        """Return the MiB of memory that a pod may take, /dev/shm included: twice the models' measured peak; None if it
-        was not measured."""
+        """Return the MiB of memory that a pod may take, /dev/shm included: twice the models' measured peak, in steps of
+        256; None if it was not measured."""
         if not self.peak_memory_bytes:
             return None
-        return _MEMORY_MIB + -(-2 * self.peak_memory_bytes // _MIB) + self.shm_mib
+        return _MEMORY_MIB + -(-2 * self.peak_memory_bytes // (_MEMORY_STEP * _MIB)) * _MEMORY_STEP + self.shm_mib
 
     @property
     def memory_mib(self) -> int:

@@ -80,7 +80,8 @@ def mode_bits(subject: Subject) -> Iterator[Finding]:
 
 def owner_only(tree: ModelTree) -> list[str]:
     """Return the files that only their owner, or its group, may read."""
-    return [file for file in tree.files if not (tree.root / file).stat().st_mode & stat.S_IROTH]
+    found = ((file, tree.root / file) for file in tree.files)
+    return [file for file, path in found if path.exists() and not path.stat().st_mode & stat.S_IROTH]
 
 
 def name_of_the_model(subject: Subject) -> Iterator[Finding]:
