@@ -79,6 +79,15 @@ $(REFERENCE)/.stamp: tests/conformance/reference.txt | $(MATRIX)/.stamp
 	$(UV_INSTALL) $(REFERENCE)/bin/python -r tests/conformance/reference.txt
 	@touch $@
 
+# Prometheus' own judge of the rules that an export writes. Debian's package is unpacked, not installed: installed, it
+# starts a Prometheus. Elsewhere one on PATH is used, or those tests are skipped.
+build/promtool:
+	@mkdir -p build/promtool.deb
+	@if command -v promtool >/dev/null || ! command -v apt-get >/dev/null; then echo "promtool is not fetched"; else \
+	cd build/promtool.deb && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } >/dev/null 2>&1 && \
+	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x --strip-components=3 -C .. ./usr/bin/promtool || echo "promtool could not be fetched"; fi
+	@rm -rf build/promtool.deb
+
 lab: $(VENV)/.lab
 	@mkdir -p $(LAB_SETTINGS) && echo '$(QUIET)' > $(LAB_SETTINGS)/overrides.json
 	@echo "JupyterLab starts; Control-C ends it."
@@ -130,7 +139,7 @@ bytecode: $(VENV)/.test
 # whose loads each takes 1.3 s and 0.3 s of a processor. A few that fail are run once more, alone, and those that pass
 # then are named. A test that hangs ends its worker; the run ends with the second, because xdist starts a file that ended a
 # worker again in the next. With `make -j2 test` what comes before takes two processors.
-test: lint extension-check bytecode $(REFERENCE)/.stamp
+test: lint extension-check bytecode $(REFERENCE)/.stamp build/promtool
 	$(PY) -m tests.again -n 5 --max-worker-restart=1 --dist loadfile --no-loadscope-reorder $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
 # Without DOCS_EXECUTE=off each notebook is run; what was run and has not changed is kept (build/docs-executed).
@@ -150,7 +159,14 @@ matrix: $(MATRIX)/.stamp
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side
 
-releases: $(VENV)/.test
+# checkov pins its own versions of much that the tests have, so it lives on its own.
+build/checkov/.stamp: | $(MATRIX)/.stamp
+	$(PYTHON) -m venv build/checkov
+	$(UV_INSTALL) build/checkov/bin/python checkov
+	@touch $@
+
+releases: $(VENV)/.test build/checkov/.stamp
+	TRITONLAB_CHECKOV=build/checkov/bin/checkov $(PY) -m pytest -q tests/tools/deploy/manifests/test_kubernetes.py -k checkov
 	$(PY) -m tests.releases --write docs/reference/models-by-release.md
 	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
 

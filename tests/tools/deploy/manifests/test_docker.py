@@ -37,6 +37,8 @@ def test_the_dockerfile_installs_the_lock_or_nothing() -> None:
         "COPY requirements.lock /opt/requirements.lock",
         "RUN python3 -m pip install --no-cache-dir -r /opt/requirements.lock",
         "COPY --chown=1000:1000 models /models",
+        "LABEL org.opencontainers.image.title=digits-v2",
+        "LABEL org.opencontainers.image.version=24.10",
         "USER 1000:1000",
         "EXPOSE 8000 8001 8002",
         'CMD ["tritonserver", "--model-repository=/models"]',
