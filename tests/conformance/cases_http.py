@@ -141,6 +141,7 @@ BAD: dict[str, tuple[Any, Any]] = {
         {"parameters": {"a\0b": 1}},
         (500, "parameter key 'a' was not found in the JSON"),
     ),
+    "timeout named with NUL": ({"parameters": {"timeout\0": 1}}, (500, PARSE + f"'timeout': {NO_MEMBER} 'timeout'")),
     "list": ([], (500, PARSE + f"'inputs': {NO_MEMBER} 'inputs'")),
     "inputs no array": ({"inputs": {}}, (500, PARSE + f"'inputs': {NO_ARRAY}")),
     "input no object": ({"inputs": [1]}, (400, f"{ONE_OF} no field is set")),

@@ -21,6 +21,7 @@ MODELS = {"one": model(ECHO, CONFIG), "two": model(ECHO, CONFIG)}
 
 JSON, TEXT = "application/json", "text/plain"
 EMPTY = "failed to parse the request JSON buffer: The document is empty. at 0"
+NO_MEMBER = "attempt to access non-existing object member"
 NO_STRING = "attempt to access JSON non-string as string"
 NO_UINT = "attempt to access JSON non-unsigned-integer as unsigned-integer"
 NO_BOOL = "attempt to access JSON non-boolean as boolean"
@@ -166,6 +167,9 @@ def test_the_index(http: RawHTTP, client: Client) -> None:
         ({"parameters": 1}, 500, "attempt to get members for non-object"),
         ({"parameters": {"config": 1}}, 500, NO_STRING),
         ({"parameters": {"foo": "a"}}, 500, "unexpected error on creating Triton parameter"),
+        ({"parameters": {"foo\0": "a"}}, 500, f"{NO_MEMBER} 'foo'"),
+        ({"parameters": {"file:a\0b": "YQ==", "config": "{}"}}, 500, f"{NO_MEMBER} 'file:a'"),
+        ({"parameters": {"config\0": 1}}, 500, f"{NO_MEMBER} 'config'"),
         ({"parameters": {"config": "x"}}, 500, "failed to load 'one', failed to poll from model repository"),
         ({"parameters": {"file:a": "YQ=="}}, 500, "failed to load 'one', failed to poll from model repository"),
     ],
@@ -225,6 +229,7 @@ def region(http: RawHTTP) -> Iterator[shared_memory.SharedMemory]:
         ({"key": "/k", "byte_size": -8}, 500, NO_UINT),
         ({"key": "/k", "byte_size": 8, "offset": "x"}, 500, NO_UINT),
         ({"key": "/nothing_there", "byte_size": 8}, 500, "Unable to open shared memory region: '/nothing_there'"),
+        ({"key": "/nothing\0there", "byte_size": 8}, 500, "Unable to open shared memory region: '/nothing'"),
     ],
 )
 def test_a_region_that_cannot_be_registered(http: RawHTTP, body: Any, status: int, text: str) -> None:
@@ -447,6 +452,7 @@ def test_log_settings(http: RawHTTP) -> None:
         ({"log_verbose_level": -1}, 500, NO_UINT),
         ({"log_format": 1}, 500, NO_STRING),
         ({"log_format": "X"}, 503, "invalid argument for --log_format, got: X"),
+        ({"log_format": "default\0x"}, 503, "invalid argument for --log_format, got: default"),
         ({"log_file": 1}, 501, "log file location can not be updated through network protocol"),
     ],
 )

@@ -289,6 +289,25 @@ def test_what_a_model_sees_of_parameters(http: RawHTTP, parameters: Any, expecte
     assert ([seen, *rest], request_id) == (expected, "r")
 
 
+@rule("6.3.7")
+@pytest.mark.parametrize(
+    ("parameters", "same"),
+    [
+        ({"a": 1, "a\0c": 2}, {"a": 1}),
+        ({"a\0c": [2], "a": 1}, {"a": 1}),
+        ({"timeout\0": "x", "timeout": 4, "sequence_id": 5, "sequence_id\0": 3}, {"timeout": 4, "sequence_id": 5}),
+    ],
+)
+def test_a_parameter_is_looked_for_by_its_name_up_to_a_nul(http: RawHTTP, parameters: Any, same: Any) -> None:
+    found = []
+    for each in (parameters, same):
+        reply = http.infer("reports", {"parameters": each, "inputs": []})
+        (text,) = reply.document["outputs"][0]["data"]
+        seen, *rest = json.loads(text)
+        found.append((json.loads(seen), rest))
+    assert found[0] == found[1]
+
+
 # compression
 
 

@@ -63,7 +63,8 @@ class LogSettings:
                 self._set("log_verbose_level", level if level <= _MAX_INT32 else 0)  # negative to Triton (measured)
             if "log_format" in settings:
                 if settings["log_format"] not in FORMATS:
-                    raise UnavailableError(f"invalid argument for --log_format, got: {settings['log_format']}")
+                    text = f"invalid argument for --log_format, got: {settings['log_format']}"
+                    raise UnavailableError(text.partition("\0")[0])
                 self._set("log_format", settings["log_format"])
 
     def _set(self, name: str, value: Any) -> None:

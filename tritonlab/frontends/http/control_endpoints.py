@@ -129,7 +129,7 @@ class ControlEndpoints:
     def system_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "system")
         request = parse(call.body)
-        key = as_string(_field(request, "key"))
+        key = as_c_string(_field(request, "key"))
         is_set, offset = find(request, "offset")
         offset = as_uint(offset) if is_set else 0
         self._shared_memory.register_system(name, key, offset, as_uint(_field(request, "byte_size")))

@@ -21,7 +21,7 @@ from ..shared.request_memory import OVERHEAD, too_much_unread
 from . import errors, json_tensor, json_writer
 from .infer_decoder import model_parameter, set_id
 from .infer_encoder import json_data
-from .json_document import about, as_object, members, parse
+from .json_document import MissingMember, about, as_object, members, parse
 from .large_json import LargeArray
 from .large_work import JSON_AT_ONCE, LargeWork
 from .rapidjson_reader import RepeatingObject
@@ -227,6 +227,8 @@ def _convert(
         if key == _NESTED and not nested:
             _unpack(request, value, wanted, parameters)
         elif key in wanted:
+            if type(value) is MissingMember:
+                raise InvalidArgumentError(f"unexpected key not found in generate request, expecting key '{key}'")
             if key in request.inputs:
                 raise _exists(request, key)
             request.inputs[key] = _tensor(key, wanted[key], value)
@@ -253,7 +255,7 @@ def _unpack(
     except TritonError as error:
         raise about(f"Expected JSON object for keyword: '{_NESTED}'", error) from None
     try:
-        _convert(request, inner, wanted, parameters, nested=True)
+        _convert(request, members(inner), wanted, parameters, nested=True)
     except TritonError as error:
         raise about(f"Converting keyword: '{_NESTED}'", error) from None
 

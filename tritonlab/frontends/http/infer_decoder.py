@@ -23,6 +23,7 @@ from . import json_tensor
 from .infer_encoder import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 from .json_document import (
     INT64,
+    MissingMember,
     about,
     as_array,
     as_bool,
@@ -74,9 +75,6 @@ class JsonParameters:
 def model_parameter(key: str, value: Any) -> ParameterValue:
     """Return the value of a parameter for the model. Doubles are accepted although the text of the error omits them;
     integers of more than 64 bits become doubles (measured)."""
-    start, nul, _ = key.partition("\0")
-    if nul:  # Triton looks up the key up to its NUL (measured)
-        raise InternalError(f"parameter key '{start}' was not found in the JSON")
     kind = type(value)
     if kind is int:
         return value if value in INT64 else float(value)
@@ -84,6 +82,8 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
         return as_c_string(value)
     if kind in (bool, float):
         return value  # type: ignore[no-any-return]
+    if kind is MissingMember:
+        raise InternalError(f"parameter key '{key}' was not found in the JSON")
     raise InvalidArgumentError(f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'.")
 
 

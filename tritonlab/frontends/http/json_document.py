@@ -3,13 +3,13 @@ type."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.status import InternalError, InvalidArgumentError, TritonError
 from .large_json import FaultError, LargeArray, LargeReader
-from .rapidjson_reader import MAX_DEPTH, PIECE, ReadError, find_fault, read
+from .rapidjson_reader import MAX_DEPTH, PIECE, ReadError, RepeatingObject, find_fault, read
 
 _OPENING = np.zeros(256, np.int8)
 _OPENING[[*b"[{"]] = 1
@@ -50,11 +50,26 @@ def _may_be_deep(text: bytes) -> bool:
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MAX_DEPTH)
 
 
+class MissingMember(NamedTuple):
+    """The value of a member that Triton does not find (`members`)."""
+
+    name: str
+
+    def refusal(self) -> InternalError:
+        return InternalError(f"attempt to access non-existing object member '{self.name}'")
+
+
+def _mistyped(value: Any, text: str) -> InternalError:
+    if type(value) is MissingMember:
+        return value.refusal()
+    return InternalError(f"attempt to access JSON {text}")
+
+
 def member(value: Any, name: str) -> Any:
     """Return a member of an object. Raises InternalError for a missing member, and for a value that is not an
     object."""
     if not isinstance(value, dict) or name not in value:
-        raise InternalError(f"attempt to access non-existing object member '{name}'")
+        raise MissingMember(name).refusal()
     return value[name]
 
 
@@ -64,14 +79,21 @@ def find(value: Any, name: str) -> tuple[bool, Any]:
 
 
 def members(value: Any) -> dict[str, Any]:
+    """Return the members of an object as Triton iterates over them: it reads a name up to its first NUL, and looks for
+    the value by that (measured). Raises InternalError for a value that is not an object."""
     if not isinstance(value, dict):
         raise InternalError("attempt to get members for non-object")
-    return value
+    return _with_c_names(value) if "\0" in "".join(value) else value
+
+
+def _with_c_names(value: dict[str, Any]) -> dict[str, Any]:
+    names = [name.partition("\0")[0] for name in (*value, *getattr(value, "again", ()))]
+    return RepeatingObject((name, value.get(name, MissingMember(name))) for name in names)
 
 
 def as_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InternalError("attempt to access JSON non-object as object")
+        raise _mistyped(value, "non-object as object")
     return value
 
 
@@ -79,13 +101,13 @@ def as_array(value: Any) -> list[Any]:
     if type(value) is LargeArray:
         return value.tolist()
     if type(value) is not list:
-        raise InternalError("attempt to access JSON non-array as array")
+        raise _mistyped(value, "non-array as array")
     return value
 
 
 def as_string(value: Any) -> str:
     if type(value) is not str:
-        raise InternalError("attempt to access JSON non-string as string")
+        raise _mistyped(value, "non-string as string")
     return value
 
 
@@ -96,25 +118,25 @@ def as_c_string(value: Any) -> str:
 
 def as_bool(value: Any) -> bool:
     if type(value) is not bool:
-        raise InternalError("attempt to access JSON non-boolean as boolean")
+        raise _mistyped(value, "non-boolean as boolean")
     return value
 
 
 def as_int(value: Any) -> int:
     if type(value) is not int or value not in INT64:
-        raise InternalError("attempt to access JSON non-signed-integer as signed-integer")
+        raise _mistyped(value, "non-signed-integer as signed-integer")
     return value
 
 
 def as_uint(value: Any) -> int:
     if type(value) is not int or value not in UINT64:
-        raise InternalError("attempt to access JSON non-unsigned-integer as unsigned-integer")
+        raise _mistyped(value, "non-unsigned-integer as unsigned-integer")
     return value
 
 
 def as_double(value: Any) -> float:
     if type(value) not in (int, float):
-        raise InternalError("attempt to access JSON non-number as double")
+        raise _mistyped(value, "non-number as double")
     return float(value)
 
 
