@@ -321,9 +321,11 @@ def test_with_a_lock_neither_findings_nor_commands_speak_of_the_bare_image(
     triton = report.commands()[0]
     if deploy:
         image = f"one:{report.version}"
-        assert triton.startswith(f"docker build -t {image} -f {tmp_path}/out/deploy/Dockerfile {tmp_path}/out && docker")
+        out = tmp_path / "out"
+        assert triton.startswith(f"docker build -t {image} -f {out}/deploy/Dockerfile {out} && docker")
         assert triton.endswith(f"-p 8002:8002 {image}")
     else:
         assert f"{tmp_path}/out/models.requirements.lock:/opt/requirements.lock:ro" in triton
-        assert triton.endswith("'pip install -r /opt/requirements.lock && exec tritonserver --model-repository=/models'")
+        command = "pip install -r /opt/requirements.lock && exec tritonserver --model-repository=/models"
+        assert triton.endswith(f"'{command}'")
     assert "pip" not in tritonlab.export(models[0], tmp_path / "bare").commands()[0]
