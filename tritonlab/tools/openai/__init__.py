@@ -1,0 +1,1 @@
+"""OpenAI's API in front of any model that takes text and gives text, or gives numbers for a text."""
