@@ -97,6 +97,21 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Port:
+    """A port that a server opens beside those of Triton, at the address of HTTP and under the same access rules."""
+
+    #: the option `NAME-port` of `serve`; with `%triton serve --NAME` its usual number
+    name: str
+    #: its word in the log and in the list of open ports
+    title: str
+    about: str
+    usual: int
+    #: a class that is called with the server's core, its access rules and the memory for bodies of requests, and has
+    #: the methods of `frontends.endpoints.Frontend`, and `client(address, token)`: the options of a client
+    factory: str
+
+
+@dataclass(frozen=True)
 class Tool:
     """The additions of one part of tritonlab, or of another package. Each field is a kind of hook."""
 
@@ -119,6 +134,8 @@ class Tool:
     #: Further rows of pre-flight: each function gets a `Subject` and a `Target`, and yields `Finding`s
     #: (`tools/deploy/preflight/`).
     preflight: Sequence[str] = ()
+    #: Ports of a server.
+    ports: Sequence[Port] = ()
 
 
 def magic_commands() -> dict[str, Command]:
@@ -171,6 +188,19 @@ def view_lanes(kind: str) -> list[Callable[..., Any]]:
 def preflight_rows() -> list[Callable[..., Any]]:
     """Return the functions with further rows of pre-flight, of the tools that are installed."""
     return list(_installed([place for tool in _tools() for place in tool.preflight]))
+
+
+def ports() -> dict[str, Port]:
+    """Return the ports that a server can open beside those of Triton, by name."""
+    found: dict[str, Port] = {}
+    for port in (port for tool in _tools() for port in tool.ports):
+        found.setdefault(port.name, port)
+    return found
+
+
+def find_port(port: Port) -> Callable[..., Any]:
+    """Import the class of a port and return it. Raises ToolMissing."""
+    return _find(port.factory)
 
 
 def _in_order(commands: Iterator[Command]) -> dict[str, Command]:
@@ -714,4 +744,17 @@ _DEPLOY = Tool(
 )
 
 #: tritonlab and its tools; where two have a name in common, the first one counts, and tritonlab's before others'.
-TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS), _MEASURE, _CHECK, _DEPLOY)
+_OPENAI = Tool(
+    "openai",
+    ports=(
+        Port(
+            "openai",
+            "OpenAI",
+            "OpenAI's API for models that take a text: its port, 0 for any free one. Default: it is not open.",
+            9000,
+            "tritonlab.tools.openai.openai_server:OpenAIServer",
+        ),
+    ),
+)
+
+TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS), _MEASURE, _CHECK, _DEPLOY, _OPENAI)

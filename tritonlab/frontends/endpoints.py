@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
@@ -19,6 +20,7 @@ from ..core.status import InvalidArgumentError, TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
 from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
+from ..tool_table import Port, find_port, ports
 from .http.connection_server import ConnectionServer
 from .http.http_server import HTTPOptions, HTTPServer, metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
@@ -45,6 +47,13 @@ class Frontend(Protocol):
         """Refuse new requests; requests under way get `timeout` seconds."""
 
 
+class ToolFrontend(Frontend, Protocol):
+    """A listener of a tool (`tool_table.Port`)."""
+
+    def client(self, address: str, token: str) -> dict[str, str]:
+        """Return the options of a client of the port. `token`: what it must send; "" for none."""
+
+
 class ListenAddress(NamedTuple):
     """The address of one service. With `shared`, other servers may listen there, too."""
 
@@ -62,7 +71,7 @@ class EndpointOptions:
     bytes of one request, and of one answer over gRPC; all requests together may have twice as many. `max_unread_size`:
     bytes of unread responses that may wait for the client of one stream; beyond that the request is cancelled and the
     stream ends with an error. For these two, None means the server's setting (`Options`). `http_cancel_on_disconnect`:
-    whether an HTTP client that leaves cancels its request.
+    whether an HTTP client that leaves cancels its request. `tool_ports`: the ports of tools by name, at HTTP's address.
     """
 
     http: bool = True
@@ -78,6 +87,7 @@ class EndpointOptions:
     max_message_size: int | None = None
     max_unread_size: int | None = None
     http_cancel_on_disconnect: bool = False
+    tool_ports: Mapping[str, int] = field(default_factory=dict)
     access: AccessRules = field(default_factory=AccessRules)
     http_options: HTTPOptions = field(default_factory=HTTPOptions)
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
@@ -89,6 +99,11 @@ class EndpointOptions:
             "HTTP": (self.http, ListenAddress(self.http_address, self.http_port, self.http_options.reuse_port)),
             "Metrics": (self.metrics, ListenAddress(self.metrics_address or self.http_address, self.metrics_port)),
         }
+        known = ports() if self.tool_ports else {}
+        for name, number in self.tool_ports.items():
+            if name not in known:
+                raise InvalidArgumentError(f"no tool has a port '{name}'; there are {', '.join(known) or 'none'}")
+            places[known[name].title] = (True, ListenAddress(self.http_address, number))
         return {name: address for name, (allowed, address) in places.items() if allowed}
 
     def guarded(self) -> AccessRules:
@@ -102,7 +117,7 @@ class EndpointOptions:
         for (one, address), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
             if address[:2] == another[:2] and address.port:
                 raise InvalidArgumentError(
-                    f"The server cannot listen to {_WORDS[one]} requests and {_WORDS[other]} requests at the same "
+                    f"The server cannot listen to {_word(one)} requests and {_word(other)} requests at the same "
                     f"address and port {address.address}:{address.port}"
                 )
         for name, address in self.places().items():
@@ -114,8 +129,12 @@ class EndpointOptions:
 _WORDS = {"HTTP": "HTTP", "GRPC": "GRPC", "Metrics": "metrics"}
 
 
+def _word(service: str) -> str:
+    return _WORDS.get(service, service)
+
+
 def _by_name(item: tuple[str, ListenAddress]) -> int:
-    return list(_WORDS).index(item[0])
+    return [*_WORDS, item[0]].index(item[0])
 
 
 class _Secret(str):
@@ -128,7 +147,7 @@ class _Secret(str):
 
 
 class _SecretHeaders(dict[str, str]):
-    """Headers whose values must not be shown to every reader of a notebook."""
+    """Headers or options whose values must not be shown to every reader of a notebook."""
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -170,6 +189,9 @@ class Endpoints(ProcessBound):
                 metrics_app(core.metrics_text), "tritonlab metrics", access, memory=memory
             ),
         }
+        for tool, known in ports().items() if options.tool_ports else ():
+            frontends[known.title] = functools.partial(self._tool_server, tool, known, access, memory)
+        self._tool_servers: dict[str, ToolFrontend] = {}
         self._token = access.token
         self._has_models_page = http_options.models_page
         self._files = FileWatch(lambda text: core.log.add(LogRecord.from_server("ERROR", text)))
@@ -193,6 +215,10 @@ class Endpoints(ProcessBound):
             self.stop(0)
             raise
 
+    def _tool_server(self, name: str, port: Port, access: AccessRules, memory: RequestMemory) -> Frontend:
+        self._tool_servers[name] = find_port(port)(self._core, access, memory)
+        return self._tool_servers[name]
+
     @classmethod
     def from_server(cls, server: Server, options: EndpointOptions | None = None) -> Endpoints:
         """Open the ports of a server in the kernel."""
@@ -210,6 +236,15 @@ class Endpoints(ProcessBound):
     @property
     def metrics(self) -> str:
         return self.places.get("Metrics", "")
+
+    @property
+    def tools(self) -> dict[str, dict[str, str]]:
+        """The options of clients of the open ports of tools: `openai.OpenAI(**endpoints.tools["openai"])`."""
+        return {
+            name: _SecretHeaders(found.client(self.places[port.title], _Secret(self._token) if self._token else ""))
+            for name, port in ports().items()
+            if port.title in self.places and (found := self._tool_servers.get(name)) is not None
+        }
 
     @property
     def headers(self) -> dict[str, str]:
@@ -249,7 +284,7 @@ class Endpoints(ProcessBound):
         end = time.monotonic() + timeout
         self._files.stop()
         # metrics last: a client may watch them to the end
-        for name in ("HTTP", "GRPC", "Metrics"):
+        for name in (*(name for name in self._open if name not in _WORDS), *_WORDS):
             frontend = self._open.pop(name, None)
             if frontend is not None:
                 frontend.stop(max(end - time.monotonic(), 0))
@@ -269,7 +304,9 @@ class Endpoints(ProcessBound):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the addresses as JSON values, and whether clients need a token, but not the token."""
-        return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics, "token": bool(self._token)}
+        tools = {port.title: self.places[port.title] for port in ports().values() if port.title in self.places}
+        named = {"http": self.http, "grpc": self.grpc, "metrics": self.metrics, "token": bool(self._token)}
+        return {**named, "tools": tools} if tools else named
 
     def __repr__(self) -> str:
         """Show one line per port, in the form that clients accept."""
@@ -278,6 +315,7 @@ class Endpoints(ProcessBound):
             ("models   http://{}/", self.http if self._has_models_page else ""),
             ("gRPC     {}", self.grpc),
             ("metrics  http://{}/metrics", self.metrics),
+            *((f"{name:<8} http://{{}}", place) for name, place in self.places.items() if name not in _WORDS),
             (f"token    {'needed: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),
         )
         return "\n".join(form.format(address) for form, address in forms if address) or "no endpoints"

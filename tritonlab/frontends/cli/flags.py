@@ -7,6 +7,7 @@ server logs each such flag with the reason, which is also in the help.
 
 from __future__ import annotations
 
+from ...tool_table import ports
 from ..shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT
 from .command_line import Flag, Group
 from .flag_values import (
@@ -339,6 +340,13 @@ GROUPS = (
         _inert("model-load-gpu-limit", TEXT, "a model that does not fit fails to load."),
     ),
     Group(
+        "Tools",
+        *(
+            Flag(f"{port.name}-port", INTEGER, f"tool_ports.{port.name}", port.about, ours=True)
+            for port in ports().values()
+        ),
+    ),
+    Group(
         "Deprecated",
         Flag("strict-model-config", BOOLEAN, "server.strict_model_config", _STRICT, default=False),
         Flag("response-cache-byte-size", SIZE, "cache.byte_size", "The same as --cache-config local,size."),
@@ -354,4 +362,8 @@ GROUPS = (
 NOTEBOOK = Group(
     "Notebook",
     Flag("no-token", SWITCH, "access.no_token", "Let in everyone who reaches the ports, with a token or without."),
+    *(
+        Flag(port.name, SWITCH, f"tool_switches.{port.name}", f"The same as --{port.name}-port {port.usual}.")
+        for port in ports().values()
+    ),
 )

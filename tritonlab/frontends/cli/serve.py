@@ -101,7 +101,7 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
         endpoints = Endpoints(
             core,
             options.endpoints,
-            lambda service, address: log.write("INFO", f"Started {_SERVICES[service]} at {address}"),
+            lambda service, address: log.write("INFO", f"Started {_SERVICES.get(service, service)} at {address}"),
         )
     except BaseException:
         _abandon(core, log, options)

@@ -15,6 +15,7 @@ from ...core.observe.trace_settings import LEVELS, TraceSetting
 from ...engine.execution.rate_limiter import Limits
 from ...server.inference_server import InferenceServer
 from ...server.options import Options
+from ...tool_table import ports
 from ..endpoints import EndpointOptions
 from ..http.http_server import HTTPOptions
 from ..shared.access import AccessRules
@@ -23,7 +24,7 @@ from .command_line import CommandLine, Flag, Group
 from .flag_values import CommandLineError, restricted
 from .flags import GROUPS, NOTEBOOK
 
-_ENDPOINT_PARTS = ("endpoints", "http", "grpc", "access")
+_ENDPOINT_PARTS = ("endpoints", "http", "grpc", "access", "tool_ports")
 #: The flags about endpoints, not about the server behind them.
 ENDPOINT_GROUPS = tuple(
     Group(group.title, *flags)
@@ -88,8 +89,10 @@ def _endpoints(values: dict[str, dict[str, Any]], access: AccessRules, **default
     http, grpc = dict(values["http"]), dict(values["grpc"])
     http["restricted_api"] = restricted("api", http["restricted_api"])
     grpc["restricted"] = restricted("protocol", grpc["restricted"])
+    usual = {name: port.usual for name, port in ports().items() if values.get("tool_switches", {}).get(name)}
     return EndpointOptions(
         **{**defaults, **values["endpoints"]},
+        tool_ports={**usual, **values.get("tool_ports", {})},
         access=_access(values["access"], access),
         http_options=HTTPOptions(**http),
         grpc_options=GRPCOptions(**grpc),

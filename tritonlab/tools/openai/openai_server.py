@@ -38,6 +38,10 @@ class OpenAIServer:
         """Return whether a request is being received or an answer sent."""
         return self._server.is_busy()
 
+    def client(self, address: str, token: str) -> dict[str, str]:
+        """Return the options of `openai.OpenAI` for this port. A server without a token takes any key."""
+        return {"base_url": f"http://{address}/v1", "api_key": token or "none"}
+
     def stop(self, timeout: float = 0.0) -> None:
         """Refuse new connections; requests under way are cut off after `timeout` seconds."""
         self._server.stop(timeout)
