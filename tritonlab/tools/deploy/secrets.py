@@ -110,7 +110,7 @@ def _has_scanner() -> bool:
 def _scanned(path: str) -> Iterator[SecretLine]:
     if not _has_scanner():
         return
-    from detect_secrets import SecretsCollection  # an extra, only for an export
+    from detect_secrets.core.secrets_collection import SecretsCollection  # an extra, only for an export
     from detect_secrets.settings import transient_settings
 
     found = SecretsCollection()
