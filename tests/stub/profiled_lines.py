@@ -155,20 +155,23 @@ PROFILES += [called, file_work, sleeps, pool, coroutines, large_integers]
 
 def profile(function: Callable[[], None], seconds: float) -> dict[str, Any]:
     from _pb_stub.process.line_profiler import _Times  # type: ignore[import-not-found]
+    from _pb_stub.process.needed_calls import RunningExecute  # type: ignore[import-not-found]
 
     marks = {}
     with open(__file__, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if "  # " in line and not line.startswith("#"):
                 marks[number] = line.split("  # ")[1].strip()
-    running = SimpleNamespace(requests=None, coroutine=None)
+    running = RunningExecute()
     loop = LOOP if function is coroutines else None
     context: Any = SimpleNamespace(loop=loop, loop_thread=threading.get_ident())
     TRUE.clear()
     times = _Times(SimpleNamespace(running=running), context, threading.get_ident(), False)
     end = now() + seconds
     while now() < end:
+        running.requests = [None]
         function()
+        running.requests = None
     times.stop()
     seen: dict[str, float] = {}
     for file, line, _, own, _, _ in times.lines():

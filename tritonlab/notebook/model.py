@@ -162,8 +162,8 @@ class Model(ToolMethods, LoadTested, served.Model):
         with the result so far.
 
         Lines are timed by events in Python 3.12 and later, as long as these cost little, else by sampling the code
-        every 5 ms. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if the model has no
-        process, and the errors of `load_test`.
+        every 5 ms of processor time. The result has `of(size)`, `plot(ax)` and `to_dict()`. Raises UnavailableError if
+        the model has no process, and the errors of `load_test`.
         """
         from ..record.line_profiling import profile_lines
 

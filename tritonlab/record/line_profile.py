@@ -23,8 +23,6 @@ from ..figures.tables import cell, text_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The least seconds between two samples.
-_PAUSE = 0.005
 #: The lines that the text and the picture show.
 _LINES = 15
 #: The most columns of batch sizes.
@@ -91,8 +89,8 @@ class LineProfile:
     """The lines of a model's code; the lines with most time of their own, or most memory, first.
 
     `executions`: by batch size how many there were, and the seconds of `execute` in all. `way`: how lines were sampled.
-    `memory`: whether memory was measured instead of times. `seconds`: the duration of that. `size`: the only batch size
-    of this profile, else None.
+    `memory`: whether memory was measured instead of times. `seconds`: the duration of that. `looks`: how often lines
+    were sampled. `size`: the only batch size of this profile, else None.
     """
 
     def __init__(
@@ -105,6 +103,7 @@ class LineProfile:
         way: str = "sampling",
         memory: bool = False,
         seconds: float = 0.0,
+        looks: int = 0,
         size: int | None = None,
         sources: Mapping[str, Sequence[str]] | None = None,
         cite: Cite = str,
@@ -118,6 +117,7 @@ class LineProfile:
         self.requests = requests
         self.way = way
         self.seconds = seconds
+        self.looks = looks
         self.size = size
         self._sources = dict(sources or {})
         self._cite = cite
@@ -153,9 +153,10 @@ class LineProfile:
             if size in one.times
         ]
         executions = {size: self.executions[size]} if size in self.executions else {}
+        looks = round(self.looks * sum(line.own for line in lines) / (sum(line.own for line in self.lines) or 1.0))
         return LineProfile(
-            self.model, lines, executions, way=self.way, seconds=self.seconds, size=size, sources=self._sources,
-            cite=self._cite,
+            self.model, lines, executions, way=self.way, seconds=self.seconds, looks=looks, size=size,
+            sources=self._sources, cite=self._cite,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,6 +165,7 @@ class LineProfile:
             "model": self.model,
             "way": self.way,
             "seconds": self.seconds,
+            "looks": self.looks,
             "requests": self.requests,
             "executions": {str(size): {"count": n, "execute_s": s} for size, (n, s) in self.executions.items()},
             "lines": [line.to_dict() for line in self.lines],
@@ -184,10 +186,14 @@ class LineProfile:
                 f"{text} in {duration_text(self.seconds)}; the memory of Python and numpy that is still held "
                 f"(native libraries' is not seen), by its growth since the middle"
             )
-        looks = max(spent / _PAUSE, 1.0)
-        error = f" (a share is off by {100 / looks**0.5:.0f} points at most, 19 times of 20)"
-        seen = f"seen by {self.way}{error if 'sampling' in self.way else ''}"
+        seen = f"seen by {self.way}{self._error() if 'sampling' in self.way else ''}"
         return f"{text} of {duration_text(spent)} in all, {seen}"
+
+    def _error(self) -> str:
+        """Return how far a share may be off: two standard deviations of the share of so many looks, where it is most.
+        Lines that were timed by events before are exact, so this is the most for them together, too."""
+        error = 100 / max(self.looks, 1) ** 0.5
+        return f" (a share is off by {error:.0f} points at most, 19 times of 20)"
 
     def heads(self) -> list[str]:
         """Return the heads of the columns of `table`, and of a last column for the text of the line."""
@@ -213,7 +219,7 @@ class LineProfile:
             return []
         if self.count:
             longer = f"{self.model}.profile(seconds=30, concurrency=4)"
-            why = "so short an execution is seldom met by looking every 5 ms"
+            why = "so short an execution is seldom met by looking once in 5 ms of the processor time of its process"
             return [f"No line was seen: {why}; {longer} looks for longer, and Python 3.12 and later time each line."]
         return [f"Send requests meanwhile, or let it send some: {self.model}.profile(seconds=3, concurrency=4)"]
 

@@ -109,6 +109,7 @@ def _result(
         way=" and ".join(dict.fromkeys(one.way for one in found if one.way)) or "nothing",
         memory=memory,
         seconds=seconds,
+        looks=sum(one.looks for one in found),
         sources=sources,
         cite=cite,
     )

@@ -6,12 +6,18 @@ import itertools
 import json
 import os
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.interpreters import environment
 from tests.stub import profiled_lines
+from tritonlab.stub._pb_stub.process import line_samples
+from tritonlab.stub._pb_stub.process.line_samples import AuthorFiles, LineSampler, LineTimes
 
 STUB = Path(__file__).parents[3] / "tritonlab" / "stub"
 #: Seconds of each function: some 130 looks.
@@ -48,3 +54,94 @@ def test_lines_are_seen_in_the_order_of_their_times(version: str) -> None:
                     wrong[f"{name}: {line}"] = times
     assert wrong == {}
     assert {times["way"] for times in found.values()} <= {"sampling", "monitoring", "monitoring, then sampling"}
+
+
+MS = 1_000_000
+
+
+class Bench:
+    """A sampler whose clock, alarm and thread stand still. `computed`: the processor time of its process."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now, self.computed, self.threads = MS, 1, 0
+        self.armed: int | None = None
+        self.woken = 0
+        fake = SimpleNamespace(
+            perf_counter_ns=lambda: self.now,
+            perf_counter=lambda: self.now / 1e9,
+            process_time_ns=lambda: self.computed,
+            thread_time_ns=lambda: 0,
+        )
+        patch.setattr(line_samples, "time", fake)
+        patch.setattr(line_samples, "LookAlarm", self._alarm)
+        patch.setattr(line_samples.own_threads, "start", lambda name, run: SimpleNamespace(join=lambda: None))
+        patch.setattr(line_samples.own_threads, "count", lambda: 0)
+        patch.setattr(line_samples.threading, "active_count", lambda: 1 + self.threads)
+        patch.setattr(line_samples.random, "Random", lambda: SimpleNamespace(uniform=lambda low, high: 1.0))
+        self.times = LineTimes()
+        self.sampler = LineSampler(self.times, AuthorFiles(), lambda ident: 1, lambda: None)
+        self.sampler._looks_beside = False  # as its thread finds when it has begun
+
+    def _alarm(self, ring: Callable[[Any], None]) -> Any:
+        self.ring = ring
+        return SimpleNamespace(arm=self._arm, disarm=self._disarm, wake=self._wake, close=lambda: None, rings=True)
+
+    def _arm(self, nanoseconds: int, wakes: bool = True) -> None:
+        self.armed = nanoseconds
+
+    def _disarm(self) -> None:
+        self.armed = None
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def execute(self, nanoseconds: int) -> None:
+        """Run for so long; the alarm rings if it is due meanwhile."""
+        self.sampler.begin()
+        assert self.armed is not None
+        while self.armed is not None and self.armed <= nanoseconds:
+            passed = self.armed
+            self.now, nanoseconds, self.armed = self.now + passed, nanoseconds - passed, None
+            self.ring(sys._getframe())
+        self.now += nanoseconds
+        self.sampler.end()
+        assert self.armed is None
+
+    def seen(self) -> int:
+        return sum(own for own, _, _ in self.times.rows.values())
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    yield (found := Bench(monkeypatch))
+    found.sampler.stop()
+
+
+def test_between_executions_nothing_is_set_and_no_time_counts(bench: Bench) -> None:
+    for _ in range(100):
+        bench.computed += 1 * MS
+        bench.execute(1 * MS)
+        bench.now += 1000 * MS
+    assert bench.woken == 0
+    assert 15 <= bench.sampler.looks <= 25  # once in 5 ms of 100
+    assert 90 * MS <= bench.seen() <= 100 * MS
+
+
+def test_where_execute_is_a_small_part_of_the_process_it_is_looked_at_more_often(bench: Bench) -> None:
+    for _ in range(1000):
+        bench.computed += 100_000
+        bench.execute(10_000)
+    assert 15 <= bench.sampler.looks <= 25  # once in 5 ms of the 100 of the process, in 10 ms of `execute`
+
+
+def test_a_wait_within_execute_is_looked_at_as_time_passes(bench: Bench) -> None:
+    bench.execute(1000 * MS)
+    assert 190 <= bench.sampler.looks <= 210
+    assert 990 * MS <= bench.seen() <= 1000 * MS
+
+
+def test_a_thread_of_the_author_is_looked_at_after_execute(bench: Bench) -> None:
+    bench.threads = 1
+    bench.now += 2 * MS
+    bench.execute(1 * MS)
+    assert bench.woken == 1

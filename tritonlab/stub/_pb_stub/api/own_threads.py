@@ -32,6 +32,11 @@ def own() -> FrozenSet[int]:
     return frozenset(_running.copy())
 
 
+def count() -> int:
+    """Return the number of the stub's threads."""
+    return len(_running)
+
+
 def without_authors() -> FrozenSet[int]:
     """Return the idents of the stub's threads that never call the author's code."""
     return frozenset(ident for ident, runs_authors in _running.copy().items() if not runs_authors)

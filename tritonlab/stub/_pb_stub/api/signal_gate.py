@@ -43,6 +43,18 @@ class _Gate:
 _gate = _Gate()
 
 
+class _Installed:
+    """How often a handler was installed: if `count` is as before, none was replaced."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+installed = _Installed()
+
+
 class _Handler:
     """The wrapper of an author's handler that is installed in Python."""
 
@@ -81,6 +93,7 @@ def install() -> None:
 
 @functools.wraps(_install_handler)
 def _signal(signalnum: int, handler: Any) -> Any:
+    installed.count += 1
     return _authors(_install_handler(signalnum, _Handler(handler) if callable(handler) else handler))
 
 

@@ -11,6 +11,7 @@ from ..wire.message_bodies import Profile, Profiled
 from .line_monitoring import LineMonitoring
 from .line_samples import AuthorFiles, LineSampler, LineTimes
 from .model_context import ModelContext
+from .needed_calls import RunningExecute
 from .stub_bridge import StubBridge
 
 #: The frames kept of an allocation: work of numpy or a library for a line counts as the line's.
@@ -52,7 +53,7 @@ class LineProfiler:
         if self._profile is None:
             return Profiled([], [], "", 0)
         self._profile.stop()
-        return Profiled(self._profile.lines()[:_LINES], [], self._profile.way, lasted)
+        return Profiled(self._profile.lines()[:_LINES], [], self._profile.way, lasted, self._profile.looks)
 
     def _start_tracing(self) -> None:
         import tracemalloc  # slows every allocation down, so only a requested profile pays
@@ -105,6 +106,38 @@ class _Memory:
         return sorted(rows, key=lambda row: (-row[4], -row[2]))
 
 
+class _WatchedExecute(RunningExecute):
+    """A `RunningExecute` that tells a sampler of begin and end. An object gets this class while it is watched, so that
+    the way of a request has no hook otherwise.
+    """
+
+    _sampler: LineSampler
+
+    @classmethod
+    def watch(cls, running: RunningExecute, sampler: LineSampler) -> None:
+        running._sampler = sampler  # type: ignore[attr-defined]
+        running.__class__ = cls
+        if running.requests is not None:
+            sampler.begin()
+
+    @staticmethod
+    def leave(running: RunningExecute) -> None:
+        running.__class__ = RunningExecute
+        del running._sampler  # type: ignore[attr-defined]
+
+    def _requests(self) -> Any:
+        return self.__dict__["requests"]
+
+    def _set_requests(self, value: Any) -> None:
+        self.__dict__["requests"] = value
+        if value is None:
+            self._sampler.end()
+        else:
+            self._sampler.begin()
+
+    requests = property(_requests, _set_requests)
+
+
 class _Times:
     """The times of lines: by events where this Python has them and as long as they are cheap, else by sampling."""
 
@@ -127,11 +160,18 @@ class _Times:
         )
         if self._monitoring is not None:
             self._monitoring.start()
+        _WatchedExecute.watch(self._running, self._sampler)
 
     def stop(self) -> None:
+        _WatchedExecute.leave(self._running)
         if self._monitoring is not None:
             self._monitoring.stop()
         self._sampler.stop()
+
+    @property
+    def looks(self) -> int:
+        """How often lines were sampled."""
+        return self._sampler.looks
 
     def lines(self) -> List[Any]:
         """Return the rows of `Profiled.times`, longest time first."""

@@ -1,24 +1,25 @@
-"""The author's lines by time, from the frames of all threads at regular looks of a thread of the stub.
+"""The author's lines by time, from the frames of all threads at some moments of `execute`.
 
-That thread needs the interpreter's lock to look. If it waited for the lock, it would mostly get it when the author's
-code releases it, and see only the lines that do. So it wakes on time (`PR_SET_TIMERSLACK`), and if the lock is then
-held, a signal handler notes the line of the main thread at the next instruction that allows it. Measured on 2026-11-28
-(Python 3.11, two cores at a load of 8; true seconds -> seconds in the profile) without the handler: a loop 1.48 and a
-matrix product 0.31 -> 0.36 and 1.43; with it: 0.45 and 0.05 -> 0.41 and 0.04, a list in `sum` 0.27 and a `sleep` 0.23
--> 0.30 and 0.21. `tests/stub/profiled_lines.py` measures it.
+At a moment that is due, a thread of the stub wakes and looks. It needs the interpreter's lock; if it waited for that,
+it would mostly get it when the author's code releases it, and see only the lines that do. So 20 us later a signal
+handler looks, at the next instruction that allows it, unless the thread did (`look_alarm.py`).
+`tests/stub/profiled_lines.py` measures the shares that are seen (2026-11-28, Python 3.11, two cores at a load of 20,
+0.8 s each; true share -> seen): a loop 0.82 -> 0.87 beside a matrix product 0.18 -> 0.13, a list in `sum` 0.38 -> 0.41
+beside a `sleep`, `sorted` 0.09 -> 0.04 beside `json.dumps`, `pow` of large integers 0.52 -> 0.51 beside a loop.
 
-Its cost for small models, on to off: medians of 8 pairs of rounds of a second that took turns (2026-11-28, two cores
-at a load of 40, `python -m tests.benchmarks.line_profiling --clients`). The looks take up to 1 % of a processor even
-with few requests, and wake the main thread: this is much of the time of a paced model with little to do, and only fewer
-looks, which see fewer lines, would take less.
+The alarm is set when `execute` begins and cancelled when it ends, which takes 1.4 us a request; between two requests
+nothing runs. Before, looks at all times took up to 1 % of a processor and woke the main thread, so that a request of a
+model with little to do took 1.3 to 2.5 times the processor time of the stub. Its cost now, on to off: medians of 60
+pairs (of the matrix product 24) of 0.4 s in turn (2026-11-28, two cores at a load of 20, where the other half of the
+pairs is wide; `python -m tests.benchmarks.line_profiling --clients --rounds 60 --seconds 0.4`).
 
-    processor time of a request, of the stub (of stub, server and client)
-                                          Python 3.11                    Python 3.12
-                                     little to do   a matrix product   little to do   a matrix product
-    in the kernel, in a loop         1.49 (1.17)      1.06 (1.06)      1.38 (1.16)      0.98 (0.99)
-    in the kernel, 100/s             1.34 (1.13)      0.93 (0.93)      1.46 (1.19)      1.04 (1.04)
-    HTTP, in a loop                  1.92 (1.17)      0.94 (0.94)      1.39 (1.17)      1.03 (1.04)
-    HTTP, 100/s                      2.49 (1.48)      1.12 (1.09)      1.66 (1.21)      1.06 (1.06)
+    processor time of a request, of the stub [half of the pairs] (of stub, server and client)
+                                          Python 3.11                              Python 3.12
+                              little to do             a matrix product   little to do             a matrix product
+    in the kernel, in a loop  0.99 [0.91-1.11] (0.99)  1.02 (1.00)        0.96 [0.81-1.06] (0.96)  1.07 (1.06)
+    in the kernel, 100/s      1.00 [0.93-1.12] (1.02)  0.93 (0.92)        1.03 [0.92-1.12] (1.01)  0.99 (0.97)
+    HTTP, in a loop           0.97 [0.77-1.26] (0.99)  0.95 (0.98)        1.03 [0.90-1.17] (1.07)  0.95 (0.97)
+    HTTP, 100/s               0.99 [0.87-1.11] (0.98)  1.03 (1.06)        1.00 [0.86-1.16] (1.00)  0.95 (0.97)
 
 The handler runs where the interpreter looks for signals. Python 3.11 and later do so only at calls and at the ends of
 loops, so the time of an operator that holds the lock for long counts for the next call.
@@ -27,32 +28,34 @@ loops, so the time of an operator that holds the lock for long counts for the ne
 from __future__ import annotations
 
 import asyncio
-import collections
-import ctypes
+import contextlib
 import random
-import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..api import own_threads
 from .author_error import is_library
+from .look_alarm import LookAlarm, wake_on_time
 
-#: The least and the most seconds between two looks: the first look takes longer than the following ones.
-_PAUSE, _LONGEST_PAUSE = 0.005, 0.02
-#: Seconds between two wakes while the model is idle.
-_REST = 0.05
+#: Seconds of processor time, or of `execute` if that is sooner, from one look to the next; more if looks take more than
+#: `_SHARE` of it.
+_PAUSE, _LONGEST_PAUSE, _SHARE = 0.005, 0.02, 0.01
+#: The least seconds of `execute` between two looks.
+_LEAST_PAUSE = 0.0005
+#: The most seconds between two looks at threads that do nothing.
+_REST = 0.1
 #: Seconds for which a look waits for the interpreter's lock before it demands it: the activity of other threads than
 #: the main one within that time is missed.
 _SWITCH = 1e-4
-#: Seconds after a look is due at which the main thread notes its line, if the look has not happened.
-_LATE = 2e-5
-_PR_SET_TIMERSLACK = 29
+#: The least nanoseconds until a look.
+_LEAST_DELAY = 10_000
+_NEVER = 1 << 62
+#: The least nanoseconds between two looks for threads of the author at the end of an execution.
+_CHECK = 1_000_000
 #: Files of Python whose frames are on top of a thread that waits for another one.
 _WAITS = ("threading.py", "queue.py", "selectors.py")
-#: The largest share of the time for looks; beyond it they become rarer.
-_SHARE = 0.01
 
 Place = Tuple[str, int, int]
 #: Places, the innermost first, and whether their thread waits for another one.
@@ -88,76 +91,75 @@ class AuthorFiles:
         return found
 
 
-class LateAlarm:
-    """A timer whose signal makes the main thread note its frame, unless it is cancelled in time.
+class ExecuteClock:
+    """The nanoseconds in which `execute` ran, and did not, since this was made."""
 
-    It needs SIGALRM: if the author's code uses that, it is not available. Guarantees: `arm` and `take` are called on
-    one thread; the handler runs on the main thread, which holds the interpreter's lock.
-    """
+    def __init__(self) -> None:
+        #: when the running `execute` began; 0 if none runs
+        self.began = 0
+        #: the time of the longest one; before the first, any
+        self.longest = _NEVER
+        #: the time of those that have ended
+        self.before = 0
+        self._made = time.perf_counter_ns()
 
-    def __init__(self, note: Callable[[Any], Any]) -> None:
-        self._note = note
-        self._noted: Any = None
-        self._due = 0.0
-        self._is_set = False
-        self._is_ended = False
-        _call_on_main_thread(self._set_up)  # the only thread that may set a handler
+    def end(self) -> int:
+        """End an execution, and return the time."""
+        now = time.perf_counter_ns()
+        if self.began:  # it may have begun before this was made
+            lasted = now - self.began
+            self.before += lasted
+            if lasted > self.longest or self.longest == _NEVER:
+                self.longest = lasted
+            self.began = 0
+        return now
 
-    def _set_up(self) -> None:
-        if not self._is_ended and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
-            signal.signal(signal.SIGALRM, self._handle)
-            signal.siginterrupt(signal.SIGALRM, False)
-            self._is_set = True
+    def busy(self) -> int:
+        """Return the nanoseconds in which it ran."""
+        began = self.began
+        return self.before + (time.perf_counter_ns() - began if began else 0)
 
-    def _handle(self, signum: int, frame: Any) -> None:
-        if time.perf_counter() >= self._due:  # otherwise it is the previous signal, which came after `take`
-            self._noted = self._note(frame)
-
-    def _is_ours(self) -> bool:
-        return self._is_set and signal.getsignal(signal.SIGALRM) == self._handle
-
-    def arm(self, seconds: float) -> None:
-        self._noted, self._due = None, time.perf_counter() + seconds
-        if self._is_ours():
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    def take(self) -> Any:
-        """Cancel the timer and return the note, None if there is none."""
-        if self._is_ours():
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        return self._noted
-
-    def end(self) -> None:
-        """Release the signal. Does not wait for the main thread, which may be in a long call."""
-        self._is_ended = True
-        _call_on_main_thread(self._tear_down)
-
-    def _tear_down(self) -> None:
-        if self._is_ours():
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    def idle(self) -> int:
+        """Return the nanoseconds in which it did not run."""
+        return time.perf_counter_ns() - self._made - self.busy()
 
 
-_pending: Deque[Callable[[], None]] = collections.deque()
+class LookPace:
+    """The time between two looks, by their cost: dense where `execute` is a small part of what this process does."""
 
+    def __init__(self) -> None:
+        self._cost = self._wakes = 0
+        self._computed_before = time.process_time_ns()
+        self._chance = random.Random()  # not the module's, whose seed may be the author's
 
-def _run_pending(_: Any) -> int:
-    while _pending:
-        _pending.popleft()()
-    return 0
+    def add_cost(self, nanoseconds: int) -> None:
+        """Add the processor time of a wake."""
+        self._cost += nanoseconds
+        self._wakes += 1
 
+    def until_next(self, busy: int) -> int:
+        """Return the nanoseconds until the next look. `busy`: those of `execute` so far."""
+        computed = time.process_time_ns() - self._computed_before
+        # at a fixed pace the looks might follow the model's rhythm
+        pause = max(self._by_cost() * min(busy / max(computed, 1), 1.0), _LEAST_PAUSE * 1e9)
+        return int(pause * self._chance.uniform(0.5, 1.5))
 
-_call_pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_pending)  # never freed: C may call it at any time
+    def beside(self) -> float:
+        """Return the seconds until the next look at threads while `execute` does not run."""
+        return self._by_cost() / 1e9 * self._chance.uniform(0.5, 1.5)
 
-
-def _call_on_main_thread(function: Callable[[], None]) -> None:
-    """Call a function on the main thread as soon as it executes Python code."""
-    _pending.append(function)
-    ctypes.pythonapi.Py_AddPendingCall(_call_pending, None)
+    def _by_cost(self) -> float:
+        cost = self._cost / self._wakes if self._wakes else 0.0
+        return min(max(_PAUSE * 1e9, cost / _SHARE), _LONGEST_PAUSE * 1e9)
 
 
 class LineSampler:
-    """A thread that samples the place of the author's code. A sample counts for the time since the last look, because
-    the thread may have waited for the interpreter's lock.
+    """Looks at the places of the author's code, from when it is made until `stop`.
+
+    While `execute` runs an alarm is set, and at its ring either the main thread or the sampler's looks. A look counts
+    for the time in which `execute` ran since the last one. Between two executions nothing is done, unless the author
+    has threads or coroutines: then the sampler's thread looks at them, and a look counts for the time in which
+    `execute` did not run since the last one of these.
 
     `size_of` returns the size of the batch that a thread works for; `loop` the model's event loop. Waiting coroutines
     count for the line of their wait; with `only_waiting` nothing else counts. A line that waits while a thread works on
@@ -177,59 +179,138 @@ class LineSampler:
         self._size_of = size_of
         self._loop = loop
         self.only_waiting = only_waiting
-        self._last = time.perf_counter_ns()
-        self._end = threading.Event()
+        #: how often it looked while `execute` ran, or else met a line
+        self.looks = 0
+        self._clock = ExecuteClock()
+        self._pace = LookPace()
+        self._due = self._pace.until_next(0)  # the busy time at which the next look is due
+        self._seen_busy = self._seen_idle = 0  # busy and idle time at the last looks
+        self._looks_beside = True  # while `execute` does not run
+        self._check_others = 0
+        self._is_ended = False
         self._interval = sys.getswitchinterval()
         self._main = threading.main_thread().ident or 0
-        self._alarm = LateAlarm(lambda frame: self._look_at(self._main, frame))
+        self._alarm = LookAlarm(self._ring)
+        sys.setswitchinterval(min(_SWITCH, self._interval))
         self._thread = own_threads.start("profile", self._look_often)
 
     def stop(self) -> None:
-        self._end.set()
+        self._is_ended = True
+        self._alarm.wake()
         self._thread.join()
-        self._alarm.end()
+        self._alarm.close()
         sys.setswitchinterval(self._interval)
 
     def look_at_all(self) -> None:
         """From now on, count running code, too."""
-        self._last = time.perf_counter_ns()
+        self._seen_busy, self._seen_idle = self._clock.busy(), self._clock.idle()
+        self._due = self._seen_busy + self._pace.until_next(self._seen_busy)
         self.only_waiting = False
+        if self._clock.began:
+            self._arm()
+
+    # -- on the main thread
+
+    def begin(self) -> None:
+        """Begin an execution."""
+        clock = self._clock
+        clock.began = time.perf_counter_ns()
+        if not self.only_waiting or self._loop() is not None:
+            left = self._due - clock.before
+            self._alarm.arm(left if left > _LEAST_DELAY else _LEAST_DELAY, left < clock.longest * 2)
+
+    def end(self) -> None:
+        """End an execution."""
+        self._alarm.disarm()
+        now = self._clock.end()
+        if now > self._check_others and not self._looks_beside:
+            self._check_others = now + _CHECK
+            if self._has_others():
+                self._seen_idle = self._clock.idle()
+                self._looks_beside = True
+                self._alarm.wake()
+
+    def _ring(self, frame: Any) -> None:
+        began = time.perf_counter_ns()
+        with contextlib.suppress(Exception):  # it would be raised in the author's code
+            if self._clock.began:
+                self._look_if_due(frame)
+        self._pace.add_cost(time.perf_counter_ns() - began)
+
+    # -- on the sampler's thread
 
     def _look_often(self) -> None:
-        _wake_on_time()
-        used, chance = time.thread_time(), random.Random()  # not the module's, whose seed may be the author's
-        while not self._end.is_set():
-            before, used = used, time.thread_time()
-            # at a fixed pace the looks might follow the model's rhythm
-            pause = min(max(_PAUSE, (used - before) / _SHARE), _LONGEST_PAUSE) * chance.uniform(0.5, 1.5)
-            if self.only_waiting:
-                self._end.wait(pause if self._loop() is not None else _REST)
-                frames, noted = {}, None
-            else:
-                sys.setswitchinterval(min(_SWITCH, self._interval))
-                self._alarm.arm(pause + _LATE)
-                time.sleep(pause)  # an Event would take the interpreter's lock several times before it returns
-                frames, noted = sys._current_frames(), self._alarm.take()
-            since, self._last = self._last, time.perf_counter_ns()
-            self.look(self._last - since, frames, noted)
+        wake_on_time()
+        pause, due, used = _PAUSE, 0.0, time.thread_time_ns()
+        while not self._is_ended:
+            self._alarm.wait(max(due - time.perf_counter(), 0.0) if self._looks_beside else None)
+            if self._clock.began:
+                self._look_if_due(None)
+            elif self._looks_beside and time.perf_counter() >= due:
+                if self._look_beside():
+                    pause = self._pace.beside()
+                elif self._has_others():
+                    pause = min(2 * pause, _REST)
+                else:
+                    pause, self._looks_beside = _PAUSE, False
+            if time.perf_counter() >= due:
+                due = time.perf_counter() + pause
+            before, used = used, time.thread_time_ns()
+            self._pace.add_cost(used - before)
 
-    def look(self, nanoseconds: int, frames: Dict[int, Any], noted: Optional[Seen] = None) -> None:
-        """Count the time for the current lines of the author's code. `frames`: by thread; `noted`: replaces the frame
-        of the main thread.
+    def _look_if_due(self, frame: Any) -> None:
+        """Look if it is time. `frame`: of the main thread, if that looks at itself."""
+        busy = self._clock.busy()
+        if busy < self._due:
+            return
+        self._due = _NEVER  # of two threads only the first one looks
+        try:
+            self.look(busy - self._seen_busy, frame)
+            self.looks += 1
+        finally:
+            self._seen_busy = self._clock.busy()  # without the look itself
+            self._due = self._seen_busy + self._pace.until_next(self._seen_busy)
+            if self._clock.began:
+                self._arm()
+
+    def _look_beside(self) -> bool:
+        """Look at what runs beside `execute`. Returns whether there was any line of the author."""
+        before, self._seen_idle = self._seen_idle, self._clock.idle()
+        is_any = self.look(self._seen_idle - before, None)
+        self.looks += is_any
+        return is_any
+
+    def look(self, nanoseconds: int, main: Any) -> bool:
+        """Count the time for the current lines of the author's code, and return whether there was any. `main`: the
+        frame of the main thread, if that looks.
         """
+        frames = {} if self.only_waiting else sys._current_frames()
+        if main is not None and frames:
+            frames[self._main] = main
         ours = own_threads.without_authors()
-        others = {ident: frame for ident, frame in frames.items() if ident not in ours and ident != self._main}
-        seen = [self._look_at(ident, frame) for ident, frame in others.items()]
-        if self._main in frames:
-            seen.append(noted or self._look_at(self._main, frames[self._main]))
-        is_working = any(places and not waits for places, waits in seen)
-        for places, waits in seen:
-            self._count(places, nanoseconds, is_own=not (waits and is_working))
+        seen = {ident: self._look_at(ident, frame) for ident, frame in frames.items() if ident not in ours}
+        working = [ident for ident, (places, waits) in seen.items() if places and not waits]
+        for places, waits in seen.values():
+            self._count(places, nanoseconds, is_own=not (waits and working))
+        is_any = any(places for places, _ in seen.values())
         loop = self._loop()
         if loop is not None:
             size = self._size_of(0)
             for task in asyncio.all_tasks(loop):
-                self._count(self._waiting_places(task.get_coro(), size), nanoseconds, is_own=not is_working)
+                places = self._waiting_places(task.get_coro(), size)
+                self._count(places, nanoseconds, is_own=not working)
+                is_any = is_any or bool(places)
+        return is_any
+
+    def _has_others(self) -> bool:
+        """Return whether the author may have something that runs beside `execute`."""
+        if self._loop() is not None:
+            return True
+        return not self.only_waiting and threading.active_count() > own_threads.count() + 1
+
+    def _arm(self) -> None:
+        left = max(self._due - self._clock.busy(), _LEAST_DELAY)
+        self._alarm.arm(left, wakes=left < 2 * self._clock.longest)
 
     def _look_at(self, ident: int, frame: Any) -> Seen:
         """Return the author's lines of a thread's frames, the innermost first, and whether it waits for another one."""
@@ -262,8 +343,3 @@ class LineSampler:
                 places[frame.f_code.co_filename, frame.f_lineno, size] = None
             coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
         return list(places)[::-1]
-
-
-def _wake_on_time() -> None:
-    """Wake this thread when its sleep ends, not up to 50 us later."""
-    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

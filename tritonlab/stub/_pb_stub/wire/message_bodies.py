@@ -178,13 +178,14 @@ class Profiled(NamedTuple):
     for threads next to it; `total_ns` includes the author's functions that the line calls; `hits` is 0 if it is not
     counted. `memory`: for each line `[file, line, bytes, blocks, growth]` that are still held; `growth` are bytes since
     the middle of the profile. `way`: `monitoring`, `sampling`, `monitoring, then sampling` or `tracemalloc`; empty if
-    nothing was profiled.
+    nothing was profiled. `looks`: how often lines were sampled.
     """
 
     times: List[Any]
     memory: List[Any]
     way: str
     nanoseconds: int
+    looks: int = 0
 
 
 class Needs(NamedTuple):
