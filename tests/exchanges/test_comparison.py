@@ -36,6 +36,18 @@ def test_floats_may_differ_a_little_and_all_else_not() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_small_values_are_compared_with_the_largest_of_them(dtype: Any) -> None:
+    tiny = np.finfo(dtype).eps ** 2 if dtype is not np.float16 else 1e-5
+
+    def is_same(one: list[float], other: list[float]) -> bool:
+        return compare(outcome({"A": np.array(one, dtype)}), outcome({"A": np.array(other, dtype)})).same
+
+    assert not is_same([tiny], [7 * tiny]) and not is_same([0], [tiny]) and not is_same([tiny, 0], [tiny, tiny])
+    assert is_same([1, tiny], [1, 7 * tiny]) and is_same([0.5, 0], [0.5, tiny])
+    assert is_same([tiny], [tiny]) and is_same([np.inf, 1, 0], [np.inf, 1, tiny])
+
+
 @pytest.mark.parametrize(
     ("one", "other", "text"),
     [

@@ -36,10 +36,19 @@ def tolerance(datatype: DataType) -> tuple[float, float]:
 
 
 def allow_tolerance(name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Return how far each element may differ from that of `other`: by the tolerance of the datatype, for any `name`."""
-    relative, absolute = tolerance(datatype)
+    """Return how far each element may differ from that of `other`: by the tolerance of the datatype, for any `name`.
+    Where all values are below 1, its absolute part is a part of the largest one: 1e-9 and 7e-9 are not the same.
+    """
+    relative, _ = tolerance(datatype)
+    absolute = max(absolute_tolerance(datatype, each) for each in (one, other))
     allowed: NDArray[Any] = absolute + relative * np.abs(other)
     return allowed
+
+
+def absolute_tolerance(datatype: DataType, values: NDArray[Any]) -> float:
+    """Return the absolute part of the tolerance of these values: of the largest one, if all are below 1."""
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    return tolerance(datatype)[1] * min(largest, 1.0)
 
 
 @dataclass(frozen=True)

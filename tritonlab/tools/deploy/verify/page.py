@@ -187,8 +187,9 @@ def _how() -> str:
             "sequence alone and in their order.",
             "Compared with the answer that the notebook gave, and with that of tritonlab's server on a copy of the "
             "export: names, datatypes, shapes, number and order of responses, and values byte by byte.",
-            f"Values of floats that are not equal byte for byte pass within {floats}: another build of numpy or of a "
-            "BLAS rounds otherwise. Other datatypes have to be equal.",
+            f"Values of floats that are not equal byte for byte pass within {floats} (of that a part as large as the "
+            "largest value, if all are below 1): another build of numpy or of a BLAS rounds otherwise. Other datatypes "
+            "have to be equal.",
             "Errors by status and text; metadata and config field by field. Not compared: parameters of responses, "
             "what is logged, and times.",
         ]
