@@ -52,11 +52,12 @@ def read_arrays(path: str | Path, most: int) -> dict[str, NDArray[Any]]:
     with open_file(path) as file:
         try:
             with zipfile.ZipFile(file) as members:
-                size = sum(member.file_size for member in members.infolist())
+                size, names = sum(member.file_size for member in members.infolist()), set(members.namelist())
             if size > most:
                 raise ValueError(f"it has {size:,} bytes when it is unpacked, more than there is memory for")
             with np.load(file, allow_pickle=False) as found:
-                arrays = {name: found[name] for name in found.files}
+                # for `a` beside `a.npy` numpy has the right names, and gives the first array for both
+                arrays = {name: found[f"{name}.npy" if f"{name}.npy" in names else name] for name in found.files}
         except (OSError, ValueError):
             raise
         except Exception as error:  # numpy and zipfile raise their parts' errors: zlib.error, EOFError, SyntaxError ...

@@ -12,6 +12,7 @@ import re
 import shlex
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
+from urllib.parse import quote
 
 _PLAIN_YAML = re.compile(r"[A-Za-z/][\w./-]*( [\w./-]+)*")
 #: Words that some readers of YAML read as a boolean or null.
@@ -39,6 +40,11 @@ def python_identifier(text: str) -> str:
 def file_stem(name: str) -> str:
     """Return the name as the start of a file name that is neither hidden nor an option of a command."""
     return re.sub(r"^[.-]|[^\w.-]", "_", name)
+
+
+def npz_name(name: str) -> str:
+    """Return the name of an array in a `.npz`: a zip file cuts a name at a NUL, and numpy cuts off `.npy`."""
+    return quote(name, safe="", errors="surrogatepass").replace(".npy", "%2Enpy")
 
 
 def one_line(text: str) -> str:

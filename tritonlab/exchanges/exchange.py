@@ -45,6 +45,7 @@ class Exchange:
     printed: the last lines that its model printed and logged meanwhile, and the faults of its outputs
     name: of a kept exchange; `source`: its origin, empty if a person has kept it
     unanswered: why the model's own answer is unknown
+    unsent: why it cannot be sent again: its request is only named
     """
 
     request: InferenceRequest
@@ -56,6 +57,7 @@ class Exchange:
     name: str = ""
     source: str = ""
     unanswered: str = ""
+    unsent: str = ""
 
     @property
     def model(self) -> str:

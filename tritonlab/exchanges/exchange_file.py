@@ -16,6 +16,7 @@ from ..core.foreign_file import read_arrays, read_json
 from ..core.inference.data_type import DataType
 from ..core.inference.infer_request import InferenceRequest, RequestSpec
 from ..core.inference.tensor import Tensor
+from ..core.quoting import npz_name
 from ..core.status import TritonError
 from ..core.whole_file import write_file
 from ..ipc.processes.out_of_memory import memory_left
@@ -33,12 +34,12 @@ def write_exchange(exchange: Exchange, directory: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     large: dict[str, NDArray[Any]] = {}
     request = exchange.request
-    facts = {"error": exchange.error_text, "source": exchange.source, "unanswered": exchange.unanswered}
+    facts = {name: getattr(exchange, name) for name in ("source", "unanswered", "unsent")}
     document: dict[str, Any] = {
         "model": exchange.model,
         "request": {**non_default_settings(request), "inputs": _tensors(request.inputs, "input", large)},
         "answers": [_tensors(each.outputs, f"output.{n}", large) for n, each in enumerate(exchange.answers())],
-        **{name: value for name, value in facts.items() if value},
+        **{name: value for name, value in {"error": exchange.error_text, **facts}.items() if value},
     }
     path, beside = folder / f"{exchange.name}.json", folder / f"{exchange.name}.npz"
     if not large:
@@ -47,7 +48,7 @@ def write_exchange(exchange: Exchange, directory: Path) -> Path:
         file = io.BytesIO()
         np.savez_compressed(file, **dict[str, Any](large))
         write_file(beside, file.getvalue())
-    write_file(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_file(path, _text_of(document) + "\n")
     return path
 
 
@@ -67,9 +68,19 @@ def read_exchange(path: Path) -> Exchange:
             name=path.stem,
             source=document.get("source", ""),
             unanswered=document.get("unanswered", ""),
+            unsent=document.get("unsent", ""),
         )
     except Exception as error:  # any error for a value of a wrong kind
         raise ValueError(f"{path} is not a golden case: {type(error).__name__}: {error}") from None
+
+
+def _text_of(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a client's text was not UTF-8
+        return json.dumps(document, indent=1)
+    return text
 
 
 def _tensors(tensors: Mapping[str, Tensor], prefix: str, large: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -77,7 +88,7 @@ def _tensors(tensors: Mapping[str, Tensor], prefix: str, large: dict[str, NDArra
     for name, tensor in tensors.items():
         entry: dict[str, Any] = {"datatype": tensor.datatype.name, "shape": list(tensor.shape)}
         if int(np.prod(tensor.shape)) > _MOST_INLINE or tensor.byte_size > 64 * _MOST_INLINE:
-            large[f"{prefix}.{name}"] = tensor.data
+            large[f"{prefix}.{npz_name(name)}"] = tensor.data
         elif tensor.datatype is DataType.BYTES:
             entry["values"] = [_text(element) for element in tensor.numpy().flat]
         else:
@@ -89,7 +100,14 @@ def _tensors(tensors: Mapping[str, Tensor], prefix: str, large: dict[str, NDArra
 
 
 def _read_tensors(entries: Mapping[str, Any], prefix: str, large: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: _read_tensor(entry, large.get(f"{prefix}.{name}")) for name, entry in entries.items()}
+    return {name: _read_tensor(entry, _array(entry, f"{prefix}.", name, large)) for name, entry in entries.items()}
+
+
+def _array(entry: Mapping[str, Any], prefix: str, name: str, large: Mapping[str, Any]) -> Any:
+    if "values" in entry:
+        return None
+    found = large.get(prefix + npz_name(name))
+    return found if found is not None else large.get(prefix + name)  # as earlier versions named it
 
 
 def _read_tensor(entry: Mapping[str, Any], data: Any) -> Tensor:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -24,10 +23,10 @@ from ..core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, Inferen
 from ..core.inference.infer_response import InferenceResponse
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines
-from ..core.quoting import file_stem, json_text, python_identifier, python_literal
+from ..core.quoting import file_stem, json_text, npz_name, python_identifier, python_literal
 from ..core.status import Code, TritonError
 from ..core.whole_file import write_file
-from .comparison import tolerance
+from .comparison import absolute_tolerance, tolerance
 from .exchange import Exchange
 from .http_document import NOT_IN_JSON, json_value, request_document
 from .literal import MOST_BYTES, TooLarge, base64_lines, is_read, numpy_expression
@@ -181,10 +180,10 @@ class _Test:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that the function reads, by their names in the `.npz`."""
-        found = {_entry_name(self.inputs, key): tensor for key, tensor in self.example.request.inputs.items()}
+        found = {self.inputs + npz_name(key): tensor for key, tensor in self.example.request.inputs.items()}
         for number, response in enumerate(self.example.expected):
             prefix = f"{self.outputs}{number}."
-            found |= {_entry_name(prefix, key): tensor for key, tensor in response.outputs.items()}
+            found |= {prefix + npz_name(key): tensor for key, tensor in response.outputs.items()}
         return found
 
     def text(self) -> str:
@@ -209,24 +208,25 @@ class _Test:
         for number, response in enumerate(expected):
             for key, tensor in response.outputs.items():
                 got = f"answers[{number}].as_numpy({python_literal(key)})"
-                yield _check(got, _stored(f"{self.outputs}{number}.", key, tensor.datatype), tensor.datatype)
+                yield _check(got, _stored(f"{self.outputs}{number}.", key, tensor.datatype), tensor)
 
 
-def _check(got: str, stored: str, datatype: DataType) -> str:
-    """Return the statement that compares an output."""
+def _check(got: str, stored: str, tensor: Tensor) -> str:
+    """Return the statement that compares an output with `tensor`."""
+    datatype = tensor.datatype
     if datatype is DataType.BYTES:
         return f"assert {got}.ravel().tolist() == {stored}.tolist()"
     if datatype is DataType.BF16:
         return f"np.testing.assert_allclose({got}.astype('f4'), {stored}.astype('f4'), 0.01)"
     if datatype.numpy.kind != "f":
         return f"np.testing.assert_array_equal({got}, {stored})"
-    rtol, atol = tolerance(datatype)
+    rtol, atol = tolerance(datatype)[0], absolute_tolerance(datatype, tensor.data.astype(np.float64))
     return f"np.testing.assert_allclose({got}, {stored}, rtol={rtol:g}, atol={atol:g})"
 
 
 def _stored(prefix: str, key: str, datatype: DataType) -> str:
     """Return the expression that reads a tensor from the `.npz`."""
-    stored = f"DATA[{python_literal(_entry_name(prefix, key))}]"
+    stored = f"DATA[{python_literal(prefix + npz_name(key))}]"
     if datatype is DataType.BYTES:
         return f"deserialize_bytes_tensor({stored}.tobytes())"
     return f"{stored}.view(ml_dtypes.bfloat16)" if datatype is DataType.BF16 else stored
@@ -252,11 +252,6 @@ def _write_tests(name: str, tests: Sequence[_Test]) -> Snippet:
     }
     np.savez_compressed(file, **dict[str, Any](arrays))
     return Snippet(f"{name}.py", text, {f"{name}.npz": file.getvalue()})
-
-
-def _entry_name(prefix: str, key: str) -> str:
-    """Return the name in a `.npz` of the tensor `key`: a zip file cuts a name at a NUL, and numpy cuts off `.npy`."""
-    return prefix + quote(key, safe="", errors="surrogatepass").replace(".npy", "%2Enpy")
 
 
 def _pytest(example: Example) -> Snippet:

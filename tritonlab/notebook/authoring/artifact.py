@@ -33,6 +33,7 @@ def artifact_of(path: str, value: Any) -> Artifact:
     if isinstance(value, Mapping) and value and all(isinstance(each, np.ndarray) for each in value.values()):
         named = {str(name): each for name, each in value.items()}
         if not any(map(_has_objects, named.values())):
+            _check_names(path, named)
             return _saved(lambda file: np.savez(file, **named), "numpy.load(path)")
     torch = sys.modules.get("torch")
     if torch is not None and _is_of_torch(torch, value):
@@ -52,6 +53,15 @@ def _saved(save: Any, reader: str) -> Artifact:
     file = io.BytesIO()
     save(file)
     return Artifact(file.getvalue(), reader)
+
+
+def _check_names(path: str, named: Mapping[str, Any]) -> None:
+    """Raise FileError for a name that an array in a `.npz` cannot have, or under which numpy finds another one."""
+    for name in named:
+        if name in ("file", "allow_pickle") or name.endswith(".npy") or "\0" in name:
+            fix = "choose another name"
+            text = f"numpy cannot keep an array as {name!r} in {path}, or does not find it there again: {fix}"
+            raise FileError(text, field=path, fix=fix)
 
 
 def _has_objects(array: Any) -> bool:
