@@ -52,9 +52,10 @@ def run(paths: Sequence[Path], junit: Path | None = None, timeout: float = 600.0
         write_file(junit, junit_xml(suites))
     if not suites:
         print(f"no golden set beside {', '.join(map(str, paths))}")
+    judged = [report for _, report in suites if isinstance(report, str) or report["results"] or report["left"]]
+    if not judged:  # also of sets without cases
         return NOTHING
-    passed = all(not isinstance(report, str) and report["passed"] for _, report in suites)
-    return PASSED if passed else FAILED
+    return PASSED if all(not isinstance(report, str) and report["passed"] for report in judged) else FAILED
 
 
 def _suites(path: Path, timeout: float) -> Iterator[Suite]:

@@ -60,6 +60,34 @@ def test_what_is_kept_is_what_was_sent(golden: GoldenSet, array: Any) -> None:
     assert golden.check(lambda again: answered(again, 1)).passed
 
 
+def test_nothing_has_passed_where_nothing_is_kept(golden: GoldenSet) -> None:
+    report = golden.check(lambda again: answered(again, 1))
+    assert not report.passed and report.verdict == "golden: nothing is kept"
+
+
+CONFUSABLE = ("a", "a.npy", "a.npy.npy", "a\0", "a\0b", "a b", "a%20b", "../a", "\ud800")
+
+
+@pytest.mark.parametrize("length", [1, 100])
+def test_tensors_with_similar_names_are_not_confused(golden: GoldenSet, length: int) -> None:
+    tensors = {name: Tensor.from_numpy(np.full(length, number)) for number, name in enumerate(CONFUSABLE)}
+    golden.add(Exchange(InferenceRequest("m", tensors), arrivals_of([tensors])))
+    (case,) = golden.cases()
+    for found in (case.request.inputs, case.answers()[0].outputs):
+        assert {name: tensor.numpy().tolist() for name, tensor in found.items()} == {
+            name: [number] * length for number, name in enumerate(CONFUSABLE)
+        }
+
+
+def test_an_array_under_the_name_of_its_tensor_is_read_as_earlier_versions_wrote_it(golden: GoldenSet) -> None:
+    arrays = {name: np.full(100, number) for number, name in enumerate(["a b", "a", "a.npy"])}
+    sent = InferenceRequest("m", {name: Tensor.from_numpy(array) for name, array in arrays.items()})
+    path = golden.add(Exchange(sent, arrivals_of([{"OUT": Tensor.from_numpy(np.zeros(1))}]))).with_suffix(".npz")
+    np.savez(path, **{f"input.{name}": array for name, array in arrays.items()})
+    (case,) = golden.cases()
+    assert [tensor.numpy()[0] for tensor in case.request.inputs.values()] == [0, 1, 2]
+
+
 def test_bf16_is_kept_too(golden: GoldenSet) -> None:
     bits = Tensor(DataType.BF16, (2,), np.array([0x3FC0, 0x4000], np.uint16))
     sent = InferenceRequest("m", {"IN": bits})

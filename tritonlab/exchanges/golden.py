@@ -71,14 +71,14 @@ class GoldenResult:
 
 @dataclass(frozen=True)
 class GoldenReport:
-    """The results of all cases. `left`: how many were not sent for lack of time."""
+    """The results of all cases, without which nothing has passed. `left`: how many were not sent for lack of time."""
 
     results: tuple[GoldenResult, ...]
     left: int = 0
 
     @property
     def passed(self) -> bool:
-        return not self.left and all(result.passed for result in self.results)
+        return bool(self.results) and not self.left and all(result.passed for result in self.results)
 
     @property
     def verdict(self) -> str:
