@@ -80,3 +80,36 @@ def test_what_is_not_kept_is_answered_again(lab: Lab, reason: str) -> None:
     (case,) = answered_cases([model])
     assert case.source == ANSWERED_AGAIN and not case.unanswered
     assert case.outputs["OUT"].shape == ((1_000_000,) if reason == "large" else (3,))
+
+
+SUMS = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.sum = 0
+
+    def execute(self, requests):
+        return [self.one(request) for request in requests]
+
+    def one(self, request):
+        self.sum = self.sum + pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", self.sum)])
+"""
+
+
+@pytest.mark.parametrize(("spaced", "count"), [([1, 2], 2), ([1, 2, 3, 4, 5, 6], 0), ([1], 1), ([1, 2, 3, 4], 4)])
+def test_a_sequence_that_is_longer_than_what_is_kept_is_named(lab: Lab, spaced: list[int], count: int) -> None:
+    length = 4 if count == 4 else 6
+    model = lab.load("m", SUMS, config("X FP32 1", "OUT FP32 1", "sequence_batching {}"))
+    for number in range(1, length + 1):
+        if number in spaced:
+            Recorder.for_instruments(lab.server.instruments).last_requests.due.clear()
+        flags = {"sequence_start": number == 1, "sequence_end": number == length}
+        model(X=np.float32([number]), sequence_id=7, **flags)
+    cut = [case for case in answered_cases([model]) if case.unsent]
+    assert len([*last_cases([model])]) == count
+    assert [case.unsent.partition(":")[0] for case in cut] == (
+        [f"of sequence 7 only the first {count} requests were sent"] if 0 < count < 4 else
+        ["sequence 7 was not sent, as its beginning is not kept"] * (count == 0)
+    )  # fmt: skip

@@ -120,9 +120,12 @@ def test_of_a_sequence_the_last_requests_have_no_gap() -> None:
         hooks.execute(*beside, request, start=at, end=at + 1)
     # 3 came too soon after 2; 4 was not the first of its batch, so 6 is not the next; 104 has no start
     assert [each.request.serial for each in last.of_model(hooks.recording.model("add"))] == [1, 2]
+    assert last.cut_sequences(hooks.recording.model("add")) == {7: 2, 9: 0}
     hooks.execute(make_request(7, 1000, correlation_id=8, flags=1), start=1000, end=1001)
     hooks.execute(make_request(8, 1200, correlation_id=8, flags=2), start=1200, end=1201)
     assert [each.request.serial for each in last.of_model(hooks.recording.model("add"))] == [7, 8]
+    hooks.execute(make_request(9, 1201, correlation_id=8, flags=1), start=1201, end=1202)  # too soon to be kept
+    assert 8 not in last.cut_sequences(hooks.recording.model("add"))
 
 
 def test_large_correlation_ids_stay_apart() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..core.inference.infer_request import InferenceRequest
 from ..core.status import TritonError
-from ..record.recorder import MOST, LastRequest, Recorder
+from ..record.recorder import MOST, SPACING_NS, LastRequest, Recorder
 from ..server.api.failures import request_again
 from ..server.api.needed_models import stood_in, stood_in_words
 from .exchange import Exchange, arrivals_of
@@ -27,7 +28,7 @@ def last_cases(models: Iterable[Model], most: int = MOST) -> Iterator[Exchange]:
     unknown."""
     together = list(models)
     for model in together:
-        recorder = next((each for each in model.server.instruments if isinstance(each, Recorder)), None)
+        recorder = _recorder_of(model)
         if recorder is None:
             continue
         last = recorder.last_requests
@@ -43,6 +44,30 @@ def last_cases(models: Iterable[Model], most: int = MOST) -> Iterator[Exchange]:
             yield replace(case, unanswered=instead) if instead else case
 
 
+def _recorder_of(model: Model) -> Recorder | None:
+    return next((each for each in model.server.instruments if isinstance(each, Recorder)), None)
+
+
+def _cut_sequences(model: Model, most: int) -> Iterator[Exchange]:
+    recorder = _recorder_of(model)
+    if recorder is None:
+        return
+    cut = recorder.last_requests.cut_sequences(recorder.recording.model(model.name), most)
+    kept, pace = min(most, MOST), f"{SPACING_NS // 10**6} ms"
+    for number, (correlation_id, count) in enumerate(cut.items(), 1):
+        known = (
+            f"of sequence {correlation_id} only the first {count} requests were sent"
+            if count
+            else f"sequence {correlation_id} was not sent, as its beginning is not kept"
+        )
+        why = (
+            f"{known}: a notebook keeps the last {kept} requests of a model, and one in {pace}; send a sequence of "
+            f"{kept} requests at most, {pace} apart, and export again"
+        )
+        request = InferenceRequest(model.name, {}, correlation_id=correlation_id)
+        yield Exchange(request, name=f"cut-sequence-{number}", source=KEPT, unsent=why)
+
+
 def _add_answer(case: Exchange, kept: LastRequest, is_current: bool) -> Exchange:
     if not kept.is_answered:
         return replace(case, unanswered="its answer was not kept: too large, on a GPU, or not whole")
@@ -52,8 +77,12 @@ def _add_answer(case: Exchange, kept: LastRequest, is_current: bool) -> Exchange
 
 
 def answered_cases(models: Iterable[Model], most: int = MOST) -> Iterator[Exchange]:
-    """Yield `last_cases`; if an answer is not kept, send the request again, unless it belongs to a sequence."""
+    """Yield `last_cases`; if an answer is not kept, send the request again, unless it belongs to a sequence. Of a
+    sequence that is not kept whole, yield also a case without inputs that says so.
+    """
     together = {model.name: model for model in models}
+    for model in together.values():
+        yield from _cut_sequences(model, most)
     for case in last_cases(together.values(), most):
         if not case.unanswered or case.request.correlation_id or stood_in(together[case.model]):
             yield case

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from ..core.inference.infer_request import (
+    SEQUENCE_END,
     SEQUENCE_START,
     InferenceRequest,
     ModelRequest,
@@ -331,10 +332,28 @@ class LastRequests:
     def of_model(self, record: ModelRecord, most: int = MOST) -> list[LastRequest]:
         """Return the last requests of a model, the oldest first, at most so many. A sequence's requests after a missing
         one are left out: they mean nothing without it."""
-        records = [*self._records.get(record.name, ())]
-        kept = records[max(len(records) - most, 0) :]
+        kept = self._newest(record, most)
         is_sequence = any(each.request.correlation_id for each in kept)
         return _whole(kept, _predecessors(record)) if is_sequence else kept
+
+    def cut_sequences(self, record: ModelRecord, most: int = MOST) -> dict[int | str, int]:
+        """Return the correlation ids of the sequences among them that had more requests, and how many of each are in
+        `of_model`: 0 if its beginning is missing."""
+        kept, before = self._newest(record, most), _predecessors(record)
+        whole = _whole(kept, before)
+        followed, found = {*before.values()}, {each.request.serial for each in whole}
+        cut: dict[int | str, int] = {}
+        for number in dict.fromkeys(each.request.correlation_id for each in kept):
+            of_it = [each.request for each in kept if each.request.correlation_id == number]
+            whole_of_it = [each for each in of_it if each.serial in found]
+            goes_on = of_it[-1].serial in followed and not of_it[-1].flags & SEQUENCE_END
+            if number and (goes_on or whole_of_it != of_it):
+                cut[number] = len(whole_of_it)
+        return cut
+
+    def _newest(self, record: ModelRecord, most: int) -> list[LastRequest]:
+        records = [*self._records.get(record.name, ())]
+        return records[max(len(records) - most, 0) :]
 
 
 def _predecessors(record: ModelRecord) -> Mapping[int, int]:

@@ -302,7 +302,7 @@ class _Export:
         """Return the report with the verdict of real servers. Raises Cancelled."""
         options = self._options
         cases = [*self._cases, *answered_cases([build.model for build in self._builds], options.last)]
-        tried = self._try_models(cases)
+        tried = self._try_models([case for case in cases if not case.unsent])
         reads = set[str]().union(*(paths_of_the_machine(subject) for subject, _ in tried.values()))
         found = {
             build.model.name: [

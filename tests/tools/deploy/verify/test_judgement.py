@@ -125,3 +125,11 @@ def test_a_model_is_judged_by_its_load_and_its_documents() -> None:
     failed = judged(answer(1), good, ModelAnswers("m", problem="Internal: no\n;"))
     assert failed.findings[0].text == "Internal: no; it loads here"
     assert verdict(good, ModelAnswers("m", answers=good.answers, config={"max_batch_size": 4})) == ("D", False)
+
+
+def test_a_sequence_that_is_not_kept_whole_is_not_proved() -> None:
+    cut = Exchange(InferenceRequest("m", {}, correlation_id=7), name="cut", unsent="of sequence 7 only the first 2")
+    found = judge(answers(answer(1)), answers(answer(1)), [case_of(answer(1)), cut], release="2.51", places=PLACES)
+    assert (found.symbol, found.passed) == ("?", False)
+    assert [(each.sent, each.inputs, each.symbol) for each in found.requests][1] == (0, "not kept", "?")
+    assert [each.text for each in found.findings] == [cut.unsent]

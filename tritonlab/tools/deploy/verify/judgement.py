@@ -171,7 +171,7 @@ def _evidence(case: Exchange, theirs: ModelAnswers, findings: Sequence[Differenc
         case.name,
         case.source or "golden",
         ", ".join(f"{name} {each.datatype.name}{[*each.shape]}" for name, each in case.request.inputs.items())
-        or "no inputs",
+        or ("not kept" if case.unsent else "no inputs"),
         "failed" if case.error else "answered" if kept is not None else case.unanswered or _NOT_KEPT,
         sent=sum(len(theirs.answers.get((way, case.name), ())) for way in (ALONE, TOGETHER, STREAM)),
         symbol=max((finding.symbol for finding in findings), key=ORDER.index, default=EQUAL),
@@ -215,6 +215,9 @@ def _of_case(
     case: Exchange, ours: ModelAnswers, theirs: ModelAnswers, release: str, places: tuple[str, str]
 ) -> Iterator[Difference]:
     """Yield the differences for one request, in each of the ways in which it was sent."""
+    if case.unsent:
+        yield Difference(NOT_VERIFIED, case.name, case.unsent)
+        return
     kept = kept_answer(case)
     if kept is None:
         why = case.unanswered or _NOT_KEPT

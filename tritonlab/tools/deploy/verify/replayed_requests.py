@@ -67,7 +67,7 @@ def replay(
     grpc = GrpcLink(server.grpc, {}, _REQUEST_SECONDS)
     try:
         for name in models:
-            model, own = found[name], [case for case in cases if case.model == name]
+            model, own = found[name], [case for case in cases if case.model == name and not case.unsent]
             if model.problem:
                 continue
             say(f"  {name}: {len(own)} requests")
