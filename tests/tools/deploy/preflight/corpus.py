@@ -170,6 +170,15 @@ TRAPS = {
         "self.k = 2 if b.value else 1",
         named="{other_etc}",
     ),
+    "up_again": _read("a30/../a52.txt")._replace(named="{here}/a52.txt"),
+    "up_from_a_link": _read("a53_link/../a53.txt")._replace(named="elsewhere/a53.txt"),
+    "two_slashes": _read("/{here}//a54.txt")._replace(named=" {here}/a54.txt"),
+    "below_an_open_folder": Code(
+        "d = os.open('a31', os.O_RDONLY); f = os.open('a55.txt', os.O_RDONLY, dir_fd=d)\n"
+        "self.k = float(os.read(f, 9)); os.close(f); os.close(d)",
+        named="a31/a55.txt",
+    ),
+    "through_proc": _read("/proc/self/cwd/a56.txt")._replace(named="{here}/a56.txt"),
     "c_access": Code("self.k = 2 - (ctypes.CDLL(None).access(b'a51.txt', 0) != 0)", named="{top}/"),
 }  # fmt: skip
 
@@ -177,6 +186,7 @@ TRAPS = {
 QUICK = (
     *("np_load", "fromfile", "memmap_default", "absolute", "zip", "ini", "sqlite", "library", "script", "shell_string"),
     *("exists", "isfile_later", "glob", "listdir", "expanduser", "cached", "variable_later", "etc", "url", "module"),
+    *("up_again", "up_from_a_link", "below_an_open_folder"),
     *("temporary", "fallback", "program", "spec", "python_c", "c_open", "c_etc", "onnxruntime"),
 )
 
@@ -248,7 +258,7 @@ def notebook_folder(folder: Path, *, slow: bool) -> Iterator[dict[str, str]]:
 
 def write_files(here: Path, home: Path, *, slow: bool) -> None:
     """Write what the traps read."""
-    for number in (6, 7, 8, 9, 10, 23, 24, 25, 26, 27, 28, 36, 37, 40, 43, 44, 47, 48, 51):
+    for number in (6, 7, 8, 9, 10, 23, 24, 25, 26, 27, 28, 36, 37, 40, 43, 44, 47, 48, 51, 52, 54, 56):
         (here / f"a{number}.txt").write_text("2")
     for number in (34, 35):
         (home / f"a{number}.txt").write_text("2")
@@ -266,6 +276,10 @@ def write_files(here: Path, home: Path, *, slow: bool) -> None:
     for number in (17, 18):
         with contextlib.closing(sqlite3.connect(here / f"a{number}.db")) as database, database:
             database.execute("create table t as select 2 as k")
+    (here.parent / "elsewhere" / "x").mkdir(parents=True)
+    (here.parent / "elsewhere" / "a53.txt").write_text("2")
+    (here / "a53_link").symlink_to(here.parent / "elsewhere" / "x")
+    (here / "a31" / "a55.txt").write_text("2")
     (here / "a11.json").write_text('{"k": 2}')
     (here / "a12.pkl").write_bytes(pickle.dumps(2))
     with zipfile.ZipFile(here / "a13.zip", "w") as archive:

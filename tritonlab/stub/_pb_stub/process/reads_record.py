@@ -58,8 +58,10 @@ _MAPPING_FILES = {"<frozen os>", "<frozen _collections_abc>", os.__file__, _MAPP
 #: Functions of mappings that read all variables, or set one.
 _BULK = {"copy", "__iter__", "setdefault", "__eq__", "__repr__", "__or__", "__ror__"}
 
-#: The uses of a file. A held one was opened by code that is not Python.
-OPENED, LISTED, LOOKED, STARTED, LOADED, HELD = "open", "list", "look", "start", "load", "hold"
+#: The uses of a file. A held one was opened by code that is not Python; a passed one is a directory before a `..`.
+OPENED, LISTED, LOOKED, STARTED, LOADED, HELD, PASSED = "open", "list", "look", "start", "load", "hold", "pass"
+#: Links of a process to any place, below a directory that every machine has.
+_LINKS = re.compile("/proc/(self|thread-self|[0-9]+)/(cwd|root)(/|$)")
 #: Modules whose functions check a file, or start a program, on behalf of their caller.
 _ASKING = (
     *("<frozen genericpath>", "<frozen posixpath>"),
@@ -143,7 +145,7 @@ class ReadsRecord:
         if isinstance(path, int):
             return
         given = os.fsdecode(path)
-        path = os.path.abspath(given)
+        path = _absolute(given)
         if set(mode) & set("wxa"):
             self.note_written(path)
             return
@@ -155,12 +157,15 @@ class ReadsRecord:
         place = self.authors_place(frame)
         if place is not None:
             self._files[path] = (*place, not os.path.isabs(given), how)
+            for passed in _passed(given):
+                if not self._is_brought(passed):
+                    self._files.setdefault(passed, (*place, False, PASSED))
 
     def note_written(self, path: Any) -> None:
         """Note a file that is opened for writing, or a directory that was made: its contents are the model's own."""
         if isinstance(path, int) or len(self._written) >= _MOST:
             return
-        path = os.path.abspath(os.fsdecode(path))
+        path = _absolute(os.fsdecode(path))
         if not self.is_written(path):
             self._written.add(path)
 
@@ -228,7 +233,7 @@ class _Audit:
         #: ports on which the model itself listens
         self._bound: Set[Any] = set()
         self._handlers: Dict[str, Callable[..., None]] = {
-            "open": self._open,
+            "open": self.heed_open,
             "os.listdir": self._list,
             "os.scandir": self._list,
             "glob.glob": self._glob,
@@ -248,6 +253,7 @@ class _Audit:
         }
         for name in ("stat", "access"):
             vars(os)[name] = _WatchedCall(getattr(os, name), self)
+        vars(os)["open"] = _WatchedOpen(os.open, self)
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: Any) -> None:
@@ -266,7 +272,16 @@ class _Audit:
         finally:
             self._inside.is_noting = False
 
-    def _open(self, frame: Any, path: Any, mode: Any, flags: int) -> None:
+    def unheard(self, function: Any, *arguments: Any, **settings: Any) -> Any:
+        """Call a function whose events do not count, and return its result."""
+        before = getattr(self._inside, "is_noting", False)
+        self._inside.is_noting = True
+        try:
+            return function(*arguments, **settings)
+        finally:
+            self._inside.is_noting = before
+
+    def heed_open(self, frame: Any, path: Any, mode: Any, flags: int) -> None:
         if mode is None:  # os.open
             mode = "w" if flags & (os.O_CREAT | os.O_TRUNC | os.O_WRONLY) else "r"
         self._record.note_file(path, mode, frame)
@@ -279,7 +294,7 @@ class _Audit:
         self._look(frame, folder or ".")
 
     def _look(self, frame: Any, path: Any) -> None:
-        if os.path.abspath(os.fsdecode(path)) not in _DIRECTORIES:
+        if _absolute(os.fsdecode(path)) not in _DIRECTORIES:
             self._record.note_file(os.fspath(path), "r", frame, LOOKED)
 
     def ask(self, path: Any, frame: Any) -> None:
@@ -293,7 +308,7 @@ class _Audit:
                 self._look(frame, path)
 
     def _make(self, frame: Any, source: Any, target: Any, *more: Any) -> None:
-        if self._record.is_written(os.path.abspath(os.fsdecode(source))) or not os.path.exists(target):
+        if self._record.is_written(_absolute(os.fsdecode(source))) or not os.path.exists(target):
             self._record.note_written(target)
 
     def _connect_database(self, frame: Any, database: Any) -> None:
@@ -364,8 +379,42 @@ class _WatchedCall:
     def __call__(self, path: Any, *arguments: Any, **settings: Any) -> Any:
         found = self._real(path, *arguments, **settings)  # raises for a missing one, on which nothing depends
         if found:
-            self._audit.note(self._audit.ask, path, sys._getframe(1))
+            self._audit.note(self._audit.ask, _below(settings.get("dir_fd"), path), sys._getframe(1))
         return found
+
+
+class _WatchedOpen(_WatchedCall):
+    """`os.open` with an audit hook, whose event lacks the directory of a path."""
+
+    def __call__(self, path: Any, flags: Any, *arguments: Any, **settings: Any) -> Any:
+        if settings.get("dir_fd") is None:
+            return self._real(path, flags, *arguments, **settings)
+        self._audit.note(self._audit.heed_open, sys._getframe(1), _below(settings["dir_fd"], path), None, flags)
+        return self._audit.unheard(self._real, path, flags, *arguments, **settings)
+
+
+def _below(directory: Optional[int], path: Any) -> Any:
+    """Return the path of a file that is named relative to an open directory."""
+    if directory is None or isinstance(path, int):
+        return path
+    return os.path.join(os.readlink("/proc/self/fd/%d" % directory), os.fsdecode(path))
+
+
+def _absolute(path: str) -> str:
+    """Return the absolute path without `..`, which leads from a link to another place than the text says."""
+    path = os.path.join(os.getcwd(), path)
+    head, tail = os.path.split(path.rstrip(os.sep))
+    if os.pardir in path.split(os.sep) or _LINKS.match(path):
+        is_name = tail != os.pardir and not (_LINKS.match(path) and tail in ("cwd", "root"))
+        path = os.path.join(os.path.realpath(head), tail) if is_name else os.path.realpath(path)
+    return os.path.normpath(os.sep + path.lstrip(os.sep))  # two slashes at the start would stay
+
+
+def _passed(path: str) -> Set[str]:
+    """Return the directories that must be there because a `..` follows them."""
+    parts = os.path.join(os.getcwd(), path).split(os.sep)
+    before = [os.sep.join(parts[:number]) for number, part in enumerate(parts) if part == os.pardir]
+    return {found for each in before for found in (_absolute(each), os.path.realpath(each))} - {os.sep}
 
 
 def is_everywhere(path: str) -> bool:

@@ -17,7 +17,16 @@ from ....core.quoting import magic_line
 from ....core.source.guards import guarded, never_run
 from ....core.source.source_file import SourceFile
 from ....ipc.link.stub_link import ReadFile
-from ....stub._pb_stub.process.reads_record import HELD, LISTED, LOADED, LOOKED, OPENED, STARTED, is_everywhere
+from ....stub._pb_stub.process.reads_record import (
+    HELD,
+    LISTED,
+    LOADED,
+    LOOKED,
+    OPENED,
+    PASSED,
+    STARTED,
+    is_everywhere,
+)
 from ..environment.lock import url_of
 from ..releases import Target
 from .finding import Finding, Prediction, worst
@@ -128,7 +137,8 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
         for file in reads.files:
             if file.how in (LOOKED, LISTED) and any(_is_made(each, file.path) for each in subject.sources if each.tree):
                 continue  # a process that only completed the config may have made it
-            if os.path.exists(file.path) and os.path.realpath(file.path) not in own and file.how != HELD:
+            is_there = os.path.exists(file.path) and os.path.realpath(file.path) not in own
+            if is_there and file.how not in (HELD, PASSED):
                 recorded.setdefault(file.path, file)
     spelled = [each for each in _paths_in(subject) if not _is_in(each[2], written) and not _is_made(each[0], each[2])]
     beside = {path: name for path, file in recorded.items() if (name := _name_beside(subject, file, spelled))}
@@ -327,7 +337,7 @@ def _paths_in(subject: Subject) -> Iterator[_Spelled]:
                 continue
             if node in not_run:
                 continue
-            path = node.value.rstrip("/")
+            path = os.path.normpath(node.value.rstrip("/").replace("//", "/"))
             if path in seen or len(path) > 1000 or path.count("/") < 2 or "\n" in path or "\0" in path:
                 continue
             usual = path in _MOUNTED or is_everywhere(path)

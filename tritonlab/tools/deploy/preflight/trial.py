@@ -28,7 +28,7 @@ from ....ipc.link.stub_link import ReadsRecorded
 from ....ipc.processes.execution_env import PARAMETER
 from ....server.api.needed_models import needed_models
 from ....server.models.backends import DEFAULT_DIRECTORY, runs_shipped
-from ....stub._pb_stub.process.reads_record import HELD, LISTED, LOOKED, is_everywhere
+from ....stub._pb_stub.process.reads_record import HELD, LISTED, LOOKED, PASSED, is_everywhere
 from ..child_command import CommandFailed, run_command
 from ..loaded_modules import third_party_modules
 from ..verify.hiding import common_entries, find_hiding, folders_of_the_machine
@@ -61,7 +61,8 @@ class LoadedAgain:
 @dataclass(frozen=True)
 class Job:
     """The job of a process. `others`: models that the ones in `models` need. `hidden`: files, and directories that are
-    empty there; `shown`: the visible parts of them. `watched`: the directories in which opened files are recorded."""
+    empty there; `shown`: the visible parts of them; `passed`: directories that are there all the same, but empty.
+    `watched`: the directories in which opened files are recorded."""
 
     models: tuple[LoadedAgain, ...]
     others: tuple[LoadedAgain, ...]
@@ -70,6 +71,7 @@ class Job:
     scratch: Path
     hidden: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
 
 
@@ -154,7 +156,12 @@ class _Suspect:
     @property
     def known(self) -> set[str]:
         """The paths that Python code was observed to read."""
-        return {file.path for reads in self.seen.reads for file in reads.files if file.how != HELD}
+        return {file.path for reads in self.seen.reads for file in reads.files if file.how not in (HELD, PASSED)}
+
+    @property
+    def passed(self) -> set[str]:
+        """The directories that a path leads through, and out of again."""
+        return {file.path for reads in self.seen.reads for file in reads.files if file.how == PASSED}
 
     def looked_for(self) -> set[str]:
         return {file.path for reads in self.seen.reads for file in reads.files if file.how in (LOOKED, LISTED)}
@@ -197,7 +204,8 @@ def _find_suspects(job: Job) -> list[_Suspect]:
     job = replace(job, models=tuple(each.model for each in judged))
     folders = _hidden_folders(job.cwd)
     named = {path for each in judged for path in each.known}
-    hidden_job = replace(job, hidden=folders, shown=(*_find_visible(job, judged), *named))
+    passed = tuple(sorted({path for each in judged for path in each.passed}))
+    hidden_job = replace(job, hidden=folders, shown=(*_find_visible(job, judged), *named), passed=passed)
     try:
         hidden = _run(hidden_job, unshare)
         _weigh([each for each in judged if each.known and each.model.requests], named, hidden_job, unshare)

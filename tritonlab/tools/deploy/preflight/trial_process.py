@@ -94,6 +94,7 @@ def hide(job: Job) -> None:
     shown = {os.path.abspath(path) for path in (*job.shown, *_find_mapped(), str(job.scratch)) if os.path.isabs(path)}
     inside = [path for path in sorted(shown) if _is_in(path, job.hidden) and os.path.exists(path)]
     inside = [path for number, path in enumerate(inside) if not _is_in(path, inside[:number])]
+    passed = [(path, os.readlink(path) if os.path.islink(path) else "") for path in sorted(job.passed)]
     opened = [(path, os.path.isdir(path), os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in inside]
     empty = job.scratch / "empty"
     empty.touch()
@@ -112,6 +113,12 @@ def hide(job: Job) -> None:
             Path(path).touch()
         _mount(f"/proc/self/fd/{fd}", path, "", _MS_BIND | _MS_REC)
         os.close(fd)
+    for path, link in passed:
+        if link and not os.path.lexists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.symlink(link, path)
+        elif _is_in(path, job.hidden) and not os.path.lexists(path):
+            os.makedirs(path)
     os.makedirs(job.cwd, exist_ok=True)
 
 
