@@ -52,8 +52,9 @@ class LineProfiler:
             return Profiled([], self._memory.lines()[:_LINES], "tracemalloc", lasted)
         if self._profile is None:
             return Profiled([], [], "", 0)
-        self._profile.stop()
-        return Profiled(self._profile.lines()[:_LINES], [], self._profile.way, lasted, self._profile.looks)
+        profile, self._profile = self._profile, None
+        profile.stop()
+        return Profiled(profile.lines()[:_LINES], [], profile.way, lasted, profile.looks)
 
     def _start_tracing(self) -> None:
         import tracemalloc  # slows every allocation down, so only a requested profile pays

@@ -128,14 +128,13 @@ class LookPace:
     """The time between two looks, by their cost: dense where `execute` is a small part of what this process does."""
 
     def __init__(self) -> None:
-        self._cost = self._wakes = 0
+        self._cost = 0
         self._computed_before = time.process_time_ns()
         self._chance = random.Random()  # not the module's, whose seed may be the author's
 
     def add_cost(self, nanoseconds: int) -> None:
-        """Add the processor time of a wake."""
-        self._cost += nanoseconds
-        self._wakes += 1
+        """Heed the processor time of a wake. The first one takes much longer than the following ones."""
+        self._cost += (nanoseconds - self._cost) // 8
 
     def until_next(self, busy: int) -> int:
         """Return the nanoseconds until the next look. `busy`: those of `execute` so far."""
@@ -149,8 +148,7 @@ class LookPace:
         return self._by_cost() / 1e9 * self._chance.uniform(0.5, 1.5)
 
     def _by_cost(self) -> float:
-        cost = self._cost / self._wakes if self._wakes else 0.0
-        return min(max(_PAUSE * 1e9, cost / _SHARE), _LONGEST_PAUSE * 1e9)
+        return min(max(_PAUSE * 1e9, self._cost / _SHARE), _LONGEST_PAUSE * 1e9)
 
 
 class LineSampler:
