@@ -45,7 +45,8 @@ def findings(source: str, path: str, folder: str = "tests") -> Iterator[str]:
             if found := OPENINGS[_kind(node)].match(text) or WORDS.search(text):
                 begin = max(found.start() - 30, 0)
                 yield f"{path}:{node.body[0].lineno}: {text[begin : found.end() + 50]}"
-        name = _name(node)
+        if not (name := _name(node)):
+            continue
         words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
         stays = name == STAYING and (folder == "tritonlab" or isinstance(node, ast.Attribute))
         if words & WORDS_OF_NAMES[folder] and not stays:
