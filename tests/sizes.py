@@ -2,7 +2,8 @@
 
 Counts lines of files, functions and classes, circles of imports (those for type checkers too), calls upward that no
 import at the head of a file shows, and uses of other packages' private names, file by file; these are read from the
-sources. The length of the walk of a cell is measured in a process of its own (`tests/walks.py`).
+sources. `tests/shape.py` has the rows about public attributes, Protocols, small modules, docstrings and tests; the walk
+of a cell and the time of a start are measured in processes of their own (`tests/walks.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tests import walks
+from tests import shape, walks
 from tests.test_layering import LAZY, PACKAGE, ROOT, Import, imports_of, own_imports
 
 #: Names that begin with an underscore and are documented, public ones of the standard library.
@@ -28,8 +29,10 @@ PROTOCOLS = {"'_render_traceback_'"}
 #: Lines of a file, of a function and of a class that are a hint to look whether a noun is missing. Only that of
 #: functions is a limit: as one, the others had cut what belongs together into 39 files of less than 60 lines.
 HINTS = {"files": 400, "functions": 60, "classes": 200}
-#: Positional arguments of a call that are too many to be read without their names.
-POSITIONAL = 5
+#: What the house does without.
+TOOLS = tuple(f"tritonlab/{name}" for name in ("tools/", "tritonserver/", "dynamo/", "ray/"))
+#: Positional arguments of a call that a reader has to look up, and so many that each call is listed.
+POSITIONAL, TOO_MANY = 5, 7
 
 
 class Size(NamedTuple):
@@ -182,9 +185,13 @@ def long_calls(path: Path, root: Path) -> Iterator[Use]:
     """Yield the calls with so many positional arguments that a reader has to look up what each of them is."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and len(node.args) >= POSITIONAL:
-            name = ast.unparse(node.func)
+            name = ast.unparse(node.func).partition("(")[0]
             if not any(isinstance(argument, ast.Starred) for argument in node.args):
                 yield Use(str(path.relative_to(root)), node.lineno, f"{name} ({len(node.args)})")
+
+
+def _is_too_long(call: Use) -> bool:
+    return int(call.name.rpartition("(")[2].rstrip(")")) >= TOO_MANY
 
 
 def over(sizes: Sequence[Size], hint: int) -> list[Size]:
@@ -204,7 +211,8 @@ def table(root: Path = ROOT, package: Path = PACKAGE) -> str:
         assigned += assigned_from_elsewhere(path, root)
         calls += long_calls(path, root)
     uses += private_attributes(sorted(package.rglob("*.py")), root)
-    lines = [f"{sum(size.lines for size in sizes['files'])} lines in {package.name}/"]
+    house = sum(size.lines for size in sizes["files"] if not size.name.startswith(TOOLS))
+    lines = [f"{sum(size.lines for size in sizes['files'])} lines in {package.name}/, {house} without its tools"]
     for kind, hint in HINTS.items():
         numbers = [size.lines for size in sizes[kind] if size.lines] or [0]
         large = over(sizes[kind], hint)
@@ -219,14 +227,21 @@ def table(root: Path = ROOT, package: Path = PACKAGE) -> str:
     lines += [f"    {use.file}:{use.line} {use.name}" for use in late]
     lines.append(f"class attributes assigned from another package: {len(assigned)}")
     lines += [f"    {use.file}:{use.line} {use.name}" for use in assigned]
-    lines.append(f"calls with {POSITIONAL} or more positional arguments: {len(calls)}")
+    most = [call for call in calls if _is_too_long(call)]
+    lines.append(
+        f"calls with {POSITIONAL} or more positional arguments: {len(calls)}, with {TOO_MANY} or more: {len(most)}"
+    )
+    lines += [f"    {use.file}:{use.line} {use.name}" for use in most]
     rounds = circles(imports)
     lines.append(f"circles of imports: {len(rounds)}")
     lines += [f"    {' '.join(circle)}" for circle in rounds]
     lines.append(f"private names of other packages: {len(uses)} in {len({use.file for use in uses})} files")
     lines += [f"    {use.file}:{use.line} {use.name}" for use in uses]
+    lines += shape.rows(imports, root, package)
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{table()}\n{walks.row()}\n")
+    notes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    rows = [table(), *shape.rows_of_tests(ROOT / "tests"), shape.changelog_row(notes), shape.start_row(ROOT)]
+    sys.stdout.write("\n".join([*rows, walks.row()]) + "\n")

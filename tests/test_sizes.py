@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.shape import changelog_row, classes, one_importer, rows_of_tests, single_protocols, whole
 from tests.sizes import (
     HINTS,
     Use,
@@ -101,3 +102,44 @@ def test_calls_without_names_are_found(package: Path) -> None:
 def test_no_function_of_the_package_is_too_long() -> None:
     sizes = [size for path in PACKAGE.rglob("*.py") for size in measured(path, ROOT)["functions"]]
     assert over(sizes, HINTS["functions"]) == []
+
+
+def test_public_attributes_are_those_of_a_class_and_its_bases(package: Path) -> None:
+    (package / "a.py").write_text(
+        "class A:\n    x: int\n    def __init__(self):\n        self.y = self._z = 1\n    def go(self):\n"
+        "        return self._z.go()\n"
+    )
+    (package / "b.py").write_text("from . import a as one\nclass Model(one.A):\n    def f(self): ...\n")
+    found = classes(package, package.parent)
+    assert whole(found, "tritonlab.b.Model") == ({"x", "y", "go", "f"}, 1)
+
+
+def test_protocols_and_modules_without_a_choice_are_found(package: Path) -> None:
+    (package / "a.py").write_text(
+        "from typing import Protocol\nclass Two(Protocol):\n    def go(self): ...\n"
+        "class One(Protocol):\n    def stop(self): ...\nclass Called(Protocol):\n    def __call__(self): ...\n"
+        "class A:\n    def go(self): ...\n    def stop(self): ...\nclass B:\n    go = 1\n"
+    )
+    (package / "b.py").write_text("from .a import A\n")
+    assert single_protocols(classes(package, package.parent)) == [("tritonlab.a.One", ["A"])]
+    imports = own_imports(package.parent, package)
+    assert one_importer(imports, package, package.parent) == [("tritonlab.a", 12, "tritonlab.b")]
+
+
+def test_tests_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "some.md").write_text("```python\n1\n```\n```text\n1\n```\n```python\n2\n```\n")
+    (tmp_path / "test_a.py").write_text(
+        "class M(RuleBasedStateMachine): ...\ntime.sleep(1)\nMODEL = 'time.sleep(2); time.sleep(3)'\n"
+    )
+    (tmp_path / "tool.py").write_text("time.sleep(4)\n")
+    rows = rows_of_tests(tmp_path)
+    assert rows[0].startswith("4 lines in ")
+    assert rows[1] == "sleeps in tests: 1 in test files, 2 with tools and benchmarks, 2 in the text of models"
+    assert rows[2].endswith("test_a.py:2 time.sleep(1)")
+    assert rows[3] == "stateful machines: 1; transcripts: 1 files, 2 cells"
+
+
+def test_the_notes_of_a_release_are_counted() -> None:
+    text = "# Changelog\n## [Unreleased]\n- x\n\n## [0.1.0] - 2026-11-26\n\nOne.\n\n- a b\n  c\n- d\n\n[0.1.0]: https://x\n"
+    assert changelog_row(text) == "notes of 0.1.0: 2 items in 4 lines, 7 words"

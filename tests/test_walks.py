@@ -38,3 +38,10 @@ def test_calls_of_the_package_are_kept_with_their_depth(tmp_path: Path) -> None:
     assert walk.modules == 1
     assert walk.total >= len(walk.calls)
     assert str(walk).startswith("a.py  outer\n  a.py")
+
+
+def test_the_longest_row_of_loads_is_found() -> None:
+    walk = Walk()
+    walk.calls = [Call(depth, "a.py", name) for depth, name in enumerate(["load", "A._load_all", "begin", "load"])]
+    walk.calls += [Call(depth, "a.py", name) for depth, name in enumerate(["load", "reload", "load.<locals>.f"], 1)]
+    assert walk.loads == 3

@@ -60,6 +60,18 @@ class Walk:
     def modules(self) -> int:
         return len({call.file for call in self.calls})
 
+    @property
+    def loads(self) -> int:
+        """The most calls in a row, each made by the one before, of functions with "load" in their names."""
+        rows: list[int] = []
+        longest = 0
+        for call in self.calls:
+            del rows[call.depth :]
+            is_load = "load" in call.function.rpartition(".")[2]
+            rows.append((rows[-1] if rows else 0) + 1 if is_load else 0)
+            longest = max(longest, rows[-1])
+        return longest
+
     def __str__(self) -> str:
         return "\n".join(f"{'  ' * call.depth}{call.file}  {call.function}" for call in self.calls)
 
@@ -100,7 +112,8 @@ def _row(walks: list[Walk]) -> str:
     calls, modules = median(len(walk.calls) for walk in walks), median(walk.modules for walk in walks)
     return (
         f"a cell to READY: {calls:.0f} calls in {PACKAGE.name}/ over {modules:.0f} modules, "
-        f"{median(walk.total for walk in walks):.0f} with those of Python's and others' libraries"
+        f"{median(walk.total for walk in walks):.0f} with those of Python's and others' libraries, "
+        f"{max(walk.loads for walk in walks)} in a row named load"
     )
 
 
