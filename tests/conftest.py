@@ -43,7 +43,9 @@ WAITING = ("tests/conformance/", "notebooks/")
 #: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
 LONG = (
     *("tests/test_", "tests/tools/measure/tuning/", "tests/stub/test_interpreters.py"),
-    *("tests/tritonserver/test_server.py", "tests/tools/deploy/preflight/test_trial.py"),
+    *("tests/tritonserver/test_server.py", "tests/tools/check/test_check.py"),
+    *(f"tests/tools/deploy/{name}.py" for name in ("test_whole_export", "preflight/test_trial")),
+    *(f"tests/tools/deploy/preflight/test_{name}.py" for name in ("judge", "pickles")),
     *("tests/conformance/test_verify.py", "tests/conformance/test_verdicts.py"),
 )
 
