@@ -207,6 +207,7 @@ def export(
     verify: bool | str | Sequence[str] | None = None,
     last: int | None = None,
     dry_run: bool = False,
+    about: str = "",
     progress: Callable[[int, int], object] = lambda done, total: None,
     say: Callable[[str], None] = lambda text: None,
     cancel: threading.Event | None = None,
@@ -239,6 +240,7 @@ def export(
             target's.
         last: how many of the last requests of each model are verified, all by default.
         dry_run: whether nothing is written, only reported; capture and artifacts are not examined.
+        about: the purpose of the models in one line, for the README of the deploy files.
         progress: gets the bytes copied and the total.
         say: gets a line about the progress.
         cancel: ends the export when it is set.
@@ -263,6 +265,7 @@ def export(
         verify=verify,
         last=last,
         dry_run=dry_run,
+        about=about,
         progress=progress,
         say=say,
         cancel=cancel,

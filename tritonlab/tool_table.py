@@ -688,6 +688,7 @@ _DEPLOY = Tool(
                 help="prove it on real releases of Triton: --verify=2.51,2.41 (the target)",
             ),
             Argument("--last", type=int, metavar="N", help="how many last requests of each model --verify sends (all)"),
+            Argument("--about", metavar="TEXT", help="the purpose of the models in one line, for their README"),
         ),
         Command(
             "preflight",
@@ -707,10 +708,28 @@ _DEPLOY = Tool(
             Argument("--json", dest="as_json", action="store_true", help="print the table as JSON, with the sources"),
         ),
         Command(
+            "export",
+            "tritonlab.tools.deploy.export_run:run",
+            "writes the models of a repository, or of a notebook that it runs, for a real server",
+            after="releases",
+        ).takes(
+            Argument("source", metavar="DIR_OR_NOTEBOOK", type=Path, help="a model repository, or an .ipynb"),
+            Argument("directory", metavar="OUT", type=Path, help="the repository to write; OUT/models with --deploy"),
+            Argument("--overwrite", action="store_true", help="replace what is there, keep a backup"),
+            Argument("--dry-run", action="store_true", help="write nothing, print what would be written"),
+            Argument("--target", metavar="RELEASE", help="2.49, its container as 24.08, kserve, dynamo or ray (2.51)"),
+            Argument("--include", action="append", metavar="NAME", help="a file or pattern that is otherwise left out"),
+            Argument("--env", help="requirements (a lock), dir or archive (relocatable), or the path of a prefix"),
+            Argument("--deploy", metavar="KINDS", help="files beside models/ that deploy it: docker,k8s,kserve,ray"),
+            Argument("--verify", nargs="?", const=True, metavar="RELEASES", help="prove it on releases (the target)"),
+            Argument("--about", metavar="TEXT", help="the purpose of the models in one line, for their README"),
+            _JSON,
+        ),
+        Command(
             "preflight",
             "tritonlab.tools.deploy.preflight_run:run",
             "loads models, and prints what of them will not work on a release of Triton, and what to do",
-            after="releases",
+            after="export",
         ).takes(
             Argument(
                 "folder",

@@ -20,6 +20,7 @@ from tests.notebook.repositories import DESCRIBED, POST, config, contents, write
 from tests.serving import eventually
 from tritonlab import export
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, NotFoundError
+from tritonlab.core.unknown_option import UnknownOption
 from tritonlab.notebook.authoring.cell_text import split_cell
 from tritonlab.notebook.authoring.errors import FileError
 from tritonlab.notebook.authoring.opened_repository import OpenedRepository
@@ -227,6 +228,20 @@ def test_a_round_trip_changes_nothing(workspace: Workspace, opened: OpenedReposi
     assert contents(tmp_path / "alone") == expected
     assert not export(workspace.server.model("all"), tmp_path / "out").plan.differs
     assert not opened.export(tmp_path / "out").differs
+
+
+def test_a_whole_repository_has_the_options_of_other_exports(opened: OpenedRepository, tmp_path: Path) -> None:
+    place = tmp_path / "out" / "models"
+    planned = opened.export(place, dry_run=True, deploy="docker", target="2.49")
+    assert not place.parent.exists() and planned.to_dict()["dry_run"]
+    report = opened.export(place, deploy="docker", target="2.49", about="Two steps.")
+    assert contents(place) == contents(opened.path)
+    facts = report.to_dict()
+    assert facts["version"] == planned.to_dict()["version"] and facts["version"].startswith("24.08-")
+    assert "24.08" in facts["commands"][0] and all(each["preflight"] for each in facts["models"])
+    assert "Two steps." in (place.parent / "README.md").read_text()
+    with pytest.raises(UnknownOption, match="no option 'capture'"):
+        opened.export(place, capture=True)
 
 
 def test_without_cells_the_export_is_the_same(workspace: Workspace, opened: OpenedRepository, tmp_path: Path) -> None:

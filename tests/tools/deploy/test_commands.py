@@ -75,3 +75,8 @@ def test_several_models_with_artifacts_are_written_at_once_or_only_listed(notebo
     assert not (in_a_folder / "out/models/one/1/words.json").exists()
     refused = notebook.run("%triton export one two out --artifact words.json=1")
     assert "artifact 'words.json' has to name its model" in refused.text and "one/words.json" in refused.text
+
+
+def test_help_is_printed_without_a_name(notebook: Any) -> None:
+    result = notebook.run("%triton export --help")
+    assert result.success and "--deploy" in result.text and "--about" in result.text

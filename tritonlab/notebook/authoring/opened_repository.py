@@ -285,17 +285,17 @@ class OpenedRepository(Mapping[str, OpenedModel]):
 
     # -- results
 
-    def export(
-        self, directory: str | PathLike[str], *, overwrite: bool = False, include: str | Sequence[str] = ()
-    ) -> RepositoryReport:
+    def export(self, directory: str | PathLike[str], **options: Any) -> RepositoryReport:
         """Write the whole repository: models of cells as they were loaded last, all others as they are here, loaded or
         not, and the files next to them. Unedited files are equal byte for byte, modes, links and empty directories
-        included.
+        included; `env` adds its parameter to the configs.
 
-        Other options are those of `tritonlab.export`. Raises ExportConflict, NoRepository.
+        Options are `overwrite`, `include`, `target`, `env`, `deploy`, `verify`, `last`, `dry_run`, `about`, `say` and
+        `cancel`, as of `tritonlab.export`. `env` and `deploy` need all models to be served. Raises ExportConflict,
+        NoRepository, and UnknownOption for another option.
         """
         write: Callable[..., RepositoryReport] = tool_function("OpenedRepository.export")
-        return write(self, directory, overwrite=overwrite, include=include)
+        return write(self, directory, **options)
 
     def facts(self) -> list[OpenedFacts]:
         """Return the facts about each model."""

@@ -13,6 +13,9 @@ from ...tool_table import Command, magic_commands
 from .parsing import LineParser, parse, unknown
 from .subcommand import Context, JsonFacts, MarkdownText, Text
 
+#: What asks for the help of a subcommand in its line; `%triton help NAME` is the same.
+_HELP = ("--help", "-h")
+
 
 def run(context: Context, line: str) -> Any:
     """Run `%triton <line>` and return the cell's result. Raises UsageError for a line that cannot be read."""
@@ -20,6 +23,8 @@ def run(context: Context, line: str) -> Any:
     command = magic_commands().get(name or "status")
     if command is None:
         raise unknown("%triton has no command", name, magic_commands())
+    if rest.strip() in _HELP:
+        return show_help(context, command.name)
     if command.is_raw:
         line, as_json = _without_json(rest)
         result = command.find()(replace(context, json=as_json), line)

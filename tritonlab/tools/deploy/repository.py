@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -194,7 +194,9 @@ class _Export:
         places_there = (repository, scratch / MODELS)
         preflights = say_once(build.judged(environment, places_there) for build in self._builds)
         if self._options.deploy:
-            self._write_deploy_files(files, record["version"], self._operator_facts(environment, preflights))
+            subjects = {build.model: build.subject for build in self._builds}
+            operator = operator_facts(self._options, subjects, environment, preflights)
+            self._write_deploy_files(files, record["version"], operator)
         plans = []
         for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
@@ -233,27 +235,13 @@ class _Export:
         lock = beside / lock_of(self._repository, is_whole=bool(options.deploy)).name
         return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
 
-    def _operator_facts(self, environment: PlacedEnvironment | None, preflights: Sequence[Preflight]) -> OperatorFacts:
-        """Return the facts for the operator, without paths in the models' directories."""
-        return OperatorFacts(
-            self._options.about,
-            variables=variables_of(build.subject for build in self._builds),
-            environment=str(environment) if environment is not None else "",
-            packages=[f"{pin.name}=={pin.version}" for pin in environment.pins] if environment is not None else (),
-            load_seconds={build.model.name: load_bound(build.model.load_ns / 1e9) for build in self._builds},
-            open_points=[
-                OpenPoint(found.model, each.sentence, each.remedy) for found in preflights for each in found.findings
-            ],
-            verified_on=releases(self._options.verify) if self._options.verify else (),
-        )
-
     def _write_deploy_files(self, beside: Path, version: str, operator: OperatorFacts) -> None:
         """Write the deploy files. Raises ExportOptionError for a model that one of the kinds cannot serve."""
         models = [build.model for build in self._builds]
         deployed = deployment_of(
             models,
             self._options.target,
-            cases=[*self._cases, *self._recorded_cases(models)],
+            cases=[*self._cases, *recorded_cases(models, self._cases, self._options.last)],
             has_lock=self._options.env.choice == "requirements",
             backends=sorted(self._backends),
             version=version,
@@ -265,14 +253,6 @@ class _Export:
             raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
         if deployed.has_lock and (beside / "deploy" / "Dockerfile").is_file():
             self._image = deployed.image
-
-    def _recorded_cases(self, models: Sequence[Model]) -> Iterator[Exchange]:
-        """Yield the last requests of the models without a golden case, for their clients and tests. Requests of a
-        sequence need their order, and are left out."""
-        golden = {case.model for case in self._cases}
-        chosen = [model for model in models if model.name not in golden]
-        cases = last_cases(chosen, min(self._options.last, _LAST_IN_TESTS))
-        yield from (case for case in cases if not case.request.correlation_id)
 
     def _report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
         """Return the first model's report, which contains the reports of the others."""
@@ -348,3 +328,31 @@ def _open_findings(found: Preflight) -> Iterator[str]:
     for finding in found.findings:
         if finding.row in _OF_THIS_MACHINE and finding.outcome is not Prediction.ATTENTION:
             yield finding.sentence
+
+
+def operator_facts(
+    options: ExportOptions,
+    models: Mapping[Model, Subject],
+    environment: PlacedEnvironment | None,
+    preflights: Iterable[Preflight],
+) -> OperatorFacts:
+    """Return the facts about exported models for their operator."""
+    return OperatorFacts(
+        options.about,
+        variables=variables_of(models.values()),
+        environment=str(environment) if environment is not None else "",
+        packages=[f"{pin.name}=={pin.version}" for pin in environment.pins] if environment is not None else (),
+        load_seconds={model.name: load_bound(model.load_ns / 1e9) for model in models},
+        open_points=[
+            OpenPoint(found.model, each.sentence, each.remedy) for found in preflights for each in found.findings
+        ],
+        verified_on=releases(options.verify) if options.verify else (),
+    )
+
+
+def recorded_cases(models: Iterable[Model], golden: Iterable[Exchange], last: int) -> Iterator[Exchange]:
+    """Yield the last requests of the models without a golden case, for their clients and tests. Requests of a sequence
+    need their order, and are left out."""
+    known = {case.model for case in golden}
+    cases = last_cases([model for model in models if model.name not in known], min(last, _LAST_IN_TESTS))
+    yield from (case for case in cases if not case.request.correlation_id)

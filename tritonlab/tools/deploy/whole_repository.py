@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...core.config.model_config import ConfigError, read_config
 from ...core.status import InvalidArgumentError
-from ...core.version import DEFAULT_TARGET
+from ...core.unknown_option import UnknownOption
+from ...exchanges.golden import GoldenSet
+from ...exchanges.last_cases import answered_cases
 from ...notebook.authoring.errors import FileError
 from ...notebook.authoring.opened_repository import OpenedRepository
 from ...repository.layout import CONFIG_FILE
@@ -18,14 +23,36 @@ from ...repository.model_tree import ModelTree, is_requested, leads_out, read_tr
 from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
 from ...server.models.backend_choice import choice_words
 from . import left_out
+from .environment.lock import imported
+from .environment.placed import PlacedEnvironment, place_environment, planned_environment
+from .export_options import ExportOptionError, ExportOptions
+from .export_record import record_facts, write_record
+from .exported_files import files_of, lock_of, models_in, version_of
+from .manifests.facts import deployment_of
+from .manifests.files import write_deploy_files
+from .model_build import stops
 from .own_backends import OwnBackend, backends_of, find_own_backend
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
+from .preflight.finding import Preflight, say_once
+from .preflight.judge import judge, subject_in, subject_of
+from .preflight.subject import Subject
 from .releases import find_target
 from .report import ExportPlan, ExportReport, RepositoryReport
+from .repository import operator_facts, recorded_cases
 from .secrets import secret_sentences, why_secret
+from .verify.verdict_history import VerdictHistory
+from .verify.verification import verify
+
+if TYPE_CHECKING:
+    from ...server.api.model import Model
 
 #: The part of the directory in which an export is built with the backends that go next to the repository.
 _BACKENDS = "backends"
+#: The options of `tritonlab.export` that a whole repository has; it is complete, and its models are not changed.
+_OPTIONS = (
+    *("overwrite", "include", "target", "env", "deploy", "verify", "last", "dry_run", "about"),
+    *("say", "cancel"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,13 +64,27 @@ class ExportedModel:
     backend: OwnBackend | None = None
 
 
+def export_opened(opened: OpenedRepository, directory: str | PathLike[str], **options: Any) -> RepositoryReport:
+    """Run `OpenedRepository.export`, with its keyword arguments."""
+    UnknownOption.check("export", options, _OPTIONS)
+    chosen = ExportOptions.from_keywords(**options)
+    chosen.check(directory)
+    models = {name: _exported(opened, name) for name in opened}
+    if not models:
+        raise FileError(f"{opened.path} has no models", field=str(opened.path))
+    server = opened.workspace.server
+    served = {
+        name: server.model(name) for name in models if opened.is_served_from_here(name) and server.model(name).ready()
+    }
+    return export_whole(models, opened.path, directory, chosen, served)
+
+
 def export_whole(
     models: Mapping[str, ExportedModel],
     root: Path,
     directory: str | PathLike[str],
-    *,
-    overwrite: bool = False,
-    include: str | Sequence[str] = (),
+    options: ExportOptions,
+    served: Mapping[str, Model],
 ) -> RepositoryReport:
     """Write the models, by their directories' names, and the files of `root` next to them, unchanged: bytes, modes,
     links that lead within a model, empty directories. Python-based backends that run them are written next to the
@@ -52,50 +93,206 @@ def export_whole(
     Either everything is written or nothing. Existing content that differs raises ExportConflict, unless `overwrite` is
     set; then it is moved to `<directory>.backup` first. The report warns of files that are left out because they are
     hidden, have more than 100 MB, or are links out of the repository; `include`, names or patterns of such files, adds
-    them. Raises NoRepository.
+    them. `served`: the models that answer here; an environment and deploy files need them. Raises NoRepository, and
+    what `tritonlab.export` raises.
     """
-    wanted = [include] if isinstance(include, str) else list(include)
     # a link to another place is not part of the repository; `_build_beside` reports it
     models = {
         name: model
         for name, model in models.items()
-        if not leads_out(model.directory, (root,)) or is_requested(name, wanted)
+        if not leads_out(model.directory, (root,)) or is_requested(name, options.include)
     }
     if not models:
         raise InvalidArgumentError(f"all models of {root} are links to other places: include=['*'] exports them")
     path = repository_path(directory)
+    work = _Whole(models, root, path, options, {name: served[name] for name in models if name in served})
     with removed_at_error(path, f"{root} was not exported to {path}"):
+        if options.dry_run:
+            with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
+                return work.build(Path(scratch))
         repository = make_repository(path)
         with scratch_directory(scratch_place(repository)) as made:
-            built, brought = Path(made), Path(made) / _BACKENDS
-            plans = [
-                _build(model, root, new=built / MODELS / name, target=repository / name, include=wanted)
-                for name, model in models.items()
-            ]
-            files = _build_beside(root, models, new=built / BESIDE, repository=repository, include=wanted)
-            brought.mkdir()
-            for each in {model.backend.name: model.backend for model in models.values() if model.backend}.values():
-                each.write(brought / backends_of(repository).name / each.name)
-            backends = compare_files(brought, repository.parent)
-            beside = {built / BESIDE: files, brought: backends}
-            backups = put_in_place(repository, built, plans, beside, overwrite=overwrite)
-    image = find_target(DEFAULT_TARGET).release.image
-    reports = [ExportReport(plan, image, backup) for plan, backup in zip(plans, backups, strict=True)]
-    return RepositoryReport(tuple(reports), files, backends)
+            report = work.write(Path(made))
+    return work.prove(report) if options.verify else report
 
 
-def export_opened(
-    opened: OpenedRepository,
-    directory: str | PathLike[str],
-    *,
-    overwrite: bool = False,
-    include: str | Sequence[str] = (),
-) -> RepositoryReport:
-    """Run `OpenedRepository.export`."""
-    models = {name: _exported(opened, name) for name in opened}
-    if not models:
-        raise FileError(f"{opened.path} has no models", field=str(opened.path))
-    return export_whole(models, opened.path, directory, overwrite=overwrite, include=include)
+class _Whole:
+    """One export of a repository."""
+
+    def __init__(
+        self,
+        models: Mapping[str, ExportedModel],
+        root: Path,
+        repository: Path,
+        options: ExportOptions,
+        served: Mapping[str, Model],
+    ) -> None:
+        self._models, self._root, self._repository = models, root, repository
+        self._options, self._served = options, served
+        self._target = find_target(options.target)
+        self._cases = GoldenSet().cases() if options.deploy or options.verify else []
+        self._record: dict[str, Any] = {}
+        if missing := [name for name in models if name not in served]:
+            kind = "deploy" if options.deploy else "env" if options.env.choice != "none" else ""
+            if kind:
+                text = f"{kind} needs all models to be served here, and {', '.join(missing)} is not"
+                raise ExportOptionError(text, "load it, or export without that option")
+
+    def build(self, built: Path) -> RepositoryReport:
+        """Build everything in `built`, and return the differences to the present files."""
+        brought = built / _BACKENDS
+        brought.mkdir()
+        found = {name: self._copy(name, built / MODELS / name) for name in self._models}
+        files = _build_beside(
+            self._root,
+            self._models,
+            new=built / BESIDE,
+            repository=self._repository,
+            include=self._options.include,
+        )
+        for each in {model.backend.name: model.backend for model in self._models.values() if model.backend}.values():
+            each.write(brought / backends_of(self._repository).name / each.name)
+        subjects = {name: self._subject(name, built / MODELS / name) for name in self._models}
+        environment = self._place_environment(subjects, built, brought)
+        judged = say_once(self._judge(name, subject, built, environment) for name, subject in subjects.items())
+        self._record = self._facts(built, brought, environment)
+        image = self._write_deploy_files(subjects, brought, environment, judged) if self._options.deploy else ""
+        plans = [
+            replace(
+                compare_trees(built / MODELS / name, self._repository / name),
+                warnings=tuple(dict.fromkeys([*found[name], *stops(preflight)])),
+            )
+            for name, preflight in zip(self._models, judged, strict=True)
+        ]
+        first, *others = [
+            ExportReport(plan, self._target.release.image, preflight=preflight)
+            for plan, preflight in zip(plans, judged, strict=True)
+        ]
+        first = replace(
+            first,
+            environment=environment,
+            version=self._record["version"],
+            built_image=image,
+            dry_run=self._options.dry_run,
+        )
+        return RepositoryReport((first, *others), files, compare_files(brought, self._repository.parent))
+
+    def write(self, built: Path) -> RepositoryReport:
+        """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""
+        report = self.build(built)
+        backups = put_in_place(
+            self._repository,
+            built,
+            [each.plan for each in report.models],
+            {built / BESIDE: report.files, built / _BACKENDS: report.backends},
+            overwrite=self._options.overwrite,
+            finish=self._write_record,
+        )
+        models = [replace(each, backup=backup) for each, backup in zip(report.models, backups, strict=True)]
+        return replace(report, models=tuple(models))
+
+    def prove(self, report: RepositoryReport) -> RepositoryReport:
+        """Return the report with the verdict of real servers."""
+        cases = [*self._cases, *answered_cases(self._served.values(), self._options.last)]
+        verification = verify(
+            self._place,
+            triton=self._options.verify,
+            requests=cases,
+            say=self._options.say,
+            cancel=self._options.cancel,
+        )
+        first, *others = report.models
+        return replace(report, models=(replace(first, verification=verification), *others))
+
+    @property
+    def _place(self) -> Path:
+        return self._repository.parent if self._options.deploy else self._repository
+
+    def _copy(self, name: str, new: Path) -> list[str]:
+        """Write a model to `new`, and return warnings."""
+        model = self._models[name]
+        tree = read_tree(model.directory, include=self._options.include, inside=(self._root,), why_secret=why_secret)
+        new.mkdir(parents=True)
+        tree.copy(new)
+        found = [*model.warnings, *left_out.sentences(tree.left_out)]
+        found += [f"{sentence}: {remedy}" for sentence, remedy, _ in secret_sentences(model.directory, tree.files)]
+        return found + (list(model.backend.warnings(self._repository)) if model.backend is not None else [])
+
+    def _subject(self, name: str, new: Path) -> Subject | None:
+        """Return the subject of pre-flight: the model as it is served, else its files; None if its config cannot be
+        read."""
+        if name in self._served:
+            return subject_of(self._served[name], self._options.include)
+        try:
+            return subject_in(new)
+        except ConfigError:
+            return None
+
+    def _judge(
+        self, name: str, subject: Subject | None, built: Path, environment: PlacedEnvironment | None
+    ) -> Preflight:
+        if subject is None:
+            return Preflight(name, str(self._target), (), ("its config cannot be read",), is_complete=False)
+        subject = subject if environment is None else environment.subject_with(subject)
+        return judge(replace(subject, repositories=(self._repository, built / MODELS)), self._target)
+
+    def _place_environment(
+        self, subjects: Mapping[str, Subject | None], built: Path, brought: Path
+    ) -> PlacedEnvironment | None:
+        options = self._options
+        if options.env.choice == "none":
+            return None
+        found = {
+            built / MODELS / name: imported(subject.third_party)
+            for name, subject in subjects.items()
+            if subject is not None and subject.modules
+        }
+        if options.dry_run:
+            return planned_environment(found, options.env, options.say)
+        lock = brought / lock_of(self._repository, is_whole=bool(options.deploy)).name
+        return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
+
+    def _facts(self, built: Path, brought: Path, environment: PlacedEnvironment | None) -> dict[str, Any]:
+        files = files_of(self._repository, new=[built / MODELS, built / BESIDE], beside=brought)
+        release = self._target.release
+        return record_facts(
+            [*models_in(self._repository), *models_in(built / MODELS)],
+            version=version_of(files, release.container.value),
+            release=release,
+            files=files,
+            environment=environment.facts() if environment is not None else None,
+        )
+
+    def _write_record(self) -> None:
+        history = VerdictHistory(self._place, self._repository, self._record["files"])
+        if os.access(history.record.parent, os.W_OK):
+            write_record(history.record, history.renewed(self._record))
+
+    def _write_deploy_files(
+        self,
+        subjects: Mapping[str, Subject | None],
+        brought: Path,
+        environment: PlacedEnvironment | None,
+        judged: Sequence[Preflight],
+    ) -> str:
+        """Write the deploy files, and return the image of a Dockerfile that installs a lock. Raises
+        ExportOptionError."""
+        models = list(self._served.values())
+        known = {self._served[name]: subject for name, subject in subjects.items() if subject is not None}
+        deployed = deployment_of(
+            models,
+            self._options.target,
+            cases=[*self._cases, *recorded_cases(models, self._cases, self._options.last)],
+            has_lock=self._options.env.choice == "requirements",
+            backends=sorted({each.backend.name for each in self._models.values() if each.backend is not None}),
+            version=self._record["version"],
+            operator=operator_facts(self._options, known, environment, judged),
+        )
+        try:
+            write_deploy_files(brought, deployed, self._options.deploy)
+        except ValueError as error:
+            raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
+        return deployed.image if deployed.has_lock and (brought / "deploy" / "Dockerfile").is_file() else ""
 
 
 def _exported(opened: OpenedRepository, name: str) -> ExportedModel:
@@ -124,17 +321,6 @@ def _own_backend(opened: OpenedRepository, name: str) -> OwnBackend | None:
         with contextlib.suppress(ConfigError):
             configs = [read_config(opened.path / name / CONFIG_FILE)]
     return find_own_backend(name, configs[0], core.options.backend_directory) if configs else None
-
-
-def _build(model: ExportedModel, root: Path, *, new: Path, target: Path, include: Sequence[str]) -> ExportPlan:
-    """Write a model to `new`, and return the differences if it replaces `target`."""
-    tree = read_tree(model.directory, include=include, inside=(root,), why_secret=why_secret)
-    new.mkdir(parents=True)
-    tree.copy(new)
-    found = [*model.warnings, *left_out.sentences(tree.left_out)]
-    found += [f"{sentence}: {remedy}" for sentence, remedy, _ in secret_sentences(model.directory, tree.files)]
-    found += model.backend.warnings(target.parent) if model.backend is not None else []
-    return replace(compare_trees(new, target), warnings=tuple(dict.fromkeys(found)))
 
 
 def _build_beside(

@@ -33,6 +33,7 @@ from .exporting import export_models
 from .manifests.files import KINDS
 from .releases import UnknownTarget, find, find_target, releases, table_facts
 from .report import ExportReport
+from .secrets import why_secret
 from .verify.judgement import NO_REQUEST
 from .verify.wheels import NoWheel, find_wheel
 
@@ -194,7 +195,7 @@ def _details(workspace: Workspace, report: ExportReport, written: _Captured, inc
     plan, found = report.plan, report.preflight
     directory = Path(workspace.server.model(report.path.name).directory)
     inside = workspace.server.core.repository.inside_of(report.path.name, directory)
-    left = read_tree(directory, include=(), inside=inside).left_out
+    left = read_tree(directory, include=(), inside=inside, why_secret=why_secret).left_out
     findings = found.cited(workspace.shell.cite).findings if found is not None else ()
     listed = {*map(str, findings), *left_out.sentences(each for each in left if each.path not in include)}
     return {

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.models import IDENTITY
+from tests.serving import write_model
+from tritonlab.tools.deploy.export_run import DIFFERS, NOTHING, WRITTEN, run
+from tritonlab.tools.deploy.verify.verdict import Verification
+
+TEXT = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }'
+
+
+def test_a_repository_is_exported_with_what_deploys_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        write_model(tmp_path / "source", name, IDENTITY, TEXT)
+    assert run(tmp_path / "source", tmp_path / "out", deploy="docker", about="Two of them.", as_json=True) == WRITTEN
+    facts = json.loads(capsys.readouterr().out)
+    assert [model["name"] for model in facts["models"]] == ["one", "two"]
+    assert "\nTwo of them.\n" in (tmp_path / "out" / "README.md").read_text()
+    assert (tmp_path / "out" / "models" / "two" / "1" / "model.py").read_text() == IDENTITY
+    assert json.loads((tmp_path / "out" / "export.json").read_text())["version"] == facts["version"]
+
+
+def test_what_cannot_be_exported_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path / "gone", tmp_path / "out") == NOTHING
+    write_model(tmp_path / "source", "one", IDENTITY, TEXT)
+    assert run(tmp_path / "source", tmp_path / "out", deploy="helm") == NOTHING
+    write_model(tmp_path / "source", "bad", "import nowhere", TEXT)
+    assert run(tmp_path / "source", tmp_path / "out") == NOTHING
+    (tmp_path / "not.ipynb").write_text("{}")
+    assert run(tmp_path / "not.ipynb", tmp_path / "out") == NOTHING
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tritonlab: ")]
+    assert len(lines) == 4 and "is not a model repository" in lines[0] and "deploy='helm'" in lines[1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_proof_that_differs_ends_with_a_status_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(tmp_path / "source", "one", IDENTITY, TEXT)
+    found = Verification(tmp_path, (), (), tmp_path / "page", tmp_path / "record")
+    monkeypatch.setattr("tritonlab.tools.deploy.repository.verify", lambda place, **options: found)
+    assert run(tmp_path / "source", tmp_path / "out", verify="2.51") == DIFFERS
+    assert "page: " in capsys.readouterr().out
