@@ -14,6 +14,8 @@ import yaml
 
 from tritonlab.tools.deploy.manifests.facts import Deployment
 from tritonlab.tools.deploy.manifests.files import deploy_files, write_deploy_files
+from tritonlab.tools.deploy.manifests.operator_facts import OperatorFacts
+from tritonlab.tools.deploy.preflight.variables import Variable
 
 from .deployments import deployment, on_gpu, read, with_sequences
 from .manifests import kserve_errors, kubernetes_errors, schema_errors
@@ -83,6 +85,26 @@ def test_another_version_is_another_pod() -> None:
         return [*versions, template["spec"]["containers"][0]["image"].partition(":")[2], image["newTag"]]
 
     assert (parts("24.10-1a2b"), parts("24.10-3c4d")) == (["24.10-1a2b"] * 5, ["24.10-3c4d"] * 5)
+
+
+def test_variables_are_references_and_never_values() -> None:
+    variables = [Variable("RATE", "0.5"), Variable("TABLE", is_required=True), Variable("API_TOKEN")]
+    files = deploy_files(deployment(operator=OperatorFacts(variables=variables)), ["docker", "k8s", "kserve"])
+    paths = ("deploy/k8s/base/deployment.yaml", "deploy/kserve/serving-runtime.yaml", "deploy/compose.yaml")
+    assert [error for path in paths for error in schema_errors(path, files[path])] == []
+    pod = read(files[paths[0]])["spec"]["template"]["spec"]["containers"][0]["env"]
+    runtime = read(files[paths[1]])["spec"]["containers"][0]["env"]
+    settings, secrets = {"name": "digits-v2-settings"}, {"name": "digits-v2-secrets"}
+    references = [
+        {"configMapKeyRef": {**settings, "key": "RATE", "optional": True}},
+        {"configMapKeyRef": {**settings, "key": "TABLE"}},
+        {"secretKeyRef": {**secrets, "key": "API_TOKEN", "optional": True}},
+    ]
+    for env in (pod, runtime):
+        assert [each["valueFrom"] for each in env[-3:]] == references
+        assert [each["name"] for each in env[-4:]] == ["HOME", "RATE", "TABLE", "API_TOKEN"]
+    environment = read(files[paths[2]])["services"]["triton"]["environment"]
+    assert environment == {"HOME": "/tmp", "RATE": None, "TABLE": "${TABLE:?is required}", "API_TOKEN": None}
 
 
 def test_two_pods_that_may_share_a_sequence_are_seen() -> None:
