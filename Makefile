@@ -16,6 +16,8 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # JupyterLab asks no question about news over the first cell, and the network none about updates; who wants them sets it.
 QUIET := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
+# What is run and edited there leaves the clone as it was; a copy that is there stays.
+LAB_COPY := build/lab
 
 # What the wheel is built from besides the package: a changed bundle is installed anew.
 BUNDLE := tritonlab/labextension/sources.sha256
@@ -50,7 +52,7 @@ help:
 	@echo "             and how deep the way of a request is, and the calls from a cell to READY"
 	@echo "make clean   removes all that was built here"
 
-# The first build is silent for minutes, so what it does is said before. Measured on 2 busy cores, wheels from a local
+# The first build takes minutes, so what it does is said before, and pip's own lines show how far it is. Measured on 2 busy cores, wheels from a local
 # mirror, PyTorch's CPU build: 1 min 50 s.
 define ANNOUNCE
 @echo "Installing JupyterLab, PyTorch, scikit-learn and tritonlab into $(VENV): about 140 packages, 1.6 GB on disk"
@@ -64,7 +66,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.lab: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
 	$(ANNOUNCE)
-	@$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,onnx,torch]" scikit-learn onnx
+	@$(PY) -m pip install --disable-pip-version-check -c tests/constraints.txt -e ".[lab,onnx,torch]" scikit-learn onnx
 	@touch $@
 
 $(VENV)/.test: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python $(MATRIX)/.stamp
@@ -90,8 +92,9 @@ build/promtool:
 
 lab: $(VENV)/.lab
 	@mkdir -p $(LAB_SETTINGS) && echo '$(QUIET)' > $(LAB_SETTINGS)/overrides.json
-	@echo "JupyterLab starts; Control-C ends it."
-	@$(VENV)/bin/jupyter lab $(AS_ROOT) --log-level=WARN --ServerApp.root_dir=notebooks \
+	@mkdir -p $(LAB_COPY) && cp -n notebooks/*.ipynb notebooks/README.md $(LAB_COPY)/ || true
+	@echo "JupyterLab starts on copies of the notebooks, in $(LAB_COPY); Control-C ends it."
+	@$(VENV)/bin/jupyter lab $(AS_ROOT) --log-level=WARN --ServerApp.root_dir=$(LAB_COPY) \
 	  --LabApp.default_url=/lab/tree/00_quickstart.ipynb $(LAB_ARGS)
 
 demo: $(VENV)/.lab

@@ -26,10 +26,12 @@ def test_lab_starts_as_any_user_and_opens_the_quickstart(tmp_path: Path) -> None
     text = commands("lab", f"VENV={tmp_path}/venv", "LAB_ARGS=--ip=0.0.0.0")
     assert ("--allow-root" in text) == (os.getuid() == 0)
     assert "/lab/tree/00_quickstart.ipynb --ip=0.0.0.0" in text
+    # the clone stays clean
+    assert "cp -n notebooks/*.ipynb" in text and "--ServerApp.root_dir=build/lab " in text
     assert f"echo '{json.dumps(QUIET)}' > {tmp_path}/venv/share/jupyter/lab/settings/overrides.json" in text
 
 
 @pytest.mark.parametrize("target", ["lab", "demo"])
 def test_a_cold_start_says_what_it_installs_before_it_does(target: str, tmp_path: Path) -> None:
     text = commands(target, f"VENV={tmp_path}/venv")
-    assert 0 < text.index("Installing JupyterLab, PyTorch") < text.index("minutes") < text.index("-m pip install")
+    assert 0 < text.index("Installing JupyterLab, PyTorch") < text.index("minutes") < text.index("-m pip install -")

@@ -303,7 +303,7 @@ _TARGET = Argument("--target", metavar="RELEASE", help="where it is to run: 2.49
 _SEED = Argument("--seed", type=int, help="of the requests; the same seed makes the same ones")
 _JSON = Argument("--json", dest="as_json", action="store_true", help="print the results as JSON")
 _BATCH = Argument("--batch", "-b", type=int, help="rows of each request")
-_DURATION = Argument("--duration", "-d", type=seconds, help="seconds that each is measured; else until it is stable")
+_SECONDS = Argument("--seconds", "-s", type=seconds, help="how long each is measured; else until it is stable")
 _JUNIT = Argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
 _REPOSITORY = {"metavar": "DIR", "type": Path, "required": True}
 _ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
@@ -499,7 +499,7 @@ _MEASURE = Tool(
             _NAME,
             Argument("--concurrency", "-c", metavar="N,N", help="so many clients at once: 1,2,8"),
             Argument("--request-rate", "-r", metavar="R,R", help="so many requests per second: 100,500"),
-            _DURATION,
+            _SECONDS,
             _BATCH,
             Argument("--shape", action="append", metavar="NAME:N,N", help="of an input of any size"),
             Argument("--csv", metavar="FILE", help="also write perf_analyzer's columns to a file"),
@@ -516,7 +516,7 @@ _MEASURE = Tool(
             _ONLY,
             Argument("--concurrency", "-c", type=numbers, metavar="N,N", help="so many clients at once: 1,2,8 (1)"),
             Argument("--request-rate", "-r", type=numbers, metavar="R,R", help="so many requests per second: 100,500"),
-            _DURATION,
+            _SECONDS,
             _BATCH,
             _SEED,
             Argument("--save", metavar="DIR", type=Path, help="keep the results there, a file for each model"),

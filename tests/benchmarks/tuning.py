@@ -122,7 +122,7 @@ def order_on_triton(result: TuneResult, source: str, scratch: Path, until: float
                 print(f"  only {len(rows[0])} of 3 rounds on Triton: the time was up")
                 break
             remote = connect(f"grpc://{real.grpc}").model(f"m{number}")
-            load = {**one.load.options(), "duration": 1.0, "warmup": 0.3, "progress": False}
+            load = {**one.load.options(), "seconds": 1.0, "warmup": 0.3, "progress": False}
             rows.setdefault(number, []).append(remote.load_test(**load).rows[0].requests_per_s)
     return [(one, statistics.median(rows[number])) for number, one in enumerate(result.confirmed[:3])]
 
@@ -145,7 +145,7 @@ def judged(lab: Any, name: str, scratch: Path) -> None:
     source, until = SOURCE.format(cost=COSTS[name]), began + _PATIENCE_S
     place(scratch / "ours", name, source, CONFIG)
     model = lab.load(name)
-    result = model.tune(P99_MS, max_instances=2, budget_s=BUDGET_S)
+    result = model.tune(P99_MS, max_instances=2, seconds=BUDGET_S)
     share, winner, optimum = share_of_optimum(model, result, until)
     print(f"{name}: {share:.0%} of the grid's optimum, tuned in {result.run.seconds:.1f} s")
     off = result.best.predicted.rate / winner.numbers.rate - 1

@@ -85,7 +85,7 @@ def measured(runs: int, processes: int, budget_s: float) -> Iterator[tuple[TuneR
         place(Path(directory) / "ours", "falling", SOURCE, CONFIG)
         model: Any = lab.load("falling")
         for _ in range(runs):
-            result = model.tune(P99_MS, max_instances=1, budget_s=budget_s)
+            result = model.tune(P99_MS, max_instances=1, seconds=budget_s)
             yield result, LiveModel(model, {}).measure(Load(concurrency=8), 2.0).numbers.rate
 
 

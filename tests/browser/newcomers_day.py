@@ -170,9 +170,9 @@ form
     "memory": "%triton view scores memory",
     "graph": "%triton view how_bright graph",
     "calls": "%triton view both graph",
-    "load test": "%triton load_test scores --concurrency 1,2 --duration 0.3",
+    "load test": "%triton load_test scores --concurrency 1,2 --seconds 0.3",
     "what if": "scores.what_if(max_queue_delay_microseconds=500)",
-    "tune": "scores.tune(concurrency=2, budget_s=6)",
+    "tune": "scores.tune(concurrency=2, seconds=6)",
     "failure": "shout(TEXT=np.array([b'\\xff'], dtype=object))",
     "failed load": """%%triton_model broken --input X:FP32[1] --output Y:FP32[1]
 import time

@@ -16,7 +16,7 @@ MODEL = cell(
     answers("2 * x", reads="X", writes="Y"),
 )
 #: Would take a minute and more.
-CELL = "found = doubled.load_test(concurrency=[1, 4], duration=30, shapes={'X': [4]})\nfound.stopped"
+CELL = "found = doubled.load_test(concurrency=[1, 4], seconds=30, shapes={'X': [4]})\nfound.stopped"
 
 
 def test_a_load_test_is_started_followed_and_stopped(lab: Any) -> None:

@@ -32,7 +32,7 @@ MODELS = {
     "repeat": {"1/model.py": REPEAT, "config.pbtxt": REPEAT_CONFIG},
     "sequence": {"1/model.py": SEQUENCE, "config.pbtxt": SEQUENCE_CONFIG},
 }
-QUICK: dict[str, Any] = {"duration": 0.3, "warmup": 0.05}
+QUICK: dict[str, Any] = {"seconds": 0.3, "warmup": 0.05}
 
 
 @pytest.fixture(params=["HTTP", "gRPC"])

@@ -7,16 +7,16 @@ import pytest
 
 from tritonlab.core.unknown_option import UnknownOption, explains_unknown
 
-KNOWN = ["concurrency", "duration"]
+KNOWN = ["concurrency", "seconds"]
 
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("concurency", "did you mean 'concurrency'?"), ("nope", "it takes concurrency, duration")],
+    [("concurency", "did you mean 'concurrency'?"), ("nope", "it takes concurrency, seconds")],
 )
 def test_it_says_what_to_write_instead(name: str, advice: str) -> None:
     with pytest.raises(UnknownOption) as caught:
-        UnknownOption.check("load_test", ["duration", name], KNOWN)
+        UnknownOption.check("load_test", ["seconds", name], KNOWN)
     assert str(caught.value) == f"load_test() has no option '{name}': {advice}"
     assert caught.value.fix == advice and caught.value.to_dict()["code"] == "INVALID_ARG"
     assert caught.value.where == f"load_test({name}=…)"

@@ -70,7 +70,7 @@ EXAMPLES = {
     "Memory": "m.view('memory')",
     "LoadPanel": "tritonlab.load_panel(m)",
     "CheckResult": "m.check(1, relations=['answers'])",
-    "LoadResult": "m.load_test(shapes={'IN': [2]}, duration=0.2)",
+    "LoadResult": "m.load_test(shapes={'IN': [2]}, seconds=0.2)",
     "Recording": "tritonlab.recording(m.server)",
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
     "Text": "%triton metrics",
@@ -86,7 +86,7 @@ LINES = {
     "check": "check m --seconds 1 --relations answers",
     "serve": "serve --http-port 0 --grpc-port 0 --metrics-port 0",
     "export": "export m {here}/exported",
-    "load_test": "load_test m --concurrency 1 --duration 0.2 --shape IN:2",
+    "load_test": "load_test m --concurrency 1 --seconds 0.2 --shape IN:2",
     "open": "open {here}",
     "trace": "trace {here}/t.json",
 }

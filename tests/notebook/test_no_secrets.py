@@ -74,7 +74,7 @@ send(tritonclient.http, endpoints.http, 3), send(tritonclient.grpc, endpoints.gr
     server = tritonlab.connect(address, headers=endpoints.headers)
     print(server, server.to_dict(), server.model("half"), server.model("half").to_dict(), server.metadata())
     model = server.model("half")
-    print(model.load_test(concurrency=1, shapes={"X": [1]}, duration=0.2))
+    print(model.load_test(concurrency=1, shapes={"X": [1]}, seconds=0.2))
     model(X=[-1.0])""",
     "tritonlab.connect('http://' + endpoints.http).metadata()",
     "form = tritonlab.playground(half)\nform.inputs['X'].mode.value = 'Typed'\nform.inputs['X'].text.value = '4.0'\n"

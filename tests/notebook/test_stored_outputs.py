@@ -31,7 +31,7 @@ KINDS = {
     "streams": ("ticks.view('streams')", "Streams of ticks: 1 ended"),
     "what_if": ("echo.what_if(instances=2)", "What if echo had "),
     "load_test": (
-        "echo.load_test(concurrency=[1, 2], duration=0.3, warmup=0.1, inputs={'X': [[1.0]]})",
+        "echo.load_test(concurrency=[1, 2], seconds=0.3, warmup=0.1, inputs={'X': [[1.0]]})",
         "Load test of echo, in this kernel",
     ),
 }

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from .explained import Explained
 from .status import Code
 
-#: The names under which calls take a duration.
-_LASTS = frozenset({"duration", "seconds", "budget_s"})
+#: The name under which calls take a duration, and others for it.
+_LASTS = frozenset({"seconds", "duration", "time", "budget", "budget_s"})
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 

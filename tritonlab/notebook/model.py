@@ -170,7 +170,7 @@ class Model(ToolMethods, LoadTested, served.Model):
         meanwhile: Callable[[], object]
         if load or (requests is not None and seconds is not None):
             fixed = {"inputs": list(requests)} if requests is not None else {}
-            options = {"duration": seconds or 3.0, "warmup": 0.0, "progress": False, **fixed, **load}
+            options = {"seconds": seconds or 3.0, "warmup": 0.0, "progress": False, **fixed, **load}
             meanwhile = partial(self.load_test, **options)
         elif requests is not None:
             meanwhile = partial(self._send_each, requests)
@@ -224,7 +224,7 @@ class Model(ToolMethods, LoadTested, served.Model):
         arrivals: Sequence[float] | None = None,
         max_instances: int | None = None,
         max_batch_size: int | None = None,
-        budget_s: float = 60.0,
+        seconds: float = 60.0,
         **requests: Any,
     ) -> TuneResult:
         """Find the delay, the preferred sizes, the largest batch and the number of instances with the most requests per
@@ -233,9 +233,9 @@ class Model(ToolMethods, LoadTested, served.Model):
         The duration of executions is measured first, by batch size and number of instances; then thousands of settings
         are replayed through the serving batcher, and the best three, and the present ones, are measured live. The model
         is left as it was: `apply()` of the result loads it with the best settings, `config` has their lines for
-        config.pbtxt; `plot(ax)` and `plot_gains(ax)` draw the result. An interrupt ends the search with the result so
-        far. An ensemble around the model keeps serving, because a `max_batch_size` that is too small for it is not
-        tried.
+        config.pbtxt; `plot(ax)` and `plot_gains(ax)` draw the result. A notebook shows the progress with Stop, which
+        like an interrupt ends the search with the result so far; a terminal shows a line. An ensemble around the model
+        keeps serving, because a `max_batch_size` that is too small for it is not tried.
 
         Only one of `concurrency`, `request_rate` and `arrivals` sets the load; with the last two the shortest p99 wins.
 
@@ -246,7 +246,7 @@ class Model(ToolMethods, LoadTested, served.Model):
             arrivals: the times of the requests, in seconds.
             max_instances: the most instances; by default the number of the machine's processors, from 2 to 4.
             max_batch_size: the largest batch; by default the model's.
-            budget_s: about the most seconds that the search takes.
+            seconds: about the most seconds that the search takes.
             requests: options of `load_test` that set the requests, such as `inputs` or `shapes`.
 
         Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
@@ -261,7 +261,7 @@ class Model(ToolMethods, LoadTested, served.Model):
             arrivals=arrivals,
             max_instances=max_instances,
             max_batch_size=max_batch_size,
-            budget_s=budget_s,
+            seconds=seconds,
             **requests,
         )
 
@@ -295,7 +295,8 @@ class Model(ToolMethods, LoadTested, served.Model):
                 hypothesis, a list of values, or a function of a numpy Generator.
             side_effects: whether to check a model that talks to others, which a check does thousands of times.
             progress: called with the current step, which prints as a line; it returns False to end the check. True
-                prints the lines.
+                prints the lines, False shows nothing; by default a notebook shows the progress with Stop, and a
+                terminal a line.
 
         Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
         and ImportError for a strategy without hypothesis.

@@ -33,7 +33,7 @@ _AROUND, _WHOLE = 3, 60
 _EIGHTHS, _BLOCKS = " ▏▎▍▌▋▊▉█", 12
 _PLACE = re.compile(r"^(.*), line (\d+)")
 #: Less padding than a table's cells have, so that most lines of code fit next to them.
-_CELL = "padding:1px 9px 1px 0;font-size:12px"
+_CELL = "padding:1px 9px 1px 0;font-size:12px;white-space:nowrap"
 #: The tones of a bar's pieces, in their order.
 _TONES = (BLUE, PURPLE, ORANGE, RED)
 _MONO = "font-size:12px;font-family:var(--jp-code-font-family,monospace)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from .ring import Ring
 
@@ -64,6 +64,14 @@ class MetricRecord:
     def series(self) -> dict[Key, Ring]:
         with self._lock:
             return dict(self._series)
+
+    def keep(self, label: str, values: Collection[str]) -> bool:
+        """Drop the series whose `label` has another value; return whether there were any."""
+        with self._lock:
+            kept = {key: ring for key, ring in self._series.items() if dict(key[1]).get(label) in values}
+            dropped = len(kept) < len(self._series)
+            self._series = kept
+        return dropped
 
     def clear(self) -> None:
         with self._lock:

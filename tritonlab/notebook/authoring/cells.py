@@ -32,7 +32,7 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
     in one line), so that tracebacks show the author's lines. A magic called from code has no cell: its text gets a name
     of its own.
     """
-    raw = _raw_cell(shell)
+    raw = raw_cell(shell)
     origin = _running_file(shell) if _names_cells(shell) else f"Cell In[{shell.execution_count}]"
     if origin is None or not raw.rstrip().endswith(body.rstrip()):
         raw = f"%%{magic} {line}\n{body}"
@@ -92,7 +92,7 @@ def _running_file(shell: Any) -> str | None:
     return None
 
 
-def _raw_cell(shell: Any) -> str:
+def raw_cell(shell: Any) -> str:
     """Return the running cell as the author typed it. ipykernel has it in the request, a terminal only in its
     history."""
     if hasattr(shell, "get_parent"):

@@ -115,11 +115,14 @@ def _nearest_tensor(found: re.Match[str], config_of: ConfigOf) -> str:
 
 
 def _keyword(found: re.Match[str], config_of: ConfigOf) -> str:
+    """Return what to do about options of the request among the inputs, or about names that are not inputs."""
     names = re.findall(r"'(.*?)'", found["given"])
     fields = {**{name: f"{name}=…" for name in RequestFields.__annotations__}, **OWN_FIELDS}
     words = [word for word in names if word in OWN_FIELDS] or [word for word in names if word in fields]
     if not words:
-        return ""
+        known = [str(tensor["name"]) for tensor in (config_of(found["model"]) or {}).get("input", ())]
+        extra = [name for name in names if name not in known]
+        return f"leave {extra[0]} out: its inputs are {', '.join(known)}" if extra and known else ""
     return f"{words[0]} is not an input: {_variable(found, config_of)}.infer(inputs={{…}}, {fields[words[0]]})"
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -88,6 +89,8 @@ class Workspace:
         self.repositories: dict[Path, Any] = {}
         #: the collector of `%triton trace`, while it runs
         self.tracing: ChromeTrace | None = None
+        #: the models whose settings a tuning is changing
+        self.tuned: set[str] = set()
         self._lock = threading.RLock()  # guards everything below and the directories
         self._models: dict[str, WrittenModel] = {}
         self._spare = ScratchDirectory(f"{repository.name}.", repository.parent)
@@ -185,6 +188,17 @@ class Workspace:
             except BaseException:
                 written.draft = former
                 raise
+
+    @contextmanager
+    def being_tuned(self, name: str) -> Iterator[None]:
+        """Report on the model's cards that a tuning changes its settings meanwhile."""
+        self.tuned.add(name)
+        self.changed(name)
+        try:
+            yield
+        finally:
+            self.tuned.discard(name)
+            self.changed(name)
 
     def stop_loading(self, name: str) -> None:
         """End a running load: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does, and

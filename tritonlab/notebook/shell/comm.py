@@ -25,9 +25,9 @@ from ...core.version import VERSION
 from ...tool_table import window_call
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
-from ..kernel_status import kernel_status
 from ..views.card.model_facts import MOVING, current_facts
 from ..views.card.model_states import ModelStates
+from ..views.kernel_status import kernel_status
 from .comm_calls import CALLS
 
 #: Changes with the meaning of a message; a window with another number reports that and sends no calls.

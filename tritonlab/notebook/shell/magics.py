@@ -25,7 +25,7 @@ from ..views.widget import import_when_idle
 from . import commands
 from .completion import install_completion
 from .notebook_shell import NotebookShell
-from .parsing import LineError, line_parser, parse
+from .parsing import LineError, check_variables, line_parser, parse
 from .request_commands import named_values, replay
 from .running_cell import PrintedLines
 from .subcommand import Context, bind
@@ -201,6 +201,7 @@ class TritonMagics(Magics):
     @line_magic
     def triton(self, line: str) -> Any:
         alone = self._printed.quiet() if "--json" in line.split() else nullcontext()
+        check_variables(self.shell, line)
         with refused_files(), alone:
             return commands.run(Context(self.shell, self._workspace()), line)
 
@@ -210,8 +211,15 @@ class TritonMagics(Magics):
         """Return the arguments of the magic, whose line may continue in the cell, and the cell's body with its place.
         Raises LineError."""
         shell: Any = self.shell
-        # up to the frame that runs the magic, as IPython counts for the first line
-        whole, body = split_cell(f"{line}\n{cell}", partial(shell.var_expand, depth=4))
+
+        def expand(more: str) -> str:
+            # up to the frame that runs the magic, as IPython counts for the first line
+            expanded = str(shell.var_expand(more, depth=5))
+            check_variables(shell, expanded)
+            return expanded
+
+        check_variables(shell, line)
+        whole, body = split_cell(f"{line}\n{cell}", expand)
         arguments = parse(line_parser(magic), whole)
         return arguments, body or "", running_body(shell, magic.__name__, whole, body or "")
 

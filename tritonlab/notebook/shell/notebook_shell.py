@@ -10,9 +10,10 @@ from ...core.explained import Explained, Explanation
 from ...core.observe.failure_capsule import FailureCapsule
 from ...server.api.failures import KeptFailure
 from ..authoring.cells import cell_label, running_label
+from ..authoring.hints import hint
 from ..authoring.workspace import NoShell, Workspace
-from ..kernel_status import kernel_status
 from ..views.card.failure_pane import FailurePane
+from ..views.kernel_status import kernel_status
 from ..views.widget import in_kernel
 from .cell_places import CellLines, CellPlaces, Places
 from .comm import listen
@@ -37,7 +38,7 @@ class NotebookShell(NoShell):
         self._followed: Callable[[], Workspace | None] = lambda: None
         self._places = CellPlaces(self._locate, self._label, self._earlier)
         cell = RunningCell()
-        self.printed = PrintedLines(cell, self.cite_for)
+        self.printed = PrintedLines(cell, self.cite_for, lambda text: hint(text, lambda name: None))
         self._tracebacks = Tracebacks(shell, workspace, self._places, self.printed.has_shown)
         install(self._tracebacks)
         cell.follow(shell)

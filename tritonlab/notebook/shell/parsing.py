@@ -11,10 +11,12 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.utils.text import DollarFormatter
 
 from ...core.explained import Explained
 from ...core.status import Code
 from ...core.unknown_option import did_you_mean, nearest
+from ..authoring.cells import raw_cell
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (?P<word>--?[\w-]+)")
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
@@ -62,6 +64,22 @@ class LineError(Explained, UsageError):
 
     def _render_traceback_(self) -> list[str]:
         return [f"UsageError: {self}"]  # IPython looks for exactly this class
+
+
+def check_variables(shell: Any, line: str) -> None:
+    """Refuse a line in braces of which is a variable that is not defined: IPython leaves such a line as it is typed.
+
+    Raises LineError.
+    """
+    if "{" not in line or line not in raw_cell(shell):  # with its braces replaced it is another text
+        return
+    try:
+        DollarFormatter().vformat(line, args=[], kwargs=shell.user_ns)
+    except NameError as error:
+        advice = "define it in a cell above this one, or write {{ and }} for braces"
+        raise LineError(f"no variable `{error.name}`: {advice}", advice) from None
+    except Exception:  # it is no expression, such as JSON
+        return
 
 
 def parse(parser: LineParser, line: str) -> argparse.Namespace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 MOST = 100
 #: Characters of a line that are shown.
 _LONGEST = 2000
+#: The first and the last line that Python writes about an exception in a thread.
+_THREAD_FAILS = re.compile(r"Exception in thread ")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: |$)")
 #: Ends colours, which would continue in the cell's own output.
 _PLAIN = "\x1b[0m"
 
@@ -88,15 +92,22 @@ class PrintedLines(Instrument):
     it.
     """
 
-    def __init__(self, cell: RunningCell, places: Callable[[LogRecord], Places]) -> None:
+    def __init__(
+        self,
+        cell: RunningCell,
+        places: Callable[[LogRecord], Places],
+        advise: Callable[[str], str] = lambda text: "",
+    ) -> None:
         """places: returns the function that cites cells for the version that wrote a record; it must not wait for a
-        load."""
+        load. advise: returns a line of advice for an exception of a thread, `<type>: <text>`, or ""."""
         self._cell = cell
         self._places = places
+        self._advise = advise
         self._lock = threading.Lock()  # guards everything below
         #: those that run: the last one was run by the others. It is made while one runs, whose beginning it has missed
         self._cells = [_Cell(self)]
         self._quiet = 0  # how many callers want no output
+        self._failing: set[str] = set()  # the models whose thread is writing its traceback
 
     def log(self, record: LogRecord) -> None:
         if not record.serials or record.level == "VERBOSE" or record.in_error or is_stub_frame(record.text):
@@ -110,12 +121,19 @@ class PrintedLines(Instrument):
                 return
             cell.lines_shown += 1
             cell.texts.add(record.text)
+            if _THREAD_FAILS.match(record.text):
+                self._failing.add(record.model)
+            raised = record.model in self._failing and _RAISED.match(record.text) is not None
+            if raised:
+                self._failing.discard(record.model)
         logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
         text = LogLine.from_record(record, self._places(record)).text
         text = text.rstrip().rpartition("\r")[2]  # a progress bar writes itself over, and would write over the name
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
         text += _PLAIN * ("\x1b[" in text)
         self._cell.write(f"{record.model} | {logged}{text}", error=record.level != "INFO")
+        if raised and (advice := self._advise(record.text)):
+            self._cell.write(f"{record.model} | Hint: {advice}", error=record.level != "INFO")
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ...core.unknown_option import did_you_mean
@@ -13,6 +15,7 @@ from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 from ..views.card.token_button import show_token_button
 from ..views.record.record_view import KINDS
+from ..views.theme import stored_html
 from .logs import LogView
 from .parsing import unknown
 from .subcommand import Context, Text, failed_load_of
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from ...server.observe.chrome_trace import ChromeTrace
 
 _DYNAMO = "--dynamo"
+#: A line of /metrics about a family of Triton's.
+_OF_TRITON = re.compile(r"(?:# (?:HELP|TYPE) )?nv_")
 #: The parts that Triton sums up, in the order in which a request meets them.
 _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 
@@ -116,7 +121,29 @@ def metrics(context: Context, name: str | None = None) -> Text:
     if name is not None:
         context.model(name)
     lines = context.workspace.server.metrics(name or "").splitlines()
-    return Text("\n".join(lines), {"metrics": samples(lines)} if context.json else None)
+    return MetricsText(lines, {"metrics": samples(lines)} if context.json else None)
+
+
+class MetricsText(Text):
+    """The text of /metrics: the families of the models' code first, those of Triton below, folded in a browser."""
+
+    def __init__(self, lines: Sequence[str], facts: Mapping[str, Any] | None = None) -> None:
+        self.own = [line for line in lines if not _OF_TRITON.match(line)]
+        self.of_triton = [line for line in lines if _OF_TRITON.match(line)]
+        super().__init__("\n".join([*self.own, *self.of_triton]), facts)
+
+    def _repr_html_(self) -> str | None:
+        if not self.own:
+            return super()._repr_html_()
+        shown, folded = (_lines_html(part) for part in (self.own, self.of_triton))
+        summary = f"<summary>{len(self.of_triton)} lines of Triton's own</summary>"
+        more = f"<details class='tl-log'>{summary}{folded}</details>" if self.of_triton else ""
+        return stored_html(f"<div class='tl-panel'>{shown}{more}</div>")
+
+
+def _lines_html(lines: Sequence[str]) -> str:
+    text = "\n".join(lines)
+    return f"<pre class='tl-lines'>{escape(text)}</pre>"
 
 
 def statistics(context: Context, name: str | None = None) -> Text:

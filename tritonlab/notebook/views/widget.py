@@ -29,7 +29,7 @@ from urllib.parse import quote
 from ...core.plain_facts import few_lines
 from ...core.process_bound import ProcessBound
 from ...tool_table import installed_tools
-from ..kernel_status import kernel_status
+from .kernel_status import kernel_status
 from .theme import STATIC, stored_html
 
 #: The comm for requests of views while a cell runs (`base.ts`).

@@ -17,7 +17,7 @@ class LoadOptions(TypedDict, total=False):
     request_rate: float | Iterable[float]
     arrivals: Sequence[float] | Any
     distribution: str
-    duration: float
+    seconds: float
     window: float
     max_trials: int
     warmup: float
@@ -63,7 +63,7 @@ class LoadTested:
             stability: the share within which windows agree in throughput and latency (0.1).
             percentile: of the latency that must agree, instead of the mean.
             max_trials: the most windows of a row (10).
-            duration: measure for that time instead; with arrivals, send those of the first `duration` seconds.
+            seconds: measure for that time instead; with arrivals, send those of that time.
             max_outstanding: the most unfinished requests of an open loop (10000).
             inputs: a dict, a list of them (in turn, or by chance with `weights`), or a function of the request's
                 number; by default random values of the config's datatypes and shapes, with `seed`.

@@ -19,6 +19,7 @@ from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError, TritonError
 from ...exchanges.golden import GoldenSet
 from ...exchanges.last_cases import last_cases
+from ...notebook.views.work_view import Step, Work, shown_work
 from ...server.api.model import Model
 from ...server.api.server import Server
 from ...server.models.dependency_graph import composing_models
@@ -135,6 +136,15 @@ def check(
     model: Model, seconds: float, *, cite: Cite, progress: Progress | bool | None = None, **options: Any
 ) -> CheckResult:
     """Run `Model.check`."""
+    if progress is None:
+        work = Work(f"Check of {model.name}", seconds, Step("loading a copy of the model"))
+
+        def look(doing: Doing) -> bool:
+            work.begin(f"{doing.relation}: {doing.text}", ("findings", str(doing.findings)))
+            return not work.stopping.is_set()
+
+        with shown_work(work):
+            return check_model(model, CheckOptions(seconds, progress=look, **options), GoldenSet(), cite)
     call = (lambda doing: print(doing, flush=True)) if progress is True else progress or None
     return check_model(model, CheckOptions(seconds, progress=call, **options), GoldenSet(), cite)
 

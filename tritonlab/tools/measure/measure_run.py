@@ -107,7 +107,7 @@ def profile(
     `Model.load_test`."""
 
     def measure(server: Server, model: Model) -> LineProfile:
-        load = {"shapes": smallest_shapes(model.config()), "duration": seconds, "warmup": 0.0, **options}
+        load = {"shapes": smallest_shapes(model.config()), "seconds": seconds, "warmup": 0.0, **options}
         # raises the error of a request that the model refuses; the load would only count it
         for _ in model.infer(_requests(model, load)):
             pass

@@ -114,7 +114,7 @@ def test_lines_of_text_are_rows() -> None:
     form = made('max_batch_size: 8 input { name: "T" data_type: TYPE_STRING dims: [1] } ' + output)
     row = form.inputs["T"]
     row.mode.value = "Typed"
-    assert row.text.placeholder.startswith("text for all, an element on each line")
+    assert row.text.placeholder == "a text or ['a', 'b']" and "an element on each line" in row.text.tooltip
     row.text.value = "one\n two\n"
     assert form.batch.value == 2 and "2 elements, one on each line" in row.note.value
     assert sent(form)[0]["inputs"]["T"].tolist() == [["one"], [" two"]]

@@ -41,6 +41,15 @@ def test_the_regions_of_an_instance_and_its_process_are_measured(lab: Lab) -> No
     assert message is not None
     assert {row["name"] for row in message["rows"]} == {"inputs", "inputs_used", "outputs", "resident"}
     assert (message["families"]["resident"][0], message["warnings"]) == ("bytes", [])
+    lab.load("memory", IDENTITY, config("IN FP32 -1", "OUT FP32 -1", count=2))
+    assert {dict(labels)["instance"] for _, labels in (view.to_dict(), view.recording.metrics.series())[1]} == {
+        "memory_0_0",
+        "memory_0_1",
+    }
+    lab.load("memory", IDENTITY, config("IN FP32 -1", "OUT FP32 -1"))
+    again, _ = view.news()
+    assert again is not None and again["epoch"] != message["epoch"]  # the browser drops what it had
+    assert {row["labels"][0][1] for row in again["rows"]} == {"memory_0_0"}
     lab.server.unload(model)
     assert repr(view) == "Memory of memory: no instance runs."
 

@@ -141,13 +141,13 @@ def test_a_test_that_a_cell_waits_for_leaves_a_line(model: Model, monkeypatch: p
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     monkeypatch.setattr(load_panel, "in_kernel", lambda: True)
     one = {"INPUT0": [[1.0]], "INPUT1": [[1.0]]}
-    result = model.load_test(inputs=one, duration=0.5, warmup=0.2)
+    result = model.load_test(inputs=one, seconds=0.5, warmup=0.2)
     assert result.rows[0].requests > 0
     assert "concurrency 1" in displayed[0][0]["text/plain"]
     last, how = displayed[-1]
     assert last["text/plain"].startswith("Load test of panel, in this kernel: done after ") and how["update"]
     displayed.clear()
-    model.load_test(inputs=one, duration=0.5, warmup=0.2, progress=False)
+    model.load_test(inputs=one, seconds=0.5, warmup=0.2, progress=False)
     assert displayed == []
 
 

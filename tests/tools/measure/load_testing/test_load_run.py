@@ -22,7 +22,7 @@ from tritonlab.tools.measure.load_testing.load_run import LoadTest
 
 A, B = np.ones((1, 4), np.float32), np.zeros((1, 4), np.float32)
 BATCHING = ADD_SUB_CONFIG.replace("-1", "4") + "max_batch_size: 8 dynamic_batching { }"
-QUICK: dict[str, Any] = {"duration": 0.15, "warmup": 0.02}
+QUICK: dict[str, Any] = {"seconds": 0.15, "warmup": 0.02}
 
 #: Answers X requests of the sequence with how many there were, and counts those whose end never came.
 SEQUENCE = """
@@ -101,7 +101,7 @@ def test_windows_are_measured_until_they_agree_or_there_are_too_many(batching: M
 
 
 def test_an_open_loop_sends_at_its_rate(batching: Model) -> None:
-    (row,) = batching.load_test(request_rate=200, distribution="constant", duration=0.3, warmup=0).rows
+    (row,) = batching.load_test(request_rate=200, distribution="constant", seconds=0.3, warmup=0).rows
     assert row.level == 200 and row.requests > 0 and row.errors == {}
     assert row.lag is not None and row.lag.avg >= 0
 

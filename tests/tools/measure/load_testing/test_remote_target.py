@@ -93,7 +93,7 @@ def model(plain: PlainServer) -> RemoteModel:
 
 
 def test_what_the_server_does_not_tell_is_left_empty(model: RemoteModel, tmp_path: Path) -> None:
-    result = model.load_test(concurrency=2, batch=3, duration=0.2, warmup=0)
+    result = model.load_test(concurrency=2, batch=3, seconds=0.2, warmup=0)
     (row,) = result.rows
     assert row.requests > 0 and row.errors == {}
     assert row.inferences_per_s == pytest.approx(3 * row.requests_per_s)  # the first -1 is the batch

@@ -20,6 +20,7 @@ from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
 from tritonlab.notebook.authoring.settings import Settings
+from tritonlab.notebook.views.work_view import Step, Work
 from tritonlab.tools.measure.tuning.live_model import LiveModel, Measurement, NothingMeasured
 from tritonlab.tools.measure.tuning.offered_load import Load, RequestPattern, loads_of
 from tritonlab.tools.measure.tuning.replay import Numbers, Pace, ReplayedBatches, replay
@@ -168,6 +169,26 @@ MODELS: dict[str, tuple[Truth, np.ndarray | None]] = {
     "heavy tail": (lambda size, lanes: (2 + 0.2 * size) * MS, heavy(RANDOM)),
     "slower in company": (lambda size, lanes: (2 + 0.4 * size) * MS * (1 + 0.8 * (lanes - 1)), None),
 }
+
+
+def test_it_reports_its_steps_and_stop_keeps_what_it_found() -> None:
+    live, steps = FakeLive(*MODELS["linear"]), []
+
+    class Watched(Work):
+        def begin(self, text: str, *figures: tuple[str, str]) -> None:
+            super().begin(text, *figures)
+            steps.append((text, [name for name, _ in self.progress()["figures"]]))
+            if figures:
+                self.stopping.set()
+
+    work = Watched("Tuning of m", 60, Step("loading the model"), live.clock)
+    goal = Goal(max_batch_size=4, max_instances=2, concurrency=4)
+    result = tune(live, goal, live.reload, live.clock, work)  # type: ignore[arg-type]
+    assert steps[0] == ("measuring batches with 1 instance", [])
+    assert any(text.startswith("replaying ") for text, _ in steps)
+    assert steps[-1][1] == ["requests/s, best of 1", "its p99"]
+    assert result.run.stopped == "interrupted" and len(result.run.measured) == 1
+    assert live.settings == live.first
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -371,7 +392,7 @@ def test_now_is_what_the_present_settings_do_at_the_load_that_suits_them() -> No
 
 def test_a_short_budget_suffices_for_the_loads_of_the_present_settings() -> None:
     live = FallingLive()
-    result = tuned(live, p99_ms=20, max_instances=1, max_batch_size=8, budget_s=5.0)
+    result = tuned(live, p99_ms=20, max_instances=1, max_batch_size=8, seconds=5.0)
     assert of_present(result).load == Load(concurrency=8) and len(result.now) == 5
 
 
@@ -464,14 +485,14 @@ def test_a_time_in_which_no_request_is_answered_ends_the_run_with_what_was_found
     result = tuned(live, max_instances=1, max_batch_size=8)
     assert result.best is None and result.run.stopped == "out of time" and live.settings == live.first
     first, note = repr(result).splitlines()
-    assert first.endswith("(out of time)") and "No request was answered within" in note and "larger budget_s" in note
+    assert first.endswith("(out of time)") and "No request was answered within" in note and "larger seconds" in note
     assert note.strip() in result.html()
     with pytest.raises(UnavailableError, match="the run was out of time before it found anything"):
         result.apply()
     live = Slow(lambda size, lanes: 5 * MS)
     live.answered = 8
     result = tuned(live, max_instances=1, max_batch_size=8)
-    assert result.confirmed and result.run.stopped == "out of time" and "larger budget_s" in repr(result)
+    assert result.confirmed and result.run.stopped == "out of time" and "larger seconds" in repr(result)
 
 
 def test_a_replayed_gain_that_a_measurement_contradicts_is_not_reported_as_a_fact() -> None:
@@ -570,7 +591,7 @@ def test_candidates_that_are_close_are_measured_again(rooted: TuneResult) -> Non
     assert rooted.as_good
     assert all(len(one.windows) > 1 for one in [rooted.confirmed[0], *rooted.as_good])
     assert "may be equally good: windows of the same settings differ by" in repr(rooted)
-    hasty = tuned(FakeLive(*MODELS["square root"]), budget_s=2.0, concurrency=8)
+    hasty = tuned(FakeLive(*MODELS["square root"]), seconds=2.0, concurrency=8)
     assert sum(len(one.windows) for one in hasty.confirmed) <= 8 and hasty.run.seconds < 3
 
 
@@ -578,7 +599,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     live = FakeLive(*MODELS["linear"])
     for wrong, text in (
         ({"p99_ms": 0}, "p99_ms must be more than 0"),
-        ({"budget_s": 0}, "budget_s must be more than 0"),
+        ({"seconds": 0}, "seconds must be more than 0"),
         ({"max_instances": 0}, "max_instances must be 1 or more"),
         ({"concurrency": 2, "request_rate": 3}, "give only one of"),
         ({"concurrency": 0}, "concurrency must be 1 or more"),
@@ -608,7 +629,7 @@ def test_the_ensemble_around_a_model_serves_on(lab: Lab) -> None:
     around = lab.server.load("around")
     assert LiveModel(model, {}).ensembles == {"around": 4} and LiveModel(around, {}).ensembles == {}
     with pytest.raises(InvalidArgumentError, match="while ensemble 'around' is loaded"):
-        model.tune(budget_s=1.0, max_batch_size=2)
+        model.tune(seconds=1.0, max_batch_size=2)
     assert around.ready()
     lab.server.unload("around")
     assert LiveModel(model, {}).ensembles == {}
@@ -631,7 +652,7 @@ def test_requests_that_cannot_be_sent_are_refused_before_the_model_is_loaded_aga
     model = lab.load("untried", ADD_SUB, config(*IN_AND_OUT, "max_batch_size: 4", count=2))
     before = model.instances()
     with pytest.raises(TritonError, match=text):
-        model.tune(budget_s=1.0, **options)
+        model.tune(seconds=1.0, **options)
     assert model.instances() == before
 
 
@@ -640,7 +661,7 @@ def test_a_model_that_runs_is_tuned_and_left_as_it_was(lab: Lab) -> None:
     before = model.config()
     with pytest.raises(TypeError, match="tune\\(\\) has no option 'p99'"):
         model.tune(p99=3)
-    result = model.tune(budget_s=3.0, max_instances=2, shapes={"INPUT0": [4], "INPUT1": [4]})
+    result = model.tune(seconds=3.0, max_instances=2, shapes={"INPUT0": [4], "INPUT1": [4]})
     assert model.config() == before and len(model.instances()) == 1
     assert result.confirmed and result.run.found.tried  # how many depends on how busy the machine is
     result.apply()

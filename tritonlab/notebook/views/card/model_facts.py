@@ -135,6 +135,8 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
         again = next((version["imports_again"] for version in workspace.server.loading(name)), "")
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=serving, reason=reason, log=log)
         facts = replace(facts, imports_again=again)
+    if name in workspace.tuned:
+        facts = replace(facts, kept="It is being tuned: its settings change until the search ends.")
     draining = tuple(map(draining_text, lasting(workspace.server.draining(name))))
     hanging = "" if _is_fresh(workspace, model) else hanging_texts(workspace.server, name).get(name, "")
     is_same = (facts.draining, facts.hanging) == (draining, hanging)

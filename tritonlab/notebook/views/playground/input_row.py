@@ -23,12 +23,14 @@ MOST_EDITED = 256
 _MOST_LINES = 6
 _PLACEHOLDER = {
     Mode.RANDOM: "",
-    Mode.TYPED: "one element for all, 1, 2, 3, a row on each line, or a list: [[1, 2], [3, 4]]",
-    Mode.PYTHON: "an expression of the notebook: images[:4]",
+    Mode.TYPED: "1, 2, 3 or [[1, 2], [3, 4]]",
+    Mode.PYTHON: "an expression: images[:4]",
     Mode.FILE: "",
 }
 _KINDS = "pictures, .wav, .npy, .json, .csv, .txt"
-_TEXT_PLACEHOLDER = "text for all, an element on each line, or a list: ['a', 'b']"
+_TEXT_PLACEHOLDER = "a text or ['a', 'b']"
+#: What the placeholders have no room for.
+_TOOLTIP = "one element for all, a row on each line, or a list; of texts an element on each line"
 
 
 class InputRow(ProcessBound):
@@ -70,16 +72,19 @@ class InputRow(ProcessBound):
                 min=0,
                 max=1 << 30,
                 description=f"{name} size of dimension {index}",
-                tooltip=f"Size of dimension {index}",
+                tooltip=f"dim {index}",
                 layout=layout(width="72px"),
             )
             for index, dim in enumerate(self.spec.dims)
             if dim < 0
         ]
-        self.sizes_box = widgets.HBox(self.sizes)
+        self.sizes_box = widgets.HBox(
+            [part for field in self.sizes for part in (widgets.HTML(dimension_html(field.tooltip)), field)]
+        )
         self.text = widgets.Textarea(
             rows=1,
             description=f"{name} value",
+            tooltip=_TOOLTIP,
             layout=layout(flex="1 1 240px", width="auto", min_width="200px", height="auto"),
         )
         self.upload = widgets.FileUpload(
@@ -246,6 +251,11 @@ def label_html(spec: InputSpec) -> str:
         f"<div class='tl-panel'><span class='tl-tensor'>{escape(spec.name)}</span>&ensp;"
         f"<span class='tl-type tl-dim'>{spec.datatype.name} {shape}</span></div>"
     )
+
+
+def dimension_html(name: str) -> str:
+    """Return the name in front of the field for the size of a dimension."""
+    return f"<div class='tl-panel'><span class='tl-dim'>{escape(name)} =</span></div>"
 
 
 def typed_note(spec: InputSpec, text: str) -> str:

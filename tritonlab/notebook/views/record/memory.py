@@ -50,6 +50,8 @@ class Memory(Metrics):
     def measure(self, now: int) -> list[InstanceMemory]:
         found = self._measured()
         record: MetricRecord = self.recording.metrics
+        if found and record.keep("instance", [one.instance for one in found]):  # those of the version before
+            self.begin_again()
         for one in found:
             for family in _FAMILIES:
                 record.add(family, {"instance": one.instance}, getattr(one, family), now)

@@ -52,13 +52,15 @@ class Metrics(RecordView):
         self._text_of = own
         self._own = MetricRecord()
         self._read_at = 0.0
+        #: changes when the record begins again
+        self._epoch = id(self)
         self._numbers: dict[Key, int] = {}
         self._rows_sent: dict[Key, int] = {}
         self._families_sent: dict[str, Any] = {}
 
     def _resume(self, known: Mapping[str, Any]) -> None:
         rows = {int(number): int(row) for number, row in known.get("rows", {}).items()}
-        again = known.get("epoch") == id(self)
+        again = known.get("epoch") == self._epoch
         self._rows_sent = {key: rows.get(number, 0) for key, number in self._numbers.items()} if again else {}
         self._families_sent = {}
 
@@ -78,11 +80,16 @@ class Metrics(RecordView):
                 buffers.append(data)
                 self._rows_sent[key] = at + len(data) // 16
         families = {**self.recording.metrics.families, **self._own.families}
-        message: dict[str, Any] = {"kind": "record", "epoch": id(self), "now": time.monotonic_ns(), "rows": rows}
+        message: dict[str, Any] = {"kind": "record", "epoch": self._epoch, "now": time.monotonic_ns(), "rows": rows}
         if families != self._families_sent:
             self._families_sent = message["families"] = families
             message["warnings"] = self.recording.metrics.warnings()
         return (message, buffers) if rows or "families" in message else (None, [])
+
+    def begin_again(self) -> None:
+        """Send the whole record, in the place of what was sent."""
+        self._epoch += 1
+        self._rows_sent, self._numbers, self._families_sent = {}, {}, {}
 
     def _read(self, text: str, now: int) -> None:
         """Read Triton's own metrics of the model from the text of /metrics."""

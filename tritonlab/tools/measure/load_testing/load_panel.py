@@ -117,7 +117,7 @@ class LoadPanel(LiveView):
         if mode == REQUEST_RATE:
             options["distribution"] = form["distribution"]
         if form.get("seconds"):
-            options["duration"] = float(form["seconds"])
+            options["seconds"] = float(form["seconds"])
         if form.get("inputs") == "golden":
             options["inputs"] = [case.again() for case in GoldenSet().cases(self.name)]
             return options

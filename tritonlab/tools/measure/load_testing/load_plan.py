@@ -30,7 +30,7 @@ class LoadPlan:
     times: tuple[int, ...] = ()
     mix: Mapping[str, Any] = field(default_factory=dict)
     distribution: str = "poisson"
-    duration: float | None = None
+    seconds: float | None = None
     window: float = 1.0
     max_trials: int = 10
     warmup: float = 0.5
@@ -56,8 +56,8 @@ class LoadPlan:
         plan = LoadPlan(mode, mix={name: options[name] for name in _MIX if name in options}, **values)
         if mode == ARRIVALS:
             times = tuple(explicit_times(options[ARRIVALS], model))
-            if plan.duration is not None:
-                times = tuple(time for time in times if time <= plan.duration * 1e9)
+            if plan.seconds is not None:
+                times = tuple(time for time in times if time <= plan.seconds * 1e9)
             span = max(times[-1] / 1e9, 1e-9)
             plan = replace(plan, times=times, levels=(len(times) / span,))
         else:
@@ -69,7 +69,7 @@ class LoadPlan:
         if self.distribution not in DISTRIBUTIONS:
             known = " or ".join(DISTRIBUTIONS)
             raise InvalidArgumentError(f"distribution '{self.distribution}' does not exist: use {known}")
-        for name in ("duration", "window", "max_outstanding", "sequences"):
+        for name in ("seconds", "window", "max_outstanding", "sequences"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidArgumentError(f"{name} must be more than 0, not {value}")

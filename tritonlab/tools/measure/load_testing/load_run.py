@@ -156,7 +156,7 @@ class _RowUnderWay:
             raise self._sender_problem
         if not self._windows:
             return None
-        measured = self._windows if plan.duration or plan.mode == ARRIVALS else self._windows[-STABLE_WINDOWS:]
+        measured = self._windows if plan.seconds or plan.mode == ARRIVALS else self._windows[-STABLE_WINDOWS:]
         return row_of(
             self._level,
             self._log,
@@ -183,9 +183,9 @@ class _RowUnderWay:
 
     def _until_stable(self) -> None:
         plan = self._plan
-        if plan.duration is not None:  # exactly that long
+        if plan.seconds is not None:  # exactly that long
             for _ in range(STABLE_WINDOWS):
-                self._window(plan.duration / STABLE_WINDOWS, 0)
+                self._window(plan.seconds / STABLE_WINDOWS, 0)
             return
         while len(self._windows) < plan.max_trials and not self._stop.is_set():
             self._window(plan.window, _LEAST)
@@ -237,13 +237,13 @@ class _RowUnderWay:
         if plan.mode == ARRIVALS:
             whole, trials = plan.times[-1] / 1e9, 1
         else:
-            whole = plan.warmup + (plan.duration or plan.window * STABLE_WINDOWS)
-            trials = STABLE_WINDOWS if plan.duration else plan.max_trials
+            whole = plan.warmup + (plan.seconds or plan.window * STABLE_WINDOWS)
+            trials = STABLE_WINDOWS if plan.seconds else plan.max_trials
         facts = {
             "level": self._level,
             "trial": len(windows) + 1,
             "trials": trials,
-            "fixed": plan.duration is not None,
+            "fixed": plan.seconds is not None,
             "share": min((now - self._begin) / 1e9 / max(whole, 1e-3), 1.0),
             "outstanding": self._target.outstanding(),
             "errors": sum(window.failed for window in windows),

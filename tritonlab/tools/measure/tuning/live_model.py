@@ -80,7 +80,7 @@ class LiveModel(TunedModel):
         """
         record, began, busy = self.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
-        how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}
+        how: dict[str, Any] = {} if load.seconds else {"seconds": seconds * 0.8, "warmup": seconds * 0.2}
         options = {**load.options(), **how, **self._options}
         result = run_load_test(self.name, self.model.version, target=LocalTarget(self.model), options=options)
         assert isinstance(result, LoadResult)

@@ -7,15 +7,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ....core.short_number import duration_text, short_number
 from ....core.status import InvalidArgumentError, TritonError
 from ....core.unknown_option import UnknownOption
 from ....ipc.link.interrupts import shielded
 from ....notebook.authoring.settings import Settings
+from ....notebook.authoring.workspace import Workspace
+from ....notebook.views.work_view import Step, Work, shown_work
 from ....server.api.model import Model
 from .live_model import LiveModel, Measurement, NothingMeasured
 from .offered_load import Load, RequestPattern, loads_of
@@ -55,7 +59,7 @@ LOAD_OPTIONS = ("inputs", "weights", "shapes", "parameters", "priority", "timeou
 @dataclass
 class Goal:
     """The goal of tuning: at most `p99_ms` milliseconds for 99 of 100 requests, under one of three kinds of load
-    (`loads_of`), with limits for the number of instances and the batch size, within `budget_s` seconds.
+    (`loads_of`), with limits for the number of instances and the batch size, within `seconds` seconds.
     """
 
     p99_ms: float | None = None
@@ -64,7 +68,7 @@ class Goal:
     arrivals: Sequence[float] | None = None
     max_instances: int | None = None
     max_batch_size: int | None = None
-    budget_s: float = 60.0
+    seconds: float = 60.0
 
     def complete(self, present: Settings, ensembles: Mapping[str, int]) -> Goal:
         """Return the goal with its defaults filled in. `ensembles`: the ensembles that contain the model, with the
@@ -72,8 +76,8 @@ class Goal:
         """
         if self.p99_ms is not None and self.p99_ms <= 0:
             raise InvalidArgumentError(f"p99_ms must be more than 0, not {self.p99_ms:g}")
-        if self.budget_s <= 0:
-            raise InvalidArgumentError(f"budget_s must be more than 0, not {self.budget_s:g}")
+        if self.seconds <= 0:
+            raise InvalidArgumentError(f"seconds must be more than 0, not {self.seconds:g}")
         if self.max_instances is not None and self.max_instances < 1:
             raise InvalidArgumentError(f"max_instances must be 1 or more, not {self.max_instances}")
         if self.max_instances is not None and not present.counts(self.max_instances):
@@ -94,11 +98,17 @@ class Goal:
         return loads_of(self.concurrency, self.request_rate, self.arrivals, min(max(most, 2), _MOST_CLIENTS))
 
 
-def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
-    """Tune a model, and leave it loaded as before. The run ends with the findings so far on an interrupt, at the end of
-    the budget, or if no request was answered for some time.
+def tune(
+    model: LiveModel,
+    goal: Goal,
+    reload: Reload,
+    clock: Callable[[], float] = time.monotonic,
+    work: Work | None = None,
+) -> TuneResult:
+    """Tune a model, and leave it loaded as before. The run ends with the findings so far on an interrupt or Stop of
+    `work`, at the end of the time, or if no request was answered for some time.
     """
-    authored, tuning = model.authored, _Tuning(model, goal, clock)
+    authored, tuning = model.authored, _Tuning(model, goal, clock, work)
     run = tuning.run
     try:
         tuning.go()
@@ -106,7 +116,7 @@ def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float
         run.stopped = "interrupted"
     except NothingMeasured as error:
         run.stopped = "out of time"
-        run.notes.append(f"{error.message}: set a larger budget_s, or tune when the machine has less else to do.")
+        run.notes.append(f"{error.message}: allow more `seconds`, or tune when the machine has less else to do.")
     finally:
         shielded(model.restore)  # after an impatient second interrupt the model must not keep a candidate's settings
     run.seconds = tuning.deadline.spent
@@ -116,8 +126,9 @@ def tune(model: LiveModel, goal: Goal, reload: Reload, clock: Callable[[], float
 class _Tuning:
     """The steps of one run. `run` has the findings so far."""
 
-    def __init__(self, model: LiveModel, goal: Goal, clock: Callable[[], float]) -> None:
+    def __init__(self, model: LiveModel, goal: Goal, clock: Callable[[], float], work: Work | None = None) -> None:
         self.model = model
+        self._work = work
         self.config = model.config
         self.present = Settings.from_config(self.config)
         self.ensembles = model.ensembles
@@ -128,7 +139,19 @@ class _Tuning:
         self.loads = self.goal.loads()
         model.check()  # before the first load
         self.run = TuneRun()
-        self.deadline = Deadline(goal.budget_s, clock)
+        self.deadline = Deadline(goal.seconds, clock)
+
+    def begin(self, text: str) -> None:
+        """Report the next step, with the best settings so far. Raises KeyboardInterrupt once Stop was pressed."""
+        work = self._work
+        if work is None:
+            return
+        if work.stopping.is_set():
+            raise KeyboardInterrupt
+        measured = ranked(self.run.measured, self.p99_ms)[:1]
+        best = [(f"requests/s, best of {len(self.run.measured)}", short_number(one.numbers.rate)) for one in measured]
+        p99 = [("its p99", duration_text(one.numbers.p99 / 1e9)) for one in measured]
+        work.begin(text, *best, *p99)
 
     def go(self) -> None:
         goal, run = self.goal, self.run
@@ -141,10 +164,11 @@ class _Tuning:
                 "have stopped serving."
             )
         choices = list(dict.fromkeys(space(self.present, goal.max_instances or 1, goal.max_batch_size or 0, least)))
-        until = self.deadline.expires_within(goal.budget_s * _SEARCH)
+        until = self.deadline.expires_within(goal.seconds * _SEARCH)
+        self.begin(f"replaying {len(choices):,} settings")
         run.found = search(choices, self.loads, self.config, run.calibration, self.limit, until)
         self.confirm()
-        self.measure_rivals(spare=goal.budget_s * _ABLATION)
+        self.measure_rivals(spare=goal.seconds * _ABLATION)
         self.ablate()
 
     def calibrate(self) -> Calibration:
@@ -154,13 +178,14 @@ class _Tuning:
         goal, notes = self.goal, self.run.notes
         most, largest = goal.max_instances or 1, goal.max_batch_size or 0
         sizes = sorted({1, max(largest, 1), *(1 << n for n in range(largest.bit_length()))})
-        each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
-        until = self.deadline.expires_within(goal.budget_s * _PROBES)
+        each = float(np.clip(goal.seconds * _PROBES / (most * len(sizes)), *_PROBE))
+        until = self.deadline.expires_within(goal.seconds * _PROBES)
         probed: dict[int, ProbeResult] = {}
         for instances in self.present.counts(most):
             if until() and probed:
                 notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
                 break
+            self.begin(f"measuring batches with {instances} instance{'s' * (instances > 1)}")
             try:
                 self.model.load(_batching(self.present.on(instances), largest))
             except TritonError as error:
@@ -201,9 +226,9 @@ class _Tuning:
         """Measure the present settings live under all loads, first the predicted one and the most clients, while there
         is time: their best load must be measured, and latency need not rise with load.
         """
-        budget_s, loads = self.goal.budget_s, self.goal.loads()
-        until = self.deadline.expires_within(budget_s * _PRESENT)
-        each = float(np.clip(budget_s * _PRESENT / len(loads), *_PROBE))
+        seconds, loads = self.goal.seconds, self.goal.loads()
+        until = self.deadline.expires_within(seconds * _PRESENT)
+        each = float(np.clip(seconds * _PRESENT / len(loads), *_PROBE))
         trials = [self.predict(self.present, load) for load in loads]
         expected = max(trials, key=lambda one: one.rank(self.p99_ms))
         for number, one in enumerate(dict.fromkeys((expected, *reversed(trials)))):
@@ -211,7 +236,7 @@ class _Tuning:
                 break
             self.measure_load(one, each)
         if any(one.settings == self.present for one in self.run.measured):
-            self.measure_rivals(max(self.deadline.left - budget_s * _LOADS_APART, 0.0), self.present)
+            self.measure_rivals(max(self.deadline.left - seconds * _LOADS_APART, 0.0), self.present)
 
     def measure_other_loads(self) -> None:
         """Measure the candidates under the other loads, too, if any measurement contradicts its prediction."""
@@ -293,6 +318,7 @@ class _Tuning:
 
     def measure(self, trial: Trial, seconds: float) -> Trial:
         """Return the trial with one additional window. Raises TritonError if all requests fail."""
+        self.begin(f"measuring {trial.settings} under {trial.load}")
         self.model.load(trial.settings)
         return trial.measured(self.model.measure(trial.load, seconds).numbers)
 
@@ -354,5 +380,9 @@ def tune_model(model: Model, **options: Any) -> TuneResult:
     UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
-    live = LiveModel(model, load)
-    return tune(live, Goal(**goal), live.reload)
+    live, aim = LiveModel(model, load), Goal(**goal)
+    work = Work(f"Tuning of {model.name}", aim.seconds, Step("loading the model"))
+    workspace: Workspace | None = getattr(model.server, "workspace", None)
+    tuning = workspace.being_tuned(model.name) if workspace is not None else nullcontext()
+    with shown_work(work), tuning:
+        return tune(live, aim, live.reload, work=work)
