@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.models import cell
 
@@ -49,11 +51,25 @@ def test_a_check_is_started_from_the_card_and_stopped(lab: Any) -> None:
 
 @pytest.mark.parametrize("theme", ["dark"], indirect=True)
 def test_a_cell_shows_the_result(theme: str, lab: Any) -> None:
-    line = "%triton check brightness --seconds 60 --relations answers,company"
-    lab.jupyter.write("check_cell.ipynb", ["%load_ext tritonlab", MODEL, line])
+    line = "%triton check brightness --seconds 600 --relations answers,company"
+    tuning = "brightness.tune(seconds=600).run.stopped"
+    lab.jupyter.write("check_cell.ipynb", ["%load_ext tritonlab", MODEL, line, tuning])
     lab.open("check_cell.ipynb")
     lab.run(0)
     lab.run(1)
-    output = lab.run(2).locator(".jp-OutputArea-executeResult")
+    cell = lab.start(2)
+    lab.wait_text(cell, "s left")
+    expect(cell.locator(".tl-figures")).to_contain_text(re.compile("[1-9].*findings"))
+    lab.shot("check_of_a_cell_dark", cell)
+    cell.get_by_role("button", name="Stop").click()
+    output = cell.locator(".jp-OutputArea-executeResult")
     lab.wait_text(output, "does not hold")
     lab.shot("check_dark", output)
+
+    cell = lab.start(3)
+    lab.wait_text(cell, "measuring batches with 1 instance")
+    lab.wait_text(lab.cell(1).locator(".tl-live"), "It is being tuned")
+    lab.shot("tuning_dark", cell)
+    cell.get_by_role("button", name="Stop").click()
+    lab.wait_text(cell.locator(".jp-OutputArea-executeResult"), "interrupted")
+    assert lab.errors == []

@@ -380,8 +380,9 @@ def hover_again(lab: Any, locator: Any) -> None:
 
 
 def test_what_is_written_has_the_colours_of_what_it_is(lab: Any) -> None:
-    open_notebook(lab, "colours", [ECHO, CONFIG, LOAD])
-    line = lab.cell(0).locator(".tritonlab-line")
+    open_notebook(lab, "colours", [ECHO.replace(" --output", " \\\n    --output"), CONFIG, LOAD])
+    expect(lab.cell(0).locator(".tritonlab-line")).to_have_count(2)
+    line = lab.cell(0).locator(".cm-content")
     expect(line.locator(".tritonlab-word-name")).to_have_text("echo")
     options = "[...line.querySelectorAll('.tritonlab-word-option')].map(word => word.textContent).join('')"
     lab.until(line, f"line => {options} === '--input--output'")

@@ -23,6 +23,7 @@ from ..tool_table import tool_function, tool_methods
 from .authoring.notebook_ports import Ports, open_address
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
+from .views.card.live_card import card_of
 from .views.opener import open_view
 
 if TYPE_CHECKING:
@@ -100,8 +101,6 @@ class Model(ToolMethods, LoadTested, served.Model):
         """Show the card, where a cell ends with the model; a handle on one version, or without cells, its repr."""
         if self._workspace is None or self.version != -1 or self._workspace.report(self.name) is None:
             raise NotImplementedError
-        from .views.card.live_card import card_of
-
         card_of(self._workspace, self.name).show()
 
     def _failure(self, capsule: FailureCapsule) -> ShownFailure:

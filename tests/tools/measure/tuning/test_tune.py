@@ -187,7 +187,7 @@ def test_it_reports_its_steps_and_stop_keeps_what_it_found() -> None:
     assert steps[0] == ("measuring batches with 1 instance", [])
     assert any(text.startswith("replaying ") for text, _ in steps)
     assert steps[-1][1] == ["requests/s, best of 1", "its p99"]
-    assert result.run.stopped == "interrupted" and len(result.run.measured) == 1
+    assert result.run.stopped == "interrupted" and len(result.run.measured) == 2
     assert live.settings == live.first
 
 

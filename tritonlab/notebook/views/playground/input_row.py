@@ -79,7 +79,8 @@ class InputRow(ProcessBound):
             if dim < 0
         ]
         self.sizes_box = widgets.HBox(
-            [part for field in self.sizes for part in (widgets.HTML(dimension_html(field.tooltip)), field)]
+            [part for field in self.sizes for part in (widgets.HTML(dimension_html(field.tooltip)), field)],
+            layout=layout(align_items="center"),
         )
         self.text = widgets.Textarea(
             rows=1,
