@@ -39,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], command: str, repository: Path, *wor
 
 
 def test_load_test_and_its_comparison(repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    quick = ("--duration=0.2", "--concurrency=1,2")
+    quick = ("--seconds=0.2", "--concurrency=1,2")
     kept = tmp_path / "kept"
     status, [found] = run(capsys, "load-test", repository, *quick, f"--save={kept}")
     assert (status, found["model"], [row["level"] for row in found["rows"]]) == (0, "double", [1, 2])
@@ -83,7 +83,7 @@ def test_golden_record_is_what_test_compares_with(repository: Path, capsys: pyte
 
 def test_a_model_that_does_not_load_is_an_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_model(repository, "broken", "raise ValueError('no weights')", CONFIG)
-    status, documents = run(capsys, "load-test", repository, "--duration=0.1")
+    status, documents = run(capsys, "load-test", repository, "--seconds=0.1")
     assert status == 2
     file = repository / "broken" / "1" / "model.py"
     assert documents[0]["error"] == f'ValueError: no weights, in File "{file}", line 1'
