@@ -160,6 +160,7 @@ def tool_methods(kind: str) -> set[str]:
     return {name for owner, _, name in found if owner == kind}
 
 
+@functools.cache  # each card asks
 def panels() -> dict[str, Panel]:
     """Return the panels of a model's card by name, in the order of their buttons."""
     found: dict[str, Panel] = {}

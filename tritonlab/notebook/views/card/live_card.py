@@ -11,6 +11,7 @@ Each button is a call that a notebook can make, too: `press` with its name, or t
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import threading
@@ -304,6 +305,7 @@ class LiveCard(LiveView):
             panel.close()
 
 
+@functools.cache
 def _buttons(state: str) -> Sequence[tuple[str, str, str]]:
     """Return the buttons for a state: their names, labels and tooltips."""
     if state in ("READY", "NOT READY"):
