@@ -80,7 +80,6 @@ LAZY = {
     ),
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"): f"{_GRPC}188 ms",
-    ("tritonlab.notebook.model", "tritonlab.notebook.views.card.live_card"): "only for a card, which a notebook has",
     ("tritonlab.notebook.model", "tritonlab.record.line_profiling"): "only for `profile`: 11 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.playground.playground"): "only for a form: 59 ms",
     ("tritonlab.notebook.views.opener", "tritonlab.notebook.views.record.opening"): "only for a view: 113 ms",
