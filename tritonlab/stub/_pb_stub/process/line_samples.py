@@ -7,19 +7,19 @@ handler looks, at the next instruction that allows it, unless the thread did (`l
 0.8 s each; true share -> seen): a loop 0.82 -> 0.87 beside a matrix product 0.18 -> 0.13, a list in `sum` 0.38 -> 0.41
 beside a `sleep`, `sorted` 0.09 -> 0.04 beside `json.dumps`, `pow` of large integers 0.52 -> 0.51 beside a loop.
 
-The alarm is set when `execute` begins and cancelled when it ends, which takes 1.4 us a request; between two requests
-nothing runs. Before, looks at all times took up to 1 % of a processor and woke the main thread, so that a request of a
-model with little to do took 1.3 to 2.5 times the processor time of the stub. Its cost now, on to off: medians of 60
-pairs (of the matrix product 24) of 0.4 s in turn (2026-11-28, two cores at a load of 20, where the other half of the
-pairs is wide; `python -m tests.benchmarks.line_profiling --clients --rounds 60 --seconds 0.4`).
+The alarm is set when `execute` begins and cancelled when it ends, which takes 1.4 us of a request (Python 3.11; 2.3 us
+in 3.9, 1.6 us in 3.13); between two requests nothing runs. A look takes some 50 us, and 250 us where other processes
+have emptied the caches; looks are 5 to 20 ms of processor time apart, so that they take 1 % of it. Before, they took up
+to 1 % of a processor at all times, and woke the main thread.
 
-    processor time of a request, of the stub [half of the pairs] (of stub, server and client)
-                                          Python 3.11                              Python 3.12
-                              little to do             a matrix product   little to do             a matrix product
-    in the kernel, in a loop  0.99 [0.91-1.11] (0.99)  1.02 (1.00)        0.96 [0.81-1.06] (0.96)  1.07 (1.06)
-    in the kernel, 100/s      1.00 [0.93-1.12] (1.02)  0.93 (0.92)        1.03 [0.92-1.12] (1.01)  0.99 (0.97)
-    HTTP, in a loop           0.97 [0.77-1.26] (0.99)  0.95 (0.98)        1.03 [0.90-1.17] (1.07)  0.95 (0.97)
-    HTTP, 100/s               0.99 [0.87-1.11] (0.98)  1.03 (1.06)        1.00 [0.86-1.16] (1.00)  0.95 (0.97)
+Processor time of a request of a model with little to do, on to off, of the stub (of stub, server and client): medians
+of 14 pairs of 0.5 s in turn (2026-11-28, Python 3.11, two cores at a load of 16 to 25, where all that runs once a
+request runs with cold caches: a request took 200 to 570 us, of which 75 on a calmer machine; `python -m
+tests.benchmarks.line_profiling --clients` measures it):
+
+    in the kernel, in a loop  1.19 (1.07), half of the pairs 0.96 to 1.88
+    in the kernel, 100/s      1.02 (0.93), half of the pairs 0.86 to 1.18
+    HTTP, 100/s               1.22 (1.11) and 1.40 (1.15); with looks at all times 1.39 (1.14)
 
 The handler runs where the interpreter looks for signals. Python 3.11 and later do so only at calls and at the ends of
 loops, so the time of an operator that holds the lock for long counts for the next call.
@@ -42,6 +42,8 @@ from .look_alarm import LookAlarm, wake_on_time
 #: Seconds of processor time, or of `execute` if that is sooner, from one look to the next; more if looks take more than
 #: `_SHARE` of it.
 _PAUSE, _LONGEST_PAUSE, _SHARE = 0.005, 0.02, 0.01
+#: The nanoseconds that a look is taken to cost before the first ones, which take longer than the following.
+_FIRST_COST = 150_000
 #: The least seconds of `execute` between two looks.
 _LEAST_PAUSE = 0.0005
 #: The most seconds between two looks at threads that do nothing.
@@ -128,13 +130,13 @@ class LookPace:
     """The time between two looks, by their cost: dense where `execute` is a small part of what this process does."""
 
     def __init__(self) -> None:
-        self._cost = 0
+        self._cost = _FIRST_COST
         self._computed_before = time.process_time_ns()
         self._chance = random.Random()  # not the module's, whose seed may be the author's
 
     def add_cost(self, nanoseconds: int) -> None:
-        """Heed the processor time of a wake. The first one takes much longer than the following ones."""
-        self._cost += (nanoseconds - self._cost) // 8
+        """Heed the nanoseconds of a look."""
+        self._cost += (nanoseconds - self._cost) // 4
 
     def until_next(self, busy: int) -> int:
         """Return the nanoseconds until the next look. `busy`: those of `execute` so far."""
@@ -231,9 +233,8 @@ class LineSampler:
     def _ring(self, frame: Any) -> None:
         began = time.perf_counter_ns()
         with contextlib.suppress(Exception):  # it would be raised in the author's code
-            if self._clock.began:
-                self._look_if_due(frame)
-        self._pace.add_cost(time.perf_counter_ns() - began)
+            if self._clock.began and self._look_if_due(frame):
+                self._pace.add_cost(time.perf_counter_ns() - began)
 
     # -- on the sampler's thread
 
@@ -242,8 +243,9 @@ class LineSampler:
         pause, due, used = _PAUSE, 0.0, time.thread_time_ns()
         while not self._is_ended:
             self._alarm.wait(max(due - time.perf_counter(), 0.0) if self._looks_beside else None)
+            has_looked = True
             if self._clock.began:
-                self._look_if_due(None)
+                has_looked = self._look_if_due(None)
             elif self._looks_beside and time.perf_counter() >= due:
                 if self._look_beside():
                     pause = self._pace.beside()
@@ -254,13 +256,14 @@ class LineSampler:
             if time.perf_counter() >= due:
                 due = time.perf_counter() + pause
             before, used = used, time.thread_time_ns()
-            self._pace.add_cost(used - before)
+            if has_looked:
+                self._pace.add_cost(used - before)
 
-    def _look_if_due(self, frame: Any) -> None:
-        """Look if it is time. `frame`: of the main thread, if that looks at itself."""
+    def _look_if_due(self, frame: Any) -> bool:
+        """Look if it is time, and return whether it was. `frame`: of the main thread, if that looks at itself."""
         busy = self._clock.busy()
         if busy < self._due:
-            return
+            return False
         self._due = _NEVER  # of two threads only the first one looks
         try:
             self.look(busy - self._seen_busy, frame)
@@ -270,6 +273,7 @@ class LineSampler:
             self._due = self._seen_busy + self._pace.until_next(self._seen_busy)
             if self._clock.began:
                 self._arm()
+        return True
 
     def _look_beside(self) -> bool:
         """Look at what runs beside `execute`. Returns whether there was any line of the author."""
