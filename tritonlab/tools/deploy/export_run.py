@@ -85,15 +85,19 @@ def _export_repository(source: Path, directory: Path, options: dict[str, Any]) -
 
 
 def _export_notebook(path: Path, directory: Path, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Run a notebook, and export the models that it serves at its end. Raises FileNotFoundError, ValueError for a file
-    that is no notebook, and CommandFailed for a cell that fails."""
+    """Run a notebook, and export the models that it serves at its end. Raises CommandFailed for a file
+    that is no notebook, and for a cell that fails."""
     try:
         nbformat: Any = importlib.import_module("nbformat")
         nbclient: Any = importlib.import_module("nbclient")
     except ModuleNotFoundError as error:
         text = f"running a notebook needs {error.name}"
         raise CommandFailed(text, "pip install 'tritonlab[lab]'") from None
-    notebook = nbformat.reads(read_text(path), as_version=4)
+    try:
+        notebook = nbformat.reads(read_text(path), as_version=4)
+    except Exception as error:  # nbformat raises errors of several libraries for a document of another form
+        reason = str(error).partition("\n")[0]
+        raise CommandFailed(f"{path} is not a notebook: {reason}") from None
     cell = _LAST_CELL.format(directory=str(directory), options=options, mark=_MARK)
     notebook.cells.append(nbformat.v4.new_code_cell(cell))
     resources = {"metadata": {"path": str(path.resolve().parent)}}

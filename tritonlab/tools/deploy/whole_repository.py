@@ -135,7 +135,7 @@ class _Whole:
         if missing := [name for name in models if name not in served]:
             kind = "deploy" if options.deploy else "env" if options.env.choice != "none" else ""
             if kind:
-                text = f"{kind} needs all models to be served here, and {', '.join(missing)} is not"
+                text = f"{kind} needs all models to be served here, and these are not: {', '.join(missing)}"
                 raise ExportOptionError(text, "load it, or export without that option")
 
     def build(self, built: Path) -> RepositoryReport:

@@ -390,8 +390,11 @@ def test_a_packed_venv(directory: Path) -> None:
     here = subject(directory, "", ENVIRONMENT.replace("/env", "/env.tar.gz"), "3.10.1")
     first = judge(here, "2.51").findings[0]
     assert first.row == "P9" and "is a virtual environment" in first.sentence
-    (directory / "env.tar.gz").write_bytes(b"no archive")
-    assert "is not a tar archive" in next(each.sentence for each in judge(here, "2.51").findings if each.row == "P9")
+    whole = (directory / "env.tar.gz").read_bytes()
+    for damaged in (b"no archive", whole[: len(whole) // 2]):
+        (directory / "env.tar.gz").write_bytes(damaged)
+        found = [each.sentence for each in judge(here, "2.51").findings if each.row == "P9"]
+        assert "is not a tar archive" in found[0]
 
 
 def test_a_library_that_needs_a_newer_glibc(directory: Path) -> None:

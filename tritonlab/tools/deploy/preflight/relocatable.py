@@ -6,6 +6,7 @@ import mmap
 import os
 import struct
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +122,7 @@ def _of_archive(place: Path) -> Iterator[Finding]:
             members = {os.path.normpath(member.name): member for member in archive}
             venv = archive.extractfile(members["pyvenv.cfg"]) if "pyvenv.cfg" in members else None
             config = venv.read().decode("utf-8", "replace") if venv is not None else None
-    except (OSError, tarfile.TarError):
+    except (OSError, EOFError, zlib.error, tarfile.TarError):
         yield _finding(f"its environment {place.name} is not a tar archive", "pack it again, as a tar.gz")
         return
     if config is not None:

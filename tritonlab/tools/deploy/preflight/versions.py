@@ -233,20 +233,19 @@ def python_of_the_target(subject: Subject, release: Release) -> Iterator[Finding
 
 def _too_new(subject: Subject, source: SourceFile, there: tuple[int, ...], reason: str) -> Iterator[Finding]:
     remedy = "write it for that Python, or bring an environment of a newer one with a stub that was compiled for it"
+    if source.tree is None:  # it cannot be parsed here either
+        return
     try:
         ast.parse(source.text, feature_version=there[:2] if len(there) == 2 else None)
     except (SyntaxError, ValueError) as error:
-        if source.tree is not None:
-            line = f"{source.path}:{getattr(error, 'lineno', 0) or 0}"
-            yield Finding(
-                row="P6",
-                sentence=f"its syntax is newer ({getattr(error, 'msg', error)}), and {reason}",
-                remedy=remedy,
-                source_line=line,
-                outcome=Prediction.LOAD,
-            )
-        return
-    if source.tree is None:
+        line = f"{source.path}:{getattr(error, 'lineno', 0) or 0}"
+        yield Finding(
+            row="P6",
+            sentence=f"its syntax is newer ({getattr(error, 'msg', error)}), and {reason}",
+            remedy=remedy,
+            source_line=line,
+            outcome=Prediction.LOAD,
+        )
         return
     without = guarded(source.tree, "ImportError", "ModuleNotFoundError", broad_in_functions=True, python=there)
     for node in ast.walk(source.tree):
