@@ -115,6 +115,30 @@ def test_a_check_fails_with_what_it_found(run: Run) -> None:
     assert "Traceback" not in output and "pytest_tritonlab.py" not in output
 
 
+def test_a_marker_without_the_fixture_fails(run: Run) -> None:
+    code, output = run(
+        """
+        import pytest
+
+
+        @pytest.mark.triton_check(seconds=3)
+        def test_nothing_is_checked():
+            pass
+
+
+        @pytest.mark.triton_check(seconds=3)
+        class TestOthers:
+            def test_takes_it(self, triton_check):
+                pass
+
+            def test_needs_no_check(self):
+                pass
+        """
+    )
+    assert (code, "1 error, " in output or "1 failed, " in output) == (1, True), output
+    assert "triton_check at test_nothing_is_checked checks nothing" in output
+
+
 def test_an_unused_plugin_imports_nothing(run: Run) -> None:
     code, output = run(
         """

@@ -59,6 +59,32 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "triton_check(**options): the options of triton_check, those of Model.check")
 
 
+#: The markers `triton_check` of a test that reach no use of the fixture, by the name of what they stand at.
+_UNUSED = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-k` leaves tests of a class out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Find markers `triton_check` without a test that uses the fixture: they would check nothing."""
+    marked: dict[Any, list[pytest.Item]] = {}
+    for item in items:
+        for node, _ in item.iter_markers_with_node("triton_check"):
+            marked.setdefault(node, []).append(item)
+    for node, found in marked.items():
+        if not any("triton_check" in getattr(item, "fixturenames", ()) for item in found):
+            for item in found:
+                item.stash[_UNUSED] = node.name
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if name := item.stash.get(_UNUSED, ""):
+        pytest.fail(
+            f"@pytest.mark.triton_check at {name} checks nothing: it sets options of the fixture `triton_check`, which "
+            'no test there takes; write `def test_…(triton_check): triton_check("models/NAME")`',
+            pytrace=False,
+        )
+
+
 @pytest.fixture(scope="session")
 def triton_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Server]:
     """Return a `tritonlab.Server` without models; its models run in stub processes and end with the session."""
