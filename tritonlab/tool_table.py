@@ -325,6 +325,9 @@ _MAGICS = (
         Argument("models", nargs="*", help="the only ones to serve; all if none is named"),
         Argument("--into", metavar="DIR", help="copy models without version directories to this repository first"),
     ),
+    Command("watch", _MODELS, "load a model again whenever its files on disk change, and show its card").takes(
+        _ANY_NAME, Argument("--stop", action="store_true", help="no longer; without a name, none of them")
+    ),
     Command("unload", _MODELS, "take a model out of service, and the ensembles that contain it").takes(
         _NAME,
         Argument("--dependents", action="store_true", help="of an ensemble, also the models loaded for it alone"),

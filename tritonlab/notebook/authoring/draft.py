@@ -251,6 +251,33 @@ class Draft:
         fresh = replace(self, source=file, given_config=_NO_CONFIG, given_files={}, options=_NO_OPTIONS)
         return replace(fresh, settings=None)
 
+    @property
+    def source_path(self) -> Path | None:
+        """The file on disk from which the source was read; None for a source of cells."""
+        segments = self.source.segments if self.source is not None else ()
+        origin = segments[0] if len(segments) == 1 else None
+        if origin is None or (origin.first, origin.offset) != (1, 0) or not os.path.isabs(origin.origin):
+            return None
+        path = Path(origin.origin)
+        return path if path.is_file() else None
+
+    def read_again(self) -> Draft:
+        """Return the draft with its source and helper files as they are on disk now, if they were read from there.
+        Raises SourceError, FileError."""
+
+        def present(files: Mapping[str, ModelFile]) -> dict[str, ModelFile]:
+            return {
+                name: _model_file(name, file.content) if isinstance(file.content, Path) and file.segments else file
+                for name, file in files.items()
+            }
+
+        parts = {name: present(getattr(self, name)) for name in ("files", "beside", "config_files", "given_files")}
+        draft, path = replace(self, **parts), self.source_path
+        if path is None or self.source is None:
+            return draft
+        text = _read_text(path)
+        return replace(draft, source=replace(self.source, content=text.encode(), segments=whole(text, str(path), 0)))
+
     def with_more(self, behind: str) -> Draft:
         """Return the draft with more lines after its source. Raises FileError if it has no source."""
         if self.source is None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
     from .cells import CellBody
+    from .model_watch import ModelWatch
     from .settings import Settings
 
 
@@ -93,6 +94,7 @@ class Workspace:
         self.tuned: set[str] = set()
         self._lock = threading.RLock()  # guards everything below and the directories
         self._models: dict[str, WrittenModel] = {}
+        self._watch: ModelWatch | None = None
         self._spare = ScratchDirectory(f"{repository.name}.", repository.parent)
         self.shell = NoShell()
         if shell is not None:
@@ -151,6 +153,20 @@ class Workspace:
             return self._serve(replace(draft, options=found).with_more(behind), time.perf_counter(), cell)
 
         return load_by_sample(sample, draft.options, draft.config.message, load)
+
+    def load_from_disk(self, name: str) -> Model:
+        """Load the model again, with its source and helper files as they are on disk now. Raises as `load`."""
+        with self._lock:
+            return self._serve(self.draft(name).read_again(), time.perf_counter(), "")
+
+    def watch(self) -> ModelWatch:
+        """Return the watch over files of models on disk, which is made at the first call."""
+        with self._lock:
+            if self._watch is None:
+                from .model_watch import ModelWatch
+
+                self._watch = ModelWatch(self)
+            return self._watch
 
     def _serve(self, draft: Draft, started: float, cell: str, if_changed: bool = False) -> Model:
         """Write the draft and serve it. `started`: when the load was requested, and `cell`: by which."""
@@ -354,6 +370,8 @@ class Workspace:
             opened.close(unload=False)
         if self.tracing is not None:
             self.tracing.stop()
+        if self._watch is not None:
+            self._watch.close()
         self._spare.remove()
 
     def _written(self, name: str, has_stub: bool = False) -> WrittenModel:

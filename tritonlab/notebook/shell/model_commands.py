@@ -41,6 +41,28 @@ def load(context: Context, name: str, path: str | None = None, config: str | Non
     return card_of(context.workspace, name) if context.json else None
 
 
+def watch(context: Context, name: str | None = None, stop: bool = False) -> Any:
+    """Watch the files of a model on disk, and return its card, which shows each load; without a name, list what is
+    watched."""
+    watch = context.workspace.watch()
+    if name is None:
+        names = watch.names()
+        if stop:
+            for each in names:
+                watch.remove(each)
+        text = f"{'no longer watched' if stop else 'watched'}: {', '.join(names)}" if names else "no model is watched"
+        return Text(text, {"watched": [] if stop else names})
+    context.check_known(name)
+    if stop:
+        was = watch.remove(name)
+        return Text(f"'{name}' {'is no longer watched' if was else 'was not watched'}", {"model": name, "stopped": was})
+    files = watch.add(name)
+    if context.json:
+        return Text("", {"model": name, "files": list(map(str, files))})
+    print("\n".join([f"'{name}' is loaded again when one of these changes:", *(f"  {file}" for file in files)]))
+    return card_of(context.workspace, name)
+
+
 def open_repository(
     context: Context, directory: str, models: Sequence[str] | None = None, into: str | None = None
 ) -> Repository:
