@@ -18,13 +18,13 @@ def cell(text: str, *, kind: str = "td", number: bool = False, look: str = "") -
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[int], look: str = "") -> str:
-    """Return a table that scrolls if it is wider than the page. `numbers`: the columns with numbers; `look`: more style
-    of each cell.
+    """Return a table that scrolls if it is wider than the page, and that JupyterLab lets sort, filter and save
+    (`extension/src/dataTables.ts`). `numbers`: the columns with numbers; `look`: more style of each cell.
     """
     head = "".join(cell(name, kind="th", number=n in numbers, look=look) for n, name in enumerate(heads))
     lines = ["".join(cell(text, number=n in numbers, look=look) for n, text in enumerate(row)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    made = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    made = f"<table class='tl-tensors tl-data'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div style='overflow-x:auto'>{made}</div>"
 
 

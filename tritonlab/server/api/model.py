@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ...core.config.model_config import print_pbtxt, to_dict
 from ...core.inference.infer_request import InferenceRequest
-from ...core.inference.infer_response import Outputs
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instruments
 from ...core.process_bound import ProcessBound
@@ -21,6 +20,7 @@ from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
+from .called_outputs import CalledOutputs
 from .debugging import EditorAttach, attach_editor, follow_pauses, look_at_last_error
 from .failures import KeptFailure, ModelFailures
 from .model_signature import HelpOfModel, SignatureOfModel, with_field_parameters
@@ -351,7 +351,7 @@ class Model(ProcessBound):
 
     def __call__(self, /, *unnamed: Any, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Send one request and return its one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are
-        object arrays of `bytes`.
+        object arrays of `bytes`. `table()` of the answer shows its rows, one of the batch each.
 
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
         number of times. An interrupt cancels the request and raises RequestInterrupted with the model's place.
@@ -389,7 +389,7 @@ class Model(ProcessBound):
             raise
         if response is None:
             raise InternalError(f"model '{self.name}' ended the request without a response")
-        return Outputs({name: tensor.numpy() for name, tensor in response.outputs.items()})
+        return CalledOutputs({name: tensor.numpy() for name, tensor in response.outputs.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name, version, state, reason and, while it serves, `metadata()`, as JSON values."""

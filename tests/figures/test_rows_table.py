@@ -1,0 +1,27 @@
+"""Arrays of a batch as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tritonlab.figures.rows_table import RowsTable
+
+
+def test_each_row_of_the_batch_is_a_row(tmp_path: Path) -> None:
+    names = [b"a", "ß".encode()]
+    found = RowsTable({"SCORE": np.array([0.25, 1e-7]), "BOX": np.arange(4).reshape(2, 2), "NAME": names})
+    assert found.heads == ["row", "SCORE", "BOX[0]", "BOX[1]", "NAME"]
+    assert list(found.rows()) == [["0", "0.25", "0", "1", "a"], ["1", "1e-07", "2", "3", "ß"]]
+    assert found.to_csv(tmp_path / "t.csv").read_text() == "row,SCORE,BOX[0],BOX[1],NAME\n0,0.25,0,1,a\n1,1e-07,2,3,ß\n"
+    assert "tl-data" in found.html() and found.text().splitlines()[0].split() == found.heads
+
+
+def test_large_and_unequal_arrays_stay_readable() -> None:
+    wide = RowsTable({"IMAGE": np.zeros((2, 3, 224, 224), np.uint8)})
+    assert next(wide.rows())[1] == "0, 0, 0, 0, … 150,528 elements"
+    assert RowsTable({"A": np.zeros(2), "B": np.zeros(3)}).count == 1
+    long = RowsTable({"A": np.arange(5000)})
+    assert "4,964 more rows" in long.text() and long.html().count("<tr>") == 1001
+    assert RowsTable({}).rows and RowsTable({"A": np.float32(1)}).count == 1
