@@ -34,6 +34,7 @@ export const Commands = {
   unload: "tritonlab:unload",
   stop: "tritonlab:stop",
   kill: "tritonlab:kill",
+  breakHere: "tritonlab:break-here",
 };
 
 export const NAME = { type: "string", description: "the model's name" };

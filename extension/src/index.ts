@@ -8,8 +8,10 @@ import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 
+import { addBreakHere } from "./breakHere.js";
 import { addCommands, Commands, exportFromCards } from "./commands.js";
 import { completeConfigFiles } from "./configCompletion.js";
+import { addTableTools } from "./dataTables.js";
 import { addHighlighting } from "./highlight.js";
 import { tritonIcon } from "./icons.js";
 import { KernelLinks } from "./links.js";
@@ -55,6 +57,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     exportFromCards(app, links);
     addNotebookCommands(app, links, palette, launcher);
     addRepositoryCommands(app, links, palette, launcher, browser);
+    addTableTools();
+    addBreakHere(app, tracker, palette);
     markCells(links, exportModel);
     offerLoadExt(tracker);
     const panel = new TritonPanel(links, { exportModel, loadExtension }, tritonIcon);
