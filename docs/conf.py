@@ -44,6 +44,7 @@ html_static_path = ["_static", str(Path(tritonlab.__file__).parent / "notebook" 
 html_css_files = ["theme.css", "site.css"]
 html_logo = "_static/trident.svg"
 html_favicon = "_static/trident.svg"
+html_search_scorer = str(HERE / "_extensions" / "search_scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

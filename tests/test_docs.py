@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -111,6 +112,54 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 def test_each_verdict_has_its_picture(site: Path) -> None:
     page = (site / "explanation" / "what-a-verdict-means.html").read_text()
     assert page.count("<div class='verdict-picture'><svg role='img'") == len(re.findall("<h2>", page)) == 6
+
+
+#: What a user types, and the page that answers it.
+QUERIES = {
+    "dynamic batching": "how-to/25_batching",
+    "why is my batch not full": "how-to/25_batching",
+    "find the best batch size": "how-to/26_tuning",
+    "load test": "how-to/26_tuning",
+    "debug a model": "how-to/75_debugging",
+    "breakpoint": "how-to/75_debugging",
+    "unit test model.py": "how-to/80_testing_a_model",
+    "call another model": "how-to/30_calling_other_models",
+    "stream tokens": "how-to/45_streams",
+    "decoupled": "how-to/40_many_responses",
+    "openai chat": "how-to/95_openai",
+    "export docker": "how-to/92_deploying",
+    "kubernetes": "how-to/92_deploying",
+    "conda environment": "how-to/92_deploying",
+    "use a gpu": "how-to/82_gpus",
+    "custom metric": "how-to/55_metrics",
+    "token for clients": "how-to/90_serving",
+    "curl": "how-to/90_serving",
+    "resize images": "how-to/60_image_pipeline",
+    "ensemble": "how-to/65_ensembles",
+    "open an existing model repository": "how-to/63_opening_a_repository",
+    "pytorch weights": "how-to/10_numpy_and_pytorch",
+    "config.pbtxt": "how-to/20_configuration",
+    "memory leak": "how-to/78_checking_a_model",
+    "what differs from triton": "explanation/differences",
+    "model state unavailable": "reference/states",
+}
+
+
+def test_what_users_type_finds_its_page_among_the_first_three(site: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node, which runs the site's own search")
+    program = ROOT / "tests" / "search_pages.mjs"
+    done = subprocess.run([node, program, site, *QUERIES], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {query: pages[:3] for query, pages in found.items() if QUERIES[query] not in pages[:3]} == {}
+
+
+def test_every_how_to_page_is_a_notebook_that_is_run(site: Path) -> None:
+    pages = {page.stem for page in (site / "how-to").glob("*.html")} - {"index"}
+    notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {"00_quickstart"}
+    assert pages == notebooks
 
 
 def test_its_search_needs_no_server(site: Path) -> None:

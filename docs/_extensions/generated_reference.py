@@ -26,10 +26,13 @@ import tritonlab.testing
 import tritonlab.tritonserver as tritonserver
 from tritonlab.__main__ import command_parser
 from tritonlab.core.error_pages import error_pages
+from tritonlab.core.inference.infer_request import TRANSITIONS as REQUEST_MOVES
+from tritonlab.engine.life.instance_state import TRANSITIONS as INSTANCE_MOVES
 from tritonlab.frontends.cli.flags import GROUPS
 from tritonlab.notebook.shell.commands import parser_of
 from tritonlab.notebook.shell.magics import TritonMagics
 from tritonlab.notebook.shell.parsing import line_parser
+from tritonlab.server.models.model_lifecycle import TRANSITIONS as MODEL_MOVES
 from tritonlab.tool_table import magic_commands
 from tritonlab.tools.deploy.releases import table_text
 
@@ -53,6 +56,25 @@ SECTIONS = {
     "82": "Accelerators",
     "90": "Serve and deploy",
 }
+#: What users call the subject of a page, for the index and the search; a test types these and others.
+SEARCH_WORDS = {
+    "10_numpy_and_pytorch": ["pytorch model", "pytorch weights", "torch", "load weights"],
+    "20_configuration": ["config.pbtxt", "model configuration", "input shapes"],
+    "25_batching": ["dynamic batching", "batch not full", "queue delay", "wait for a batch"],
+    "26_tuning": ["load test", "throughput", "best batch size", "latency percentiles", "find the best settings"],
+    "30_calling_other_models": ["call another model", "BLS", "business logic scripting"],
+    "40_many_responses": ["decoupled", "response sender", "many responses"],
+    "45_streams": ["stream tokens", "server-sent events"],
+    "55_metrics": ["custom metric", "prometheus", "grafana"],
+    "62_whole_pipeline": ["onnx model", "stand-in for an engine", "tensorrt without a gpu"],
+    "65_ensembles": ["ensemble", "pipeline of models"],
+    "75_debugging": ["debug a model", "breakpoint", "debugger", "model hangs", "traceback"],
+    "78_checking_a_model": ["memory leak", "wrong answers in a batch", "find bugs"],
+    "80_testing_a_model": ["unit test", "pytest", "golden set", "continuous integration"],
+    "82_gpus": ["use a gpu", "cuda", "gpu memory"],
+    "90_serving": ["curl", "http client", "grpc client", "token for clients", "serve a model"],
+    "92_deploying": ["docker", "kubernetes", "conda environment", "export a model", "deploy"],
+}
 _ABOUT_QUESTIONS = """\
 # How-to guides, by question
 
@@ -75,6 +97,8 @@ def write_pages(app: Any) -> None:
         "reference/magics.md": magics_page(),
         "reference/command-line.md": command_line_page(),
         "reference/configuration.md": configuration_page(),
+        "reference/states.md": states_page(),
+        "reference/differences.inc": differences_list(),
         "reference/rules.md": (PACKAGE / "semantics.md").read_text(encoding="utf-8"),
         "reference/releases.md": releases_page(),
         "how-to/index.md": how_to_page(),
@@ -90,7 +114,20 @@ def write_pages(app: Any) -> None:
             text = re.sub(r"\]\((?=\d\d_)", "](../how-to/", text).replace("](README.md", "](../how-to/index.md")
             write_if_changed(source / "tutorial" / notebook.name, text)
         else:
-            write_if_changed(source / "how-to" / notebook.name, to_tutorial(text))
+            write_if_changed(source / "how-to" / notebook.name, with_search_words(notebook.stem, to_tutorial(text)))
+
+
+def with_search_words(name: str, text: str) -> str:
+    """Return a notebook whose last cell has the words that users search for, also as main entries of the index, which
+    the search lists first."""
+    words = SEARCH_WORDS.get(name)
+    if words is None:
+        return text
+    notebook = json.loads(text)
+    entries = "\n\n".join(f"```{{index}} single: ! {word}\n```" for word in words)
+    source = f"{entries}\n\n*In other words: {', '.join(words)}.*"
+    notebook["cells"].append({"cell_type": "markdown", "id": "search-words", "metadata": {}, "source": source})
+    return json.dumps(notebook)
 
 
 def notebooks() -> list[Path]:
@@ -113,6 +150,81 @@ def directive(name: str, target: str, **options: str) -> str:
     lines = [f".. {name}:: {target}"]
     lines += [f"   :{option.replace('_', '-')}: {value}".rstrip() for option, value in options.items()]
     return "```{eval-rst}\n" + "\n".join(lines) + "\n```\n"
+
+
+# -- states, and differences from Triton
+
+
+_STATES = {
+    "model version": (
+        "The states of the repository index: `%triton index`, and `index` of the protocols.",
+        MODEL_MOVES,
+        {
+            "LOADING": "its files are read, its instances are started and initialized",
+            "READY": "it takes requests",
+            "UNLOADING": "it takes no more requests; those that it has are answered, then its instances end",
+            "UNAVAILABLE": "it could not be loaded, or was unloaded; the index has the reason",
+        },
+    ),
+    "instance": (
+        "Each instance is a process. `%triton status NAME` shows their states.",
+        INSTANCE_MOVES,
+        {
+            "STARTING": "its process imports `model.py` and calls `initialize`",
+            "READY": "it executes, or waits for a batch",
+            "RESTARTING": "its process died or was killed, and another one starts in its place",
+            "FAILED": "it could not be started; requests to it fail, and it is tried again after a pause",
+            "STOPPED": "its model was unloaded or loaded again",
+        },
+    ),
+    "request": (
+        "`server.requests()` lists those that are not answered.",
+        REQUEST_MOVES,
+        {
+            "INITIALIZED": "it was received and is not queued yet",
+            "PENDING": "it waits in its model's queue, for a batch or for an instance",
+            "EXECUTING": "an instance has it",
+            "RELEASED": "its last response was delivered",
+        },
+    ),
+}
+
+
+def states_page() -> str:
+    """The states of models, instances and requests, and the moves between them, from the tables of the code."""
+    head = "# States of models, instances and requests"
+    parts = [f"{head}\n\nAny move that is not in these tables is an error of tritonlab."]
+    for subject, (about, moves, meanings) in _STATES.items():
+        states = dict.fromkeys(state.name for move in moves.items() for state in (move[0][0], move[1]))
+        rows = [f"| {name} | {meanings[name]} |" for name in states]
+        steps = [f"| {old.name} | {event.name.lower()} | {new.name} |" for (old, event), new in moves.items()]
+        parts.append(f"## A {subject}\n\n{about}\n\n| state | meaning |\n|---|---|\n" + "\n".join(rows))
+        parts.append("| from | event | to |\n|---|---|---|\n" + "\n".join(steps))
+    return "\n\n".join(parts).replace("## A instance", "## An instance") + "\n"
+
+
+_RULE = re.compile(r"\*\*(\d+\.\d+\.\d+)\*\*")
+_SENTENCE = re.compile(r"(?<=[.;])\s+(?=[A-Z`])|\s(?=tritonlab )(?<=[.;] )")
+
+
+def differences_list() -> str:
+    """The list of what differs from Triton: the sentences of the rule book that name tritonlab."""
+    parts, rows, title = [], [], ""
+    number = ""
+    for line in [*(PACKAGE / "semantics.md").read_text(encoding="utf-8").splitlines(), "## end"]:
+        if line.startswith("## "):
+            if rows:
+                parts.append(f"## {title}\n\n" + "\n".join(rows))
+            rows, title, number = [], line[3:], ""
+        if found := _RULE.search(line):
+            number = found[1]
+        if "tritonlab" not in line or line.startswith(("|", "#")) or not number:
+            continue
+        sentences = [text.strip() for text in _SENTENCE.split(_RULE.sub("", line).lstrip("- "))]
+        for at, sentence in enumerate(sentences):
+            if "tritonlab" in sentence:
+                rows.append(f"- {number}: {' '.join(sentences[max(at - 1, 0) : at + 1])}")
+    return "\n\n".join(parts) + "\n"
 
 
 # -- the notebooks, by question
