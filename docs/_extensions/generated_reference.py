@@ -124,7 +124,7 @@ def with_search_words(name: str, text: str) -> str:
     if words is None:
         return text
     notebook = json.loads(text)
-    entries = "\n\n".join(f"```{{index}} single: ! {word}\n```" for word in words)
+    entries = "\n\n".join(f"```{{index}} ! {word}\n```" for word in words)
     source = f"{entries}\n\n*In other words: {', '.join(words)}.*"
     notebook["cells"].append({"cell_type": "markdown", "id": "search-words", "metadata": {}, "source": source})
     return json.dumps(notebook)
