@@ -19,6 +19,8 @@ class JUnitTest(NamedTuple):
     skipped: str = ""
     #: the name of its suite if it is empty
     classname: str = ""
+    #: the text in one line; its first line if it is empty
+    message: str = ""
 
 
 def junit_xml(suites: Sequence[tuple[str, Sequence[JUnitTest]]]) -> bytes:
@@ -40,5 +42,5 @@ def junit_xml(suites: Sequence[tuple[str, Sequence[JUnitTest]]]) -> bytes:
                 case.set("time", f"{test.seconds:.6f}")
             for kind in ("failure", "error", "skipped"):
                 if text := getattr(test, kind):
-                    ElementTree.SubElement(case, kind, message=text.partition("\n")[0]).text = text
+                    ElementTree.SubElement(case, kind, message=test.message or text.partition("\n")[0]).text = text
     return xml_document(root)

@@ -251,7 +251,7 @@ def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
 
 def _tests(report: Mapping[str, Any] | str) -> Iterator[JUnitTest]:
     if isinstance(report, str):
-        yield JUnitTest("run", error=report)
+        yield JUnitTest("run", error=report, message=report.splitlines()[-1])
         return
     for result in report["results"]:
         failure = "" if result["passed"] else result["text"]

@@ -116,7 +116,13 @@ def profile(
     def tests(name: str, result: LineProfile) -> Iterator[JUnitTest]:
         yield JUnitTest("profile", seconds, error="" if result.count else "no execution was seen")
 
-    return _run(repository, models, measure, tests, LineProfile.to_dict, junit, as_json)
+    def facts(result: LineProfile) -> dict[str, Any]:
+        found = result.to_dict()
+        for line, one in zip(found["lines"], result.lines, strict=True):
+            line["file"] = one.file
+        return found
+
+    return _run(repository, models, measure, tests, facts, junit, as_json)
 
 
 def tune(
