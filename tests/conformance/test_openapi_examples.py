@@ -34,7 +34,8 @@ def test_examples_are_answered_as_the_schemas_say(http: RawHTTP, name: str) -> N
         content = operations.get("post", {}).get("requestBody", {}).get("content", {})
         if "application/json" not in content:
             continue
-        schema, example = content["application/json"]["schema"], content["application/json"]["example"]
+        schema = content["application/json"]["schema"]
+        example = content["application/json"]["examples"]["example"]["value"]
         _validate(document, schema, example)
         reply = http.post(path, example)
         assert reply.status == 200, reply.body
