@@ -271,8 +271,14 @@ class Draft:
                 for name, file in files.items()
             }
 
-        parts = {name: present(getattr(self, name)) for name in ("files", "beside", "config_files", "given_files")}
-        draft, path = replace(self, **parts), self.source_path
+        draft = replace(
+            self,
+            files=present(self.files),
+            beside=present(self.beside),
+            config_files=present(self.config_files),
+            given_files=present(self.given_files),
+        )
+        path = self.source_path
         if path is None or self.source is None:
             return draft
         text = _read_text(path)
