@@ -10,7 +10,8 @@ from tests.notebook.views.playground.test_result_view import text_of
 from tritonlab.core.percentiles import percentiles
 from tritonlab.notebook.views.playground.many_view import many_html
 from tritonlab.tools.measure.load_testing.call_log import COLUMNS, DONE
-from tritonlab.tools.measure.load_testing.load_row import Percentiles, measure
+from tritonlab.tools.measure.load_testing.load_row import measure
+from tritonlab.tools.measure.load_testing.time_percentiles import Percentiles
 from tritonlab.tools.measure.tuning.replay import Numbers
 
 #: Two batches, of which the second waited for the first.

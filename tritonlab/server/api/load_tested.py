@@ -34,6 +34,7 @@ class LoadOptions(TypedDict, total=False):
     sequences: int
     seed: int
     max_outstanding: int
+    output_tokens: str | Callable[[Mapping[str, Any]], int]
     progress: bool
     wait: bool
 
@@ -71,6 +72,9 @@ class LoadTested:
             batch: rows of each request.
             parameters, priority, timeout: sent with each request; `timeout` in microseconds.
             sequence_length: requests of each sequence of a sequence model (20); each client sends one at a time.
+            output_tokens: how to count the tokens of streams, for `row.tokens` (time to first token, inter-token
+                latency, tokens per second): the name of an output, each element or each text of which is a token, or a
+                function of the outputs of a response, a dict of arrays.
             sequences: the number of simultaneous sequences with a rate (4).
             progress: whether to show the progress.
             wait: False returns the running `LoadTest`, with `progress()`, `stop()` and `wait()`.

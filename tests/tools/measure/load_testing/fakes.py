@@ -10,8 +10,9 @@ import numpy as np
 
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.tools.measure.load_testing.call_log import COLUMNS, CallLog, Rows
-from tritonlab.tools.measure.load_testing.load_row import LoadRow, LoadWindow, Percentiles, ServerTimes
+from tritonlab.tools.measure.load_testing.load_row import LoadRow, LoadWindow, ServerTimes
 from tritonlab.tools.measure.load_testing.request_mix import Lane, ModelInputs, RequestMix
+from tritonlab.tools.measure.load_testing.time_percentiles import Percentiles
 
 MS = 1_000_000
 

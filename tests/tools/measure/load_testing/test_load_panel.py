@@ -100,7 +100,7 @@ def test_golden_requests_and_recorded_arrivals_can_be_sent(
         ({"levels": "two"}, "'two' is not a list of numbers: write 1, 2, 8"),
         ({"levels": ""}, "write at least one number"),
         ({"levels": "0"}, "concurrency must be more than 0"),
-        ({"seconds": "-1"}, "duration must be more than 0"),
+        ({"seconds": "-1"}, "seconds must be more than 0"),
         ({"shapes": {}}, "is any size"),
     ],
 )

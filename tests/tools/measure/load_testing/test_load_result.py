@@ -68,7 +68,7 @@ def test_the_result_is_json_with_stable_keys() -> None:
     assert set(first) == {
         *("level", "seconds", "requests", "requests_per_s", "inferences_per_s", "responses_per_s", "sent_per_s"),
         *("latency_us", "first_response_us", "lag_us", "client_send_us", "client_receive_us", "network_us"),
-        *("server", "errors", "failed", "unanswered", "stable", "windows"),
+        *("server", "errors", "failed", "unanswered", "stable", "windows", "tokens"),
     }
     assert first["server"]["queue_us"] == 10
     assert first["network_us"] == 100 - 5 - 2 - 33

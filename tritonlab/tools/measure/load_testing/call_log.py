@@ -8,6 +8,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from .token_times import TokenLog
+
 #: A row is one request that has ended. `due`: its planned time in an open loop, otherwise `sent`. `sent`: when it was
 #: sent; `first`: when its first response came, 0 if none did; `done`: its last. `send`, `receive`: how long the client
 #: took to write and to read. `responses`: the number of non-empty ones; `error`: its number among the texts, 0 for
@@ -31,7 +33,9 @@ class CallLog:
     Rows are added to a deque, whose `append` needs no lock: thousands of requests end each second.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: TokenLog | None = None) -> None:
+        #: the tokens of streams, if they are counted
+        self.tokens = tokens
         self._fresh: deque[tuple[int, ...]] = deque()
         self._lock = threading.Lock()  # guards `_blocks`
         self._blocks: list[Rows] = []

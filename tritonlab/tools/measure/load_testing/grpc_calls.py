@@ -15,8 +15,7 @@ _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 class GrpcCalls:
-    """The calls of all threads over one gRPC channel. Answers to unary calls are not decoded: only times are kept.
-    """
+    """The calls of all threads over one gRPC channel. Answers to unary calls are not decoded: only times are kept."""
 
     def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
         self._link, self._bodies, self._decoupled = link, bodies, decoupled

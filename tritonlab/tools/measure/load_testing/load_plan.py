@@ -39,6 +39,7 @@ class LoadPlan:
     sequences: int = 4
     seed: int = 0
     max_outstanding: int = 10_000
+    output_tokens: Any = None
 
     def requests(self, model: ModelInputs, version: int) -> RequestMix:
         return RequestMix(model, version, **self.mix)

@@ -40,6 +40,12 @@ COLUMNS = (
     *("p50 latency", "p90 latency", "p95 latency", "p99 latency"),
 )
 
+#: The further columns with tokens, in AIPerf's words; times are whole microseconds.
+TOKEN_COLUMNS = (
+    "Output Token Throughput",
+    *(f"{name} {of}" for name in ("Time to First Token", "Inter Token Latency") for of in ("avg", "p50", "p99")),
+)
+
 #: The most rows, and the most sentences after them, in the text: 40 lines in all.
 _ROWS, _NOTES = 24, 12
 #: All possible columns fit into 1000 px.
@@ -179,15 +185,21 @@ def _csv_text(mode: str, rows: Sequence[LoadRow]) -> str:
     """Return the file's text, in the order of throughput. Columns that the server does not report are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["Concurrency" if mode == CONCURRENCY else "Request Rate", *COLUMNS])
+    counted = TOKEN_COLUMNS if any(row.tokens is not None for row in rows) else ()
+    writer.writerow(["Concurrency" if mode == CONCURRENCY else "Request Rate", *COLUMNS, *counted])
     for row in sorted(rows, key=lambda row: row.inferences_per_s):
         server, latency = row.server, row.latency
         times: list[float | None] = [row.client_send_us, row.network_us]
         times += [server.queue_us, server.compute_input_us, server.compute_infer_us] if server else [None] * 3
         times += [server.compute_output_us if server else None, row.client_receive_us]
         times += [latency.p50, latency.p90, latency.p95, latency.p99] if latency else [None] * 4
-        level = f"{row.level:.6g}"
-        writer.writerow([level, f"{row.inferences_per_s:.6g}", *("" if t is None else round(t) for t in times)])
+        found = [f"{row.level:.6g}", f"{row.inferences_per_s:.6g}", *("" if t is None else round(t) for t in times)]
+        if counted:
+            found += [f"{row.tokens.output_token_throughput:.6g}"] if row.tokens else [""]
+            for name in ("time_to_first_token", "inter_token_latency"):
+                spread = getattr(row.tokens, name, None)
+                found += [round(spread.avg), round(spread.p50), round(spread.p99)] if spread else [""] * 3
+        writer.writerow(found)
     return text.getvalue()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
 from ....core.percentiles import percentiles
 from .call_log import BATCH, DONE, DUE, FIRST, RECEIVE, RESPONSES, SEND, SENT, CallLog, Rows, without_errors
+from .time_percentiles import Percentiles
+from .token_times import TokenTimes
 
 #: perf_analyzer's rule: so many windows in a row, of which the largest exceeds the smallest by at most this share.
 STABLE_WINDOWS, STABILITY = 3, 0.1
@@ -113,25 +113,6 @@ def _sum(statistics: Mapping[str, Any], path: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Percentiles:
-    """A distribution of times, in microseconds."""
-
-    avg: float
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    max: float
-
-    @staticmethod
-    def from_nanoseconds(nanoseconds: NDArray[Any]) -> Percentiles | None:
-        """Return the percentiles; None for an empty sequence."""
-        if not len(nanoseconds):
-            return None
-        return Percentiles(float(nanoseconds.mean()) / 1e3, *percentiles(nanoseconds / 1e3, 50, 90, 95, 99, 100))
-
-
-@dataclass(frozen=True)
 class LoadRow:
     """The measurements at one level of load; times are microseconds, `seconds` is the measured time.
 
@@ -139,7 +120,7 @@ class LoadRow:
     without an error. `lag`: the delay of sending in an open loop. `first_response`: for a decoupled model, whose
     requests may have any number of responses. `unanswered`: requests that had not ended some time after the end, and
     were cancelled. `stable`: whether the last windows agreed; None if there are too few. `server`: the counts of
-    Triton's statistics.
+    Triton's statistics. `tokens`: the times of tokens, with `output_tokens`.
     """
 
     level: float
@@ -159,6 +140,7 @@ class LoadRow:
     unanswered: int
     stable: bool | None
     windows: tuple[LoadWindow, ...]
+    tokens: TokenTimes | None = None
 
     @property
     def failed(self) -> int:
@@ -179,6 +161,7 @@ class LoadRow:
         values = {
             name: value for name, value in vars(self).items() if not isinstance(value, (Percentiles, ServerTimes))
         }
+        values["tokens"] = self.tokens.to_dict() if self.tokens is not None else None
         values["windows"] = [window.to_dict() for window in self.windows]
         for name in ("latency", "first_response", "lag"):
             values.pop(name, None)
@@ -226,6 +209,7 @@ def row_of(
         unanswered=unanswered,
         stable=stable,
         windows=tuple(windows),
+        tokens=TokenTimes.from_log(log.tokens, begin, end) if log.tokens is not None else None,
     )
 
 

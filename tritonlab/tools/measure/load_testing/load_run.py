@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any
 
+from ....core.status import UnsupportedError
 from .call_log import BATCH, DONE, DUE, CallLog, without_errors
 from .load_plan import ARRIVALS, CONCURRENCY, LoadPlan
 from .load_result import LoadResult
-from .load_row import STABLE_WINDOWS, LoadRow, LoadWindow, Percentiles, is_stable, measure, row_of
+from .load_row import STABLE_WINDOWS, LoadRow, LoadWindow, is_stable, measure, row_of
 from .load_target import LoadTarget
 from .open_loop import due_times, fire
 from .request_mix import Lane, RequestMix
+from .time_percentiles import Percentiles
+from .token_times import CountTokens, TokenLog, token_counter
 
 #: Seconds that requests may still take after a row has been measured, before they are cancelled: in a closed loop, and
 #: with given arrivals, of which every response is needed.
@@ -42,6 +45,9 @@ class LoadTest:
         self.place = target.place
         self._target = target
         self._mix = plan.requests(target.inputs, version)
+        if plan.output_tokens is not None and not target.sees_outputs:
+            raise UnsupportedError("output_tokens counts the outputs of a model in this kernel, not of another server")
+        self._count = token_counter(plan.output_tokens, target.inputs.outputs)
         self._stop = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"load test {name}", daemon=True)
@@ -104,7 +110,9 @@ class LoadTest:
     def _run(self) -> None:
         try:
             for level in self.plan.levels:
-                self._row = row = _RowUnderWay(self._target, self._mix, plan=self.plan, level=level, stop=self._stop)
+                self._row = row = _RowUnderWay(
+                    self._target, self._mix, plan=self.plan, level=level, stop=self._stop, count=self._count
+                )
                 measured = row.run()
                 if measured is not None:
                     self._rows = (*self._rows, measured)
@@ -124,10 +132,17 @@ class _RowUnderWay:
     """The measurement of one level of load."""
 
     def __init__(
-        self, target: LoadTarget, mix: RequestMix, plan: LoadPlan, level: float, stop: threading.Event
+        self,
+        target: LoadTarget,
+        mix: RequestMix,
+        *,
+        plan: LoadPlan,
+        level: float,
+        stop: threading.Event,
+        count: CountTokens | None,
     ) -> None:
         self._target, self._mix, self._plan, self._level, self._stop = target, mix, plan, level, stop
-        self._log = CallLog()
+        self._log = CallLog(TokenLog(count) if count is not None else None)
         self._halt = threading.Event()
         self._windows: list[LoadWindow] = []
         #: Triton's statistics at the beginning of each window and at the end of the last one

@@ -17,6 +17,7 @@ from ....server.api.model import Model
 from ....server.api.response_iterator import ResponseIterator
 from .call_log import CallLog
 from .request_mix import Lane, ModelInputs, RequestMix
+from .token_times import TokenStream
 
 #: Seconds after which a sender that waits for room checks whether it must halt.
 _LOOK = 0.05
@@ -32,6 +33,8 @@ class LoadTarget(Protocol):
     #: where the model runs, in words: `in this kernel`, `HTTP 127.0.0.1:8000`
     place: str
     inputs: ModelInputs
+    #: whether it sees the outputs, for `output_tokens`
+    sees_outputs: bool
 
     def statistics(self) -> Mapping[str, Any] | None:
         """Return Triton's current statistics of the model; None if the server has none."""
@@ -55,7 +58,7 @@ class LoadTarget(Protocol):
 class _Call:
     """One request in progress. `on_end` is called with its lane; it must not block."""
 
-    __slots__ = ("due", "error", "first", "lane", "log", "on_end", "open", "responses", "sent")
+    __slots__ = ("due", "error", "first", "lane", "log", "on_end", "open", "responses", "sent", "stream")
 
     def __init__(self, log: CallLog, lane: Lane, under_way: Open, on_end: Callable[[Lane], None] | None) -> None:
         self.log = log
@@ -63,6 +66,7 @@ class _Call:
         self.open = under_way
         self.on_end = on_end
         self.due = self.sent = self.first = self.responses = self.error = 0
+        self.stream = TokenStream(log.tokens) if log.tokens is not None else None
 
     def answered(self, request: InferenceRequest, response: InferenceResponse) -> None:
         now = monotonic_ns()
@@ -72,11 +76,15 @@ class _Call:
             self.responses += 1
             if not self.first:
                 self.first = now
+            if self.stream is not None:
+                self.stream.take(response.outputs, now)
         if response.final:
             self.end(request, now)
 
     def end(self, request: InferenceRequest, now: int) -> None:
         self.open.pop(id(request), None)
+        if self.stream is not None and not self.error:
+            self.stream.end(self.due, now)
         self.log.add((self.due, self.sent, self.first, now, 0, 0, self.responses, self.error, request.batch_size))
         if self.on_end is not None:
             self.on_end(self.lane)
@@ -90,6 +98,7 @@ class LocalTarget:
     """
 
     place = "in this kernel"
+    sees_outputs = True
 
     def __init__(self, model: Model) -> None:
         self._model = model

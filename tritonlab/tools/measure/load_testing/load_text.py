@@ -29,6 +29,8 @@ def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:
     found = [HEADS[mode], "inferences/s", "p50", "p90", "p95", "p99"]
     if any(row.first_response is not None for row in rows):
         found += ["responses/s", "first p50", "first p99"]
+    if any(row.tokens is not None for row in rows):
+        found += ["tokens/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99"]
     if any(row.server is not None for row in rows):
         found += ["queue", "input", "infer", "output", "batch"]
     found += ["send lag p99"] if mode != CONCURRENCY else []
@@ -38,6 +40,7 @@ def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
     """Return the texts of a row, for `columns` as returned by `heads`."""
     latency, first, server, lag = row.latency, row.first_response, row.server, row.lag
+    tokens = row.tokens
     known = {
         HEADS[mode]: short_number(row.level),
         "inferences/s": short_number(row.inferences_per_s),
@@ -45,6 +48,11 @@ def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
         "responses/s": short_number(row.responses_per_s),
         "first p50": time_text(first.p50 if first else None),
         "first p99": time_text(first.p99 if first else None),
+        "tokens/s": short_number(tokens.output_token_throughput) if tokens else "-",
+        "TTFT p50": time_text(getattr(tokens and tokens.time_to_first_token, "p50", None)),
+        "TTFT p99": time_text(getattr(tokens and tokens.time_to_first_token, "p99", None)),
+        "ITL p50": time_text(getattr(tokens and tokens.inter_token_latency, "p50", None)),
+        "ITL p99": time_text(getattr(tokens and tokens.inter_token_latency, "p99", None)),
         "queue": time_text(server.queue_us if server else None),
         "input": time_text(server.compute_input_us if server else None),
         "infer": time_text(server.compute_infer_us if server else None),

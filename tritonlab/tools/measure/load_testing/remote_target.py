@@ -43,6 +43,7 @@ class RemoteTarget:
         self.inputs = ModelInputs(model.name, model.metadata(), config)
         if self.inputs.decoupled and isinstance(self._link, HttpLink):
             raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
+        self.sees_outputs = False
         self._log = CallLog()
         self._bodies = EncodedBodies(())
         self._callers: list[Caller] = []

@@ -44,6 +44,7 @@ class ModelInputs:
     def __init__(self, name: str, metadata: Mapping[str, Any], config: Mapping[str, Any] | None) -> None:
         self.name = name
         self.types = {described["name"]: DataType[described["datatype"]] for described in metadata["inputs"]}
+        self.outputs = {described["name"]: DataType[described["datatype"]] for described in metadata.get("outputs", ())}
         self._shapes = {
             described["name"]: [int(size) for size in described["shape"]] for described in metadata["inputs"]
         }
