@@ -81,7 +81,7 @@ def test_a_call_of_a_tool_says_what_to_install(client: Any, code: str, tool: str
 
 
 def test_subcommands_and_buttons_say_the_same(client: Any) -> None:
-    shown = executed(
+    output = executed(
         client,
         "from tritonlab.notebook.views.card.live_card import card_of\n"
         "card = card_of(tritonlab.default_workspace(), 'add_sub')\n"
@@ -94,6 +94,6 @@ def test_subcommands_and_buttons_say_the_same(client: Any) -> None:
         "print([name for name in sys.modules if name.startswith('tritonlab.tools')])",
     )
     sentence = LEAVES_OUT.format("deploy")
-    assert shown == f"{sentence}\n1 tritonlab: {sentence}\n\n[]\n"
+    assert output == f"{sentence}\n1 tritonlab: {sentence}\n\n[]\n"
     with pytest.raises(nbclient.exceptions.CellExecutionError, match=LEAVES_OUT.format("check")):
         executed(client, "%triton check add_sub")

@@ -495,7 +495,7 @@ _MEASURE = Tool(
     magics=(
         Command(
             "load_test",
-            "tritonlab.tools.measure.load_testing.commands",
+            "tritonlab.tools.measure.load_testing.load_commands",
             "measure throughput and latency: of one client, with a form for more, or with --concurrency 1,2,8 or "
             "--request-rate 100,500",
             after="view",
@@ -596,7 +596,7 @@ _CHECK = Tool(
     magics=(
         Command(
             "check",
-            "tritonlab.tools.check.commands",
+            "tritonlab.tools.check.check_commands",
             "look for what goes wrong in company: batches, state, failures that spread, streams, sequences, leaks",
             after="load_test",
         ).takes(
@@ -657,7 +657,7 @@ _DEPLOY = Tool(
     magics=(
         Command(
             "export",
-            "tritonlab.tools.deploy.commands:export_named",
+            "tritonlab.tools.deploy.deploy_commands:export_named",
             "write a model repository for a real server",
             after="config",
         ).takes(
@@ -696,7 +696,7 @@ _DEPLOY = Tool(
         ),
         Command(
             "preflight",
-            "tritonlab.tools.deploy.commands",
+            "tritonlab.tools.deploy.deploy_commands",
             "show what of a model will not work on a release of Triton, and what to do",
             after="artifact",
         ).takes(_NAME, _TARGET),

@@ -17,7 +17,7 @@ from ..figures.tables import table, text_table
 _HEADS = ("", "before", "now", "")
 
 
-class Change(NamedTuple):
+class ResultChange(NamedTuple):
     """One fact of both results, in words. `is_worse`: whether it is worse now, by more than is allowed."""
 
     fact: str
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 class ResultComparison:
     """The comparison of a result with an earlier one of the same tool."""
 
-    def __init__(self, title: str, changes: Sequence[Change]) -> None:
+    def __init__(self, title: str, changes: Sequence[ResultChange]) -> None:
         self.title = title
         self.changes = tuple(changes)
 
@@ -62,7 +62,7 @@ class ResultComparison:
         return self.text()
 
 
-def _cells(change: Change) -> tuple[str, str, str, str]:
+def _cells(change: ResultChange) -> tuple[str, str, str, str]:
     return change.fact, change.before, change.now, "worse" if change.is_worse else change.note
 
 

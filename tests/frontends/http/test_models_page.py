@@ -41,7 +41,7 @@ def get(url: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
         return error.code, error.read(), {}
 
 
-def test_there_is_none_unless_asked_for(lab: Lab) -> None:
+def test_there_is_none_by_default(lab: Lab) -> None:
     with served(lab, HTTPOptions()) as url:
         assert {get(url + path)[0] for path in (*FRAME, "/openapi.json")} == {404}
 

@@ -191,14 +191,14 @@ def test_the_target_of_an_export_is_judged(notebook: Any, tmp_path: Path) -> Non
     assert facts["target"].startswith("KServe's default runtime") and facts["findings"][-1]["row"] == "P7"
 
 
-def test_watch_shows_the_card_and_ends_when_asked(notebook: Notebook, tmp_path: Path) -> None:
+def test_watch_shows_the_card_and_ends_with_stop(notebook: Notebook, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("FACTOR = 2\n")
     notebook.run("import tritonlab")
     source = "import helper\nclass TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
     line = f"%%triton_model watched --input IN:FP32[1] --output OUT:FP32[1] --file {tmp_path / 'helper.py'}"
     assert notebook.run(f"{line}\n{source}").success
-    shown = notebook.run("%triton watch watched")
-    assert shown.success and str(tmp_path / "helper.py") in shown.text and shown.result is not None
+    cell = notebook.run("%triton watch watched")
+    assert cell.success and str(tmp_path / "helper.py") in cell.text and cell.result is not None
     assert "watched" in notebook.run("%triton watch").result.text
     assert "no longer" in notebook.run("%triton watch watched --stop").result.text
     assert "no model is watched" in notebook.run("%triton watch").result.text

@@ -100,6 +100,6 @@ def test_custom_metrics_are_those_of_the_model_that_made_them(notebook: Notebook
     result = notebook.run("%triton metrics one")
     lines = result.text.splitlines()
     assert lines.index('rows{by="one"} 1') < min(n for n, line in enumerate(lines) if line.startswith("nv_"))
-    shown, folded = result.result._repr_html_().split("<details")  # in a browser Triton's own are folded
-    assert "rows{" in shown and "nv_" not in shown and "nv_inference_count" in folded and "rows" not in folded
+    first, folded = result.result._repr_html_().split("<details")  # in a browser Triton's own are folded
+    assert "rows{" in first and "nv_" not in first and "nv_inference_count" in folded and "rows" not in folded
     assert not [line for line in lines if "two" in line]

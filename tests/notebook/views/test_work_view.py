@@ -8,7 +8,7 @@ import pytest
 
 from tritonlab.notebook.views import widget, work_view
 from tritonlab.notebook.views.ticker import Ticker
-from tritonlab.notebook.views.work_view import Step, Work, WorkView, shown_work
+from tritonlab.notebook.views.work_view import Work, WorkStep, WorkView, shown_work
 
 
 class Seconds:
@@ -25,7 +25,7 @@ def seconds() -> Seconds:
 
 @pytest.fixture
 def work(seconds: Seconds) -> Work:
-    return Work("Check of m", 40, Step("loading"), seconds)
+    return Work("Check of m", 40, WorkStep("loading"), seconds)
 
 
 def test_it_shows_the_step_the_time_left_and_what_was_found(work: Work, seconds: Seconds) -> None:

@@ -16,14 +16,14 @@ def test_a_command_prints_no_colours_although_jupyter_wants_them(monkeypatch: py
     assert "KEPT=1" in printed and "COLOR" not in printed
 
 
-def test_lines_are_heard_while_the_command_runs() -> None:
-    heard: list[str] = []
+def test_lines_are_reported_while_the_command_runs() -> None:
+    lines: list[str] = []
     cancel = threading.Event()
 
     def hear(line: str) -> None:
-        heard.append(line)
+        lines.append(line)
         cancel.set()  # it has not ended
 
     with pytest.raises(Cancelled):
         run_command(["sh", "-c", "echo one; exec sleep 60"], cancel=cancel, printed=hear)
-    assert heard == ["one"]
+    assert lines == ["one"]

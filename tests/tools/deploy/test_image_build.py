@@ -46,12 +46,12 @@ def test_the_first_engine_that_answers_builds_and_runs(
     export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A docker client without its server, as here, is none."""
-    log, said = engines(tmp_path, monkeypatch, docker="info", podman=""), list[str]()
-    report = build_image(export, run=True, say=said.append)
+    log, lines = engines(tmp_path, monkeypatch, docker="info", podman=""), list[str]()
+    report = build_image(export, run=True, say=lines.append)
     build = f"podman build -t {IMAGE} -f {export}/deploy/Dockerfile {export}"
     up = f"podman compose -f {export}/deploy/compose.yaml up --detach --wait"
     assert log.read_text().splitlines() == ["docker info", "podman info", build, up]
-    assert [re.sub("'", "", line) for line in said] == [build, up]
+    assert [re.sub("'", "", line) for line in lines] == [build, up]
     assert report.engine == "podman" and str(report).startswith(f"podman has built {IMAGE}:")
 
 
@@ -67,7 +67,7 @@ def test_without_an_engine_the_steps_are_named(export: Path, tmp_path: Path, mon
     assert json.dumps(report.steps).count("compose.yaml") == 1
 
 
-def test_what_fails_is_said(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_reported(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engines(tmp_path, monkeypatch, docker="info", nerdctl="build")
     with pytest.raises(CommandFailed, match=r"nerdctl build(.|\n)*Cannot connect to the daemon"):
         build_image(export)

@@ -47,7 +47,7 @@ with tritonlab.Server(root / "source", warm=0) as server:
     print(report.version)
 """
 HEAD = "import os\nimport triton_python_backend_utils as pb_utils\n\n\nclass TritonPythonModel:\n"
-ASK = """    def execute(self, requests):
+CALLER = """    def execute(self, requests):
         found = []
         for each in requests:
             tensor = pb_utils.get_input_tensor_by_name(each, "IN")
@@ -71,8 +71,8 @@ STREAM = """    def execute(self, requests):
 """
 TENSORS = 'input { name: "IN" data_type: TYPE_FP32 dims: [1] } output { name: "OUT" data_type: TYPE_FP32 dims: [1] }\n'
 MODELS = {
-    "top": (ASK.format("middle"), ""),
-    "middle": (ASK.format("leaf"), ""),
+    "top": (CALLER.format("middle"), ""),
+    "middle": (CALLER.format("leaf"), ""),
     "leaf": (LEAF, ""),
     "stream": (STREAM, "model_transaction_policy { decoupled: true }"),
     "total": (LEAF, "max_batch_size: 2 sequence_batching { direct {} }"),

@@ -61,9 +61,10 @@ def test_the_backend_is_exported_next_to_the_repository(server: Server, tmp_path
     (place, hidden) = [each for each in report.plan.warnings if "mine" in each]
     assert "exported to backends/mine/" in place and "/opt/tritonserver/backends/mine/" in place and ".hidden" in hidden
     assert not [each for each in report.plan.warnings if "table.txt" in each]  # which goes with it
-    assert "COPY --chown=1000:1000 backends /opt/tritonserver/backends" in (
-        tmp_path / "out" / "deploy" / "Dockerfile"
-    ).read_text()
+    assert (
+        "COPY --chown=1000:1000 backends /opt/tritonserver/backends"
+        in (tmp_path / "out" / "deploy" / "Dockerfile").read_text()
+    )
     assert "m:24.10" in (tmp_path / "out" / "deploy" / "kserve" / "serving-runtime.yaml").read_text()
     assert "`mine`" in (tmp_path / "out" / "README.md").read_text()
     triton, here = report.commands()

@@ -302,7 +302,7 @@ def test_embeddings(client: openai.OpenAI) -> None:
         ("nothing", {}, 404, "Unknown path", None),
     ],
 )
-def test_what_is_wrong_is_said_in_openais_form(
+def test_errors_have_openais_form(
     address: str, path: str, body: Any, status: int, text: str, param: str | None
 ) -> None:
     answer = httpx.post(f"{address}/{path}", json=body, headers={"authorization": "Bearer key"})

@@ -20,7 +20,7 @@ _EVERY = 0.25
 _WIDTH, _BAR = 110, 20
 
 
-class Step(NamedTuple):
+class WorkStep(NamedTuple):
     """The current step. `figures`: name and value of what was found so far."""
 
     text: str
@@ -33,7 +33,7 @@ class Work:
     Any thread may call any method.
     """
 
-    def __init__(self, title: str, seconds: float, step: Step, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, title: str, seconds: float, step: WorkStep, clock: Callable[[], float] = time.monotonic) -> None:
         self.title = title
         self.stopping = threading.Event()
         self._seconds = seconds
@@ -43,7 +43,7 @@ class Work:
 
     def begin(self, text: str, *figures: tuple[str, str]) -> None:
         """Report the next step; without `figures` those of the step before stay."""
-        self._step = Step(text, figures or self._step.figures)
+        self._step = WorkStep(text, figures or self._step.figures)
 
     @property
     def spent(self) -> float:

@@ -76,7 +76,7 @@ def judge_answers(
     bench: Bench, expected: ModelAnswer, got: ModelAnswer, where: str, alone: str, why: str = ""
 ) -> Judgement | None:
     """Judge whether two answers to a request differ by more than noise. `where` and `alone`: how it was sent for each
-    answer, in words; `why`: a sentence to append. A long stream that was only slower is no difference.
+    answer, in words; `why`: a sentence to append. A long stream that was only slower does not count.
     """
     difference = bench.noise.differ(expected, got)
     if difference is None or expected.sends or got.sends:

@@ -23,7 +23,7 @@ from ...figures.figure import Axis, Figure, Point, Points
 from ...figures.stored_picture import date_line, stored_picture
 from ...figures.svg_picture import BLUE, ORANGE, PURPLE, RED
 from ...figures.tables import cell
-from ..saved_result import Change, ResultComparison, read_result, save_result
+from ..saved_result import ResultChange, ResultComparison, read_result, save_result
 from .case import Case
 from .check_finding import CheckFinding
 
@@ -141,7 +141,7 @@ class CheckResult:
     def compare(self, earlier: Any) -> ResultComparison:
         """Compare the findings of each relation with those of an earlier result: the path of a saved one, a result, or
         its `to_dict()`. A relation is worse if it has more findings, or was tried before and is not now. Raises
-        InvalidArgumentError if it is no result of a check."""
+        InvalidArgumentError if it is not the result of a check."""
         before, now = read_result(earlier, TOOL), self.to_dict()
         olds, news = _findings_by_relation(before), _findings_by_relation(now)
         changes = []
@@ -149,7 +149,9 @@ class CheckResult:
             old, new = olds.get(name), news[name]
             words = "not tried" if old is None else str(old), "not tried" if new is None else str(new)
             is_worse = (new or 0) > (old or 0) or (old is not None and new is None)
-            changes.append(Change(f"{name}, findings", *words, is_worse, "better" if (new or 0) < (old or 0) else ""))
+            changes.append(
+                ResultChange(f"{name}, findings", *words, is_worse, "better" if (new or 0) < (old or 0) else "")
+            )
         return ResultComparison(f"Check of {self.name}", changes)
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -19,7 +19,7 @@ from ...core.inference.tensor import Tensor
 from ...core.status import InvalidArgumentError, TritonError
 from ...exchanges.golden import GoldenSet
 from ...exchanges.last_cases import last_cases
-from ...notebook.views.work_view import Step, Work, shown_work
+from ...notebook.views.work_view import Work, WorkStep, shown_work
 from ...server.api.model import Model
 from ...server.api.server import Server
 from ...server.models.dependency_graph import composing_models
@@ -137,7 +137,7 @@ def check(
 ) -> CheckResult:
     """Run `Model.check`."""
     if progress is None:
-        work = Work(f"Check of {model.name}", seconds, Step("loading a copy of the model"))
+        work = Work(f"Check of {model.name}", seconds, WorkStep("loading a copy of the model"))
 
         def look(doing: Doing) -> bool:
             work.begin(f"{doing.relation}: {doing.text}", ("findings", str(doing.findings)))

@@ -86,7 +86,7 @@ def _export_repository(source: Path, directory: Path, options: dict[str, Any]) -
 
 def _export_notebook(path: Path, directory: Path, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Run a notebook, and export the models that it serves at its end. Raises CommandFailed for a file
-    that is no notebook, and for a cell that fails."""
+    that is not a notebook, and for a cell that fails."""
     try:
         nbformat: Any = importlib.import_module("nbformat")
         nbclient: Any = importlib.import_module("nbclient")

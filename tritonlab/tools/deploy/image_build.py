@@ -88,13 +88,13 @@ def _find_engine(wanted: str, cancel: threading.Event) -> str:
     """Return the engine that answers; empty if none does. A client alone is not one: `info` asks its server."""
     for name in (wanted,) if wanted else ENGINES:
         if shutil.which(name) is None:
-            said = f"'{name}' is not on PATH"
+            reason = f"'{name}' is not on PATH"
             continue
         try:
             run_command([name, "info"], cancel=cancel, timeout=_ANSWER_SECONDS)
             return name
         except CommandFailed as error:
-            said = str(error)
+            reason = str(error)
     if wanted:
-        raise ExportOptionError(f"the container engine does not answer: {said}", f"name another one of {[*ENGINES]}")
+        raise ExportOptionError(f"the container engine does not answer: {reason}", f"name another one of {[*ENGINES]}")
     return ""

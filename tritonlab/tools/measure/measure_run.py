@@ -37,7 +37,7 @@ from .tuning.tune_result import TuneResult
 PASSED, FAILED, NOTHING = 0, 1, 2
 
 
-class Result(Protocol):
+class MeasuredResult(Protocol):
     """The result for one model."""
 
     def text(self) -> str: ...

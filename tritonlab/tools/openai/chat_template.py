@@ -34,7 +34,7 @@ class ChatTemplate:
     """A template of prompts. Its tokens, such as `bos_token`, are those of the tokenizer."""
 
     def __init__(self, source: str = _PLAIN, tokens: Mapping[str, Any] | None = None) -> None:
-        """Raises jinja2.TemplateSyntaxError."""
+        """Compile the template. Raises jinja2.TemplateSyntaxError."""
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )

@@ -158,7 +158,7 @@ class OpenAIApp:
         except BaseException:
             _cancel(generations)
             raise
-        answer = Answer(asked, kind, f"{prefix}-{uuid.uuid4().hex}", int(time.time()), prompts, generations, facts)
+        answer = TextAnswer(asked, kind, f"{prefix}-{uuid.uuid4().hex}", int(time.time()), prompts, generations, facts)
         request.call_when_gone(answer.leave)
         if not asked.stream:
             return _json(await answer.whole())
@@ -248,7 +248,7 @@ class _Single:
 
 
 @dataclass
-class Answer:
+class TextAnswer:
     """The answers to one request, as one document or as events."""
 
     asked: TextRequest

@@ -103,10 +103,10 @@ def test_an_older_release_is_taken_where_the_newest_does_not_go_with_the_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An index leaves such a release out, and pip refuses it as a file of `find-links`."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def run(command: list[str], cancel: threading.Event, printed: object) -> str:
-        asked.append(command[-1])
+        requests.append(command[-1])
         if "<=" not in command[-1]:
             raise CommandFailed("pip ended with 1:\nERROR: Package 'a' requires a different Python: 3.10.13 not in 3")
         row = {"metadata": {"name": "a", "version": "1.9"}, "download_info": {"url": "file:///a.whl"}}
@@ -115,7 +115,7 @@ def test_an_older_release_is_taken_where_the_newest_does_not_go_with_the_python(
 
     monkeypatch.setattr(lock, "run_command", run)
     (pin,) = resolved([Pin("a", "2.0", "import a")], own_python()._replace(version="3.10"), threading.Event(), print)
-    assert asked == ["a==2.0", "a<=2.0"] and (pin.version, pin.comment.partition(";")[0]) == ("1.9", "import a")
+    assert requests == ["a==2.0", "a<=2.0"] and (pin.version, pin.comment.partition(";")[0]) == ("1.9", "import a")
 
 
 def test_without_pip_the_refusal_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +134,10 @@ def test_a_build_for_cpus_that_is_locked_with_cuda_is_named_with_its_size() -> N
     assert cuda_warnings(here, cuda[:1]) == cuda_warnings([Distribution("torch", "2.9.0", 0, "torch")], cuda) == []
 
 
-def test_pip_is_heard_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    times, said = iter(range(20)), list[str]()
+def test_the_output_of_pip_is_reported_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, lines = iter(range(20)), list[str]()
     monkeypatch.setattr(lock.time, "monotonic", lambda: next(times))
-    progress = lock._Progress(said.append)
+    progress = lock._Progress(lines.append)
     for line in ("Collecting a", "  Downloading a.whl", "Using cached", "Collecting b", "Collecting c"):
         progress(line)
-    assert said == ["environment: package 2, collecting b"]
+    assert lines == ["environment: package 2, collecting b"]

@@ -86,11 +86,12 @@ CASES: dict[str, tuple[Series, Series]] = {
 def alert(name: str, fires: bool, deployed: Deployment, values: Series, minutes: int, folder: Path) -> str:
     """Return what promtool says; empty if the alert does as expected after these minutes."""
     rules = str(render("deploy/monitoring/alerts.yaml", deployed))
-    asked = {"alertname": name, "eval_time": f"{minutes}m", "exp_alerts": []}
-    said = failures(folder, [{"input_series": series(values), "alert_rule_test": [asked]}], rules)
+    query_test = {"alertname": name, "eval_time": f"{minutes}m", "exp_alerts": []}
+    output = failures(folder, [{"input_series": series(values), "alert_rule_test": [query_test]}], rules)
     if not fires:
-        return said
-    return "" if f"alertname: {name}" in said and "got:[" in said.replace("\n", "").replace(" ", "") else said or "none"
+        return output
+    is_fired = f"alertname: {name}" in output and "got:[" in output.replace("\n", "").replace(" ", "")
+    return "" if is_fired else output or "none"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -116,13 +117,13 @@ def test_an_alert_says_which_model_where(tmp_path: Path) -> None:
     (summary,) = [rule["annotations"]["summary"] for rule in group["rules"] if rule["alert"] == "ModelHangs"]
     summary = summary.replace("{{ $labels.model }}", "digits.v2").replace("{{ $labels.instance }}", "t-1:8002")
     fired = [{"exp_labels": {**labels, "severity": "critical"}, "exp_annotations": {"summary": summary}}]
-    asked = [{"alertname": "ModelHangs", "eval_time": "14m", "exp_alerts": fired}]
+    query_test = [{"alertname": "ModelHangs", "eval_time": "14m", "exp_alerts": fired}]
     failing = {**values, **scrapes("t-2", namespace="trial", request_failure=f"0+60x{_MINUTES}")}
     named = {"namespace": "trial", "model": "digits.v2", "severity": "warning"}
     text = "More than 1 % of the requests to digits.v2 fail."
     fails = [{"exp_labels": named, "exp_annotations": {"summary": text}}]
-    asked += [{"alertname": "RequestsFail", "eval_time": "14m", "exp_alerts": fails}]
-    assert failures(tmp_path, [{"input_series": series(failing), "alert_rule_test": asked}], rules) == ""
+    query_test += [{"alertname": "RequestsFail", "eval_time": "14m", "exp_alerts": fails}]
+    assert failures(tmp_path, [{"input_series": series(failing), "alert_rule_test": query_test}], rules) == ""
 
 
 def test_a_model_that_went_from_one_namespace_is_missing_there(tmp_path: Path) -> None:
@@ -140,8 +141,8 @@ def queue_time(values: Series, expected: Mapping[str, float], folder: Path, depl
     (rule,) = read(files["deploy/monitoring/prometheus-adapter.yaml"])["rules"]["custom"]
     query = rule["metricsQuery"].replace("<<.LabelMatchers>>", 'namespace="live"').replace("<<.GroupBy>>", "pod")
     samples = [{"labels": f'{{pod="{pod}"}}', "value": value} for pod, value in expected.items()]
-    asked = {"expr": query, "eval_time": "10m", "exp_samples": samples}
-    return failures(folder, [{"interval": "15s", "input_series": series(values), "promql_expr_test": [asked]}])
+    query_test = {"expr": query, "eval_time": "10m", "exp_samples": samples}
+    return failures(folder, [{"interval": "15s", "input_series": series(values), "promql_expr_test": [query_test]}])
 
 
 def test_the_autoscaler_makes_up_for_a_pod_that_hangs(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _SECRET = re.compile(
 
 
 class Variable(NamedTuple):
-    """A variable that a model reads. `default`: its text in the code, None if there is none or it is no constant;
+    """A variable that a model reads. `default`: its text in the code, None without one that is constant;
     `is_required`: whether the model fails without it."""
 
     name: str

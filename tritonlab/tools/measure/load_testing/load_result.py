@@ -19,7 +19,7 @@ from ....figures.figure import Axis, Figure, Point, Points
 from ....figures.stored_picture import date_line, stored_picture
 from ....figures.svg_picture import BLUE, ORANGE
 from ....figures.tables import table
-from ...saved_result import Change, ResultComparison, read_result, save_result
+from ...saved_result import ResultChange, ResultComparison, read_result, save_result
 from .load_plan import CONCURRENCY
 from .load_row import LoadRow
 from .load_text import HEADS, cells, heads, notes, table_lines, time_text
@@ -93,7 +93,7 @@ class LoadResult:
             earlier: the path of a saved result, a result, or its `to_dict()`.
             tolerance: the share by which a number may be worse.
 
-        Raises InvalidArgumentError if it is no result of a load test, or has no level of load in common.
+        Raises InvalidArgumentError if it is not the result of a load test, or has no level of load in common.
         """
         before = read_result(earlier, TOOL)
         rows = {row["level"]: row for row in before["rows"]} if before["mode"] == self.mode else {}
@@ -167,18 +167,18 @@ class LoadResult:
         return self.text()
 
 
-def _changes(before: Mapping[str, Any], row: LoadRow, tolerance: float) -> Iterator[Change]:
+def _changes(before: Mapping[str, Any], row: LoadRow, tolerance: float) -> Iterator[ResultChange]:
     at = f"at {row.level:.6g}: "
     rates = before["inferences_per_s"], row.inferences_per_s
     ratio = f"{rates[1] / rates[0]:.2f} x" if rates[0] else ""
     is_slower = rates[1] < rates[0] * (1 - tolerance)
-    yield Change(f"{at}inferences/s", short_number(rates[0]), short_number(rates[1]), is_slower, ratio)
+    yield ResultChange(f"{at}inferences/s", short_number(rates[0]), short_number(rates[1]), is_slower, ratio)
     for name in ("p50", "p99"):
         old, new = (before["latency_us"] or {}).get(name), getattr(row.latency, name, None)
         if old and new:
             is_slower = new > old * (1 + tolerance)
-            yield Change(f"{at}{name}", time_text(old), time_text(new), is_slower, f"{new / old:.2f} x")
-    yield Change(f"{at}failed", str(before["failed"]), str(row.failed), row.failed > before["failed"])
+            yield ResultChange(f"{at}{name}", time_text(old), time_text(new), is_slower, f"{new / old:.2f} x")
+    yield ResultChange(f"{at}failed", str(before["failed"]), str(row.failed), row.failed > before["failed"])
 
 
 def _csv_text(mode: str, rows: Sequence[LoadRow]) -> str:

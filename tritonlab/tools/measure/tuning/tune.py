@@ -19,7 +19,7 @@ from ....core.unknown_option import UnknownOption
 from ....ipc.link.interrupts import shielded
 from ....notebook.authoring.settings import Settings
 from ....notebook.authoring.workspace import Workspace
-from ....notebook.views.work_view import Step, Work, shown_work
+from ....notebook.views.work_view import Work, WorkStep, shown_work
 from ....server.api.model import Model
 from .live_model import LiveModel, Measurement, NothingMeasured
 from .offered_load import Load, RequestPattern, loads_of
@@ -381,7 +381,7 @@ def tune_model(model: Model, **options: Any) -> TuneResult:
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
     live, aim = LiveModel(model, load), Goal(**goal)
-    work = Work(f"Tuning of {model.name}", aim.seconds, Step("loading the model"))
+    work = Work(f"Tuning of {model.name}", aim.seconds, WorkStep("loading the model"))
     workspace: Workspace | None = getattr(model.server, "workspace", None)
     tuning = workspace.being_tuned(model.name) if workspace is not None else nullcontext()
     with shown_work(work), tuning:
