@@ -8,6 +8,7 @@ import pytest
 
 from tests.models import streams
 from tests.serving import Lab, config
+from tritonlab.core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from tritonlab.core.observe.failure_capsule import MOST_CAPSULE
 from tritonlab.core.status import TritonError
 from tritonlab.exchanges.last_cases import ANSWERED_AGAIN, KEPT, answered_cases, last_cases
@@ -105,8 +106,8 @@ def test_a_sequence_that_is_longer_than_what_is_kept_is_named(lab: Lab, spaced: 
     for number in range(1, length + 1):
         if number in spaced:
             Recorder.for_instruments(lab.server.instruments).last_requests.due.clear()
-        flags = {"sequence_start": number == 1, "sequence_end": number == length}
-        model(X=np.float32([number]), sequence_id=7, **flags)
+        flags = (number == 1) * SEQUENCE_START | (number == length) * SEQUENCE_END
+        list(model.infer(inputs={"X": np.float32([number])}, correlation_id=7, flags=flags))
     cut = [case for case in answered_cases([model]) if case.unsent]
     assert len([*last_cases([model])]) == count
     assert [case.unsent.partition(":")[0] for case in cut] == (

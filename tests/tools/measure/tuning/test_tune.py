@@ -20,7 +20,7 @@ from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
 from tritonlab.notebook.authoring.settings import Settings
-from tritonlab.notebook.views.work_view import Step, Work
+from tritonlab.notebook.views.work_view import Work, WorkStep
 from tritonlab.tools.measure.tuning.live_model import LiveModel, Measurement, NothingMeasured
 from tritonlab.tools.measure.tuning.offered_load import Load, RequestPattern, loads_of
 from tritonlab.tools.measure.tuning.replay import Numbers, Pace, ReplayedBatches, replay
@@ -181,7 +181,7 @@ def test_it_reports_its_steps_and_stop_keeps_what_it_found() -> None:
             if figures:
                 self.stopping.set()
 
-    work = Watched("Tuning of m", 60, Step("loading the model"), live.clock)
+    work = Watched("Tuning of m", 60, WorkStep("loading the model"), live.clock)
     goal = Goal(max_batch_size=4, max_instances=2, concurrency=4)
     result = tune(live, goal, live.reload, live.clock, work)  # type: ignore[arg-type]
     assert steps[0] == ("measuring batches with 1 instance", [])
@@ -485,14 +485,14 @@ def test_a_time_in_which_no_request_is_answered_ends_the_run_with_what_was_found
     result = tuned(live, max_instances=1, max_batch_size=8)
     assert result.best is None and result.run.stopped == "out of time" and live.settings == live.first
     first, note = repr(result).splitlines()
-    assert first.endswith("(out of time)") and "No request was answered within" in note and "larger seconds" in note
+    assert first.endswith("(out of time)") and "No request was answered within" in note and "allow more `seconds`" in note
     assert note.strip() in result.html()
     with pytest.raises(UnavailableError, match="the run was out of time before it found anything"):
         result.apply()
     live = Slow(lambda size, lanes: 5 * MS)
     live.answered = 8
     result = tuned(live, max_instances=1, max_batch_size=8)
-    assert result.confirmed and result.run.stopped == "out of time" and "larger seconds" in repr(result)
+    assert result.confirmed and result.run.stopped == "out of time" and "allow more `seconds`" in repr(result)
 
 
 def test_a_replayed_gain_that_a_measurement_contradicts_is_not_reported_as_a_fact() -> None:
