@@ -60,6 +60,7 @@ assert model.ready()
 assert tritonlab.load("m", IDENTITY + "#2", config=CONFIG).ready()
 export(model, place / "out")
 shutil.rmtree(place / "out")
+(place / "out.export.json").unlink()
 tritonlab.serve(http_port=0, grpc_port=0, metrics_port=0).stop()
 tritonlab.reset()
 """

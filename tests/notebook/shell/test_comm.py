@@ -22,6 +22,7 @@ from tritonlab import Server
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm import PROTOCOL, CellStates, Windows
 from tritonlab.notebook.shell.comm_calls import CALLS
+from tritonlab.tool_table import TOOLS, window_call
 from tritonlab.tools.deploy.child_command import raise_if_cancelled
 
 SOURCE = answers("x")
@@ -29,6 +30,8 @@ MODEL = f"%%triton_model echo {IDENTITY_OPTIONS}\n{SOURCE}"
 #: Longest that a window waits, in seconds: an export may copy a Python meanwhile.
 PATIENCE = 60.0
 EXTENSION = Path(__file__).resolve().parents[3] / "extension"
+#: The calls of a window, those of tools too.
+EVERY_CALL = (*CALLS, *(name for tool in TOOLS for name in tool.calls))
 #: The types of `extension/src/protocol.ts`, as `jlpm build` writes them.
 SCHEMA = json.loads((EXTENSION / "generated" / "protocol.schema.json").read_text())
 TYPES = SCHEMA["definitions"]
@@ -152,18 +155,19 @@ def test_a_window_that_opens_during_a_change_gets_the_newest_last(
 
 def test_both_halves_name_the_same_protocol_and_calls() -> None:
     assert f"PROTOCOL = {PROTOCOL};" in (EXTENSION / "src" / "protocol.ts").read_text()
-    assert set(TYPES["Calls"]["properties"]) == set(CALLS)
+    assert set(TYPES["Calls"]["properties"]) == set(EVERY_CALL)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", EVERY_CALL)
 def test_both_halves_name_the_same_arguments(name: str) -> None:
     """An argument that the extension may leave out has a default here."""
     sent = TYPES["Calls"]["properties"][name]["properties"]["with"]
     if "$ref" in sent:
         sent = TYPES[sent["$ref"].rpartition("/")[2]]
-    taken = list(signature(CALLS[name]).parameters.values())[1:]
+    call = CALLS.get(name) or window_call(name)
+    taken = [each for each in signature(call).parameters.values() if each.name not in ("workspace", "tell")]
     if any(each.kind is each.VAR_KEYWORD for each in taken):
-        return  # of another room, imported by the call
+        return  # it reads them itself
     assert {each.name for each in taken} >= set(sent.get("properties", {}))
     assert {each.name for each in taken if each.default is each.empty} <= set(sent.get("required", []))
 

@@ -23,6 +23,6 @@ def test_a_tool_brings_a_subcommand(notebook: Any, monkeypatch: pytest.MonkeyPat
     assert notebook.run("%triton greet m --loud").result.text == "M"
     assert notebook.run("%triton greet m --json").result == {"name": "m"}
     assert "did you mean '--loud'?" in notebook.run("%triton greet m --lod").text
-    assert "%triton greet       greet a model" in notebook.run("%triton help").text
+    assert "%triton greet       greet a model" in notebook.run("%triton help").result.text
     assert "in capitals" in notebook.run("%triton help greet").text
     assert (complete(notebook, "%triton gre"), complete(notebook, "%triton greet m --l")) == (["greet"], ["--loud"])
