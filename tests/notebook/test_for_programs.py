@@ -27,8 +27,9 @@ from tritonlab.tool_table import magic_commands
 
 #: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.
 LEFT_OUT = ("stub", "tritonserver", "frontends", "ipc", "__main__", "site_packages", "testing", "dynamo", "ray")
-#: Errors that others catch before an author sees them.
-INNER = {"UnfitFile", "ViewEnded", "OutOfTime", "Stopped", "Broken"}
+#: Errors that others catch before an author sees them, or answer a client with; and ToolMissing, whose text is the
+#: remedy and whose module is below that of errors.
+INNER = {"UnfitFile", "ViewEnded", "OutOfTime", "Stopped", "Broken", "NotTextModelError", "OpenAIError", "ToolMissing"}
 SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
 
 #: How a cell shows an object of a class. The model is `m`, its form `p`; `here` is a directory.
@@ -73,7 +74,8 @@ EXAMPLES = {
     "LoadResult": "m.load_test(shapes={'IN': [2]}, seconds=0.2)",
     "Recording": "tritonlab.recording(m.server)",
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
-    "Text": "%triton metrics",
+    "Text": "%triton help",
+    "MetricsText": "%triton metrics",
     "JsonFacts": "%triton index --json",
     "ShownFailure": "m.failures[-1]",
     "FailurePane": "tritonlab.notebook.views.card.failure_pane.FailurePane(m.failures[-1])",
@@ -91,7 +93,7 @@ LINES = {
     "trace": "trace {here}/t.json",
 }
 #: Subcommands about a model that hangs, failed or is paused, which `m` need not be.
-NEED_A_STATE = {"kill", "postmortem", "debug"}
+NEED_A_STATE = {"kill", "postmortem", "debug", "watch"}
 
 
 def modules() -> Iterator[Any]:

@@ -47,6 +47,7 @@ def test_the_regions_of_an_instance_and_its_process_are_measured(lab: Lab) -> No
         "memory_0_1",
     }
     lab.load("memory", IDENTITY, config("IN FP32 -1", "OUT FP32 -1"))
+    view.to_dict()  # measures now, and not after a pause
     again, _ = view.news()
     assert again is not None and again["epoch"] != message["epoch"]  # the browser drops what it had
     assert {row["labels"][0][1] for row in again["rows"]} == {"memory_0_0"}
