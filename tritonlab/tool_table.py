@@ -555,7 +555,7 @@ _MEASURE = Tool(
             Argument("--model-repository", dest="repository", help="the models to tune", **_REPOSITORY),
             _ONLY,
             Argument("--p99-ms", type=float, metavar="MS", help="99 of 100 requests must be answered within it"),
-            Argument("--budget", dest="budget_s", type=seconds, metavar="SECONDS", help="about the most (60)"),
+            Argument("--seconds", type=seconds, help="about the most that each model may take (60)"),
             Argument("--max-instances", type=int, metavar="N", help="the most instances"),
             Argument("--max-batch-size", type=int, metavar="N", help="the largest batch"),
             _JUNIT,

@@ -39,8 +39,8 @@ def workspace(server: Server) -> Iterator[Workspace]:
     for name in {name for name, _ in server.models()}:
         server.unload(name, timeout=10)  # a failed test may leave one that hangs
     workspace.close()
-    for directory in workspace.repository.iterdir():
-        shutil.rmtree(directory)
+    for path in workspace.repository.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()  # the record of an export
 
 
 class Notebook:

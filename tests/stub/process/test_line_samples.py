@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,6 +77,8 @@ class Bench:
         patch.setattr(line_samples, "LookAlarm", self._alarm)
         patch.setattr(line_samples.own_threads, "start", lambda name, run: SimpleNamespace(join=lambda: None))
         patch.setattr(line_samples.own_threads, "count", lambda: 0)
+        # threads that earlier tests have left behind are not the author's
+        patch.setattr(line_samples.sys, "_current_frames", lambda: {threading.get_ident(): sys._getframe()})
         patch.setattr(line_samples.threading, "active_count", lambda: 1 + self.threads)
         patch.setattr(line_samples.random, "Random", lambda: SimpleNamespace(uniform=lambda low, high: 1.0))
         self.times = LineTimes()

@@ -43,8 +43,9 @@ for spare in range(20):
         break
     refused += 1
     assert "was not exported" in str(error) and "`ulimit -n`" in str(error), error
-    assert sorted(os.listdir(root)) == ["first", "models"], os.listdir(root)
-assert refused >= 2 and sorted(os.listdir(root)) == ["first", "models", "out"], (refused, os.listdir(root))
+    assert sorted(os.listdir(root)) == ["first", "first.export.json", "models"], os.listdir(root)
+left = ["first", "first.export.json", "models", "out", "out.export.json"]
+assert refused >= 2 and sorted(os.listdir(root)) == left, (refused, os.listdir(root))
 lab.server.stop()
 """
 

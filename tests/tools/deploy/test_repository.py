@@ -240,7 +240,7 @@ def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path
         names = packed.namelist()
         assert packed.getinfo("deploy/compose.yaml").external_attr >> 16 & 0o777 == 0o755
     monitoring = ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json"]
-    beside = ["README.md", "deploy/Dockerfile", "deploy/compose.yaml", *monitoring]
+    beside = ["README.md", "deploy/Dockerfile", "deploy/compose.yaml", *monitoring, "openapi.json"]
     assert [name for name in names if not name.startswith("models/")] == [*beside, "export.json"]
     with pytest.raises(InvalidArgumentError, match="it was a dry run"):
         export(model, tmp_path / "elsewhere", dry_run=True).zip()

@@ -64,8 +64,8 @@ def test_profile_names_the_lines_of_the_author(repository: Path, capsys: pytest.
 
 def test_tune_leaves_the_repository_as_it_is(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in repository.rglob("*") if path.suffix in (".py", ".pbtxt")}
-    status, [found] = run(capsys, "tune", repository, "--budget=3", "--max-instances=1", "--p99-ms=0.000001")
-    assert status in (1, 2) and found["model"] == "double"  # 2: the budget was too small on this machine
+    status, [found] = run(capsys, "tune", repository, "--seconds=3", "--max-instances=1", "--p99-ms=0.000001")
+    assert status in (1, 2) and found["model"] == "double"  # 2: the time was too short on this machine
     assert {path: path.read_bytes() for path in before} == before
 
 

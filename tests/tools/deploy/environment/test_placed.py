@@ -62,8 +62,13 @@ def test_a_lock_is_for_the_python_of_the_image(model: Path, monkeypatch: pytest.
         commands.append(command)
         if any("scipy==" in word for word in command):
             raise CommandFailed("ERROR: No matching distribution found for scipy==1.17.1")
-        rows = [{"metadata": {"name": name, "version": v}} for name, v in (("numpy", "1.26.4"), ("scipy", "1.15.3"))]
-        return json.dumps({"install": rows})
+        versions = {"numpy": "1.26.4", "scipy": "1.15.3"}
+        rows = [
+            {"metadata": {"name": name, "version": version}, "download_info": {"url": f"file:///{name}.whl"}}
+            for name, version in versions.items()
+        ]
+        Path(command[command.index("--report") + 1]).write_text(json.dumps({"install": rows}))
+        return ""
 
     monkeypatch.setattr(lock, "run_command", run_command)
     monkeypatch.setattr(placed, "find_python", lambda version: other if has_it and version == "3.10" else None)
