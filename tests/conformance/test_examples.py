@@ -37,7 +37,8 @@ NOT_HERE = {
     "pipeline": "the two above",
 }
 #: Notebooks with an export and a comparison of their own, about an engine or a repository beside the Python models,
-#: about models that are wrong, and one whose models need the GPUs that it simulates. `make test` runs them.
+#: about models that are wrong, one whose models need the GPUs that it simulates, and one with a network of PyTorch that
+#: it trains. `make test` runs them.
 ELSEWHERE = (
     "00_quickstart",
     "62_whole_pipeline",
@@ -46,6 +47,7 @@ ELSEWHERE = (
     "78_checking_a_model",
     "82_gpus",
     "92_deploying",
+    "95_openai",
 )
 
 
