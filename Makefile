@@ -170,6 +170,7 @@ build/checkov/.stamp: | $(MATRIX)/.stamp
 
 releases: $(VENV)/.test build/checkov/.stamp
 	TRITONLAB_CHECKOV=build/checkov/bin/checkov $(PY) -m pytest -q tests/tools/deploy/manifests/test_kubernetes.py -k checkov
+	TRITONLAB_OPERATOR=1 $(PY) -m pytest -q tests/tools/deploy/test_operator.py
 	$(PY) -m tests.releases --write docs/reference/models-by-release.md
 	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
 

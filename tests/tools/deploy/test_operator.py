@@ -118,6 +118,7 @@ def errors_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.skipif("TRITONLAB_OPERATOR" not in os.environ, reason="it takes minutes: `make releases` runs it")
 @pytest.mark.skipif(reference.missing() is not None, reason=str(reference.missing()))
 def test_an_operator_needs_only_the_exported_folder(python: Path, tmp_path: Path) -> None:  # noqa: F811
     author, folder = tmp_path / "author", tmp_path / "operator"
