@@ -26,6 +26,7 @@ from tritonlab.core.status import InvalidArgumentError
 from tritonlab.ipc.processes.own_stub import NAME, write_own_stub
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.repository.place import NoRepository
+from tritonlab.tools.deploy import secrets
 from tritonlab.tools.deploy.report import ExportConflict, ExportReport
 
 SOURCE = completes(answers("-x"))
@@ -246,7 +247,12 @@ def test_a_zip_file_has_what_lies_beside_the_models(model: Model, tmp_path: Path
         export(model, tmp_path / "elsewhere", dry_run=True).zip()
 
 
-def test_secrets_are_named_and_left_out_unless_they_are_requested(model: Model, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scanner", [False, True])
+def test_secrets_are_named_and_left_out_unless_they_are_requested(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanner: bool
+) -> None:
+    """They are named in the same words with detect-secrets and without."""
+    monkeypatch.setattr(secrets, "_has_scanner", lambda: scanner)
     source = Path(model.directory) / "1"
     (source / "settings.json").write_text('{"rate": 1,\n "key": "-----BEGIN RSA PRIVATE KEY-----"}')
     for name in ("id_rsa", "hf_token.txt", "token", "netrc", "tokens.txt", "hf_tokenizer.json"):
