@@ -292,6 +292,7 @@ def test_embeddings(client: openai.OpenAI) -> None:
         ("completions", {"model": "parrot", "prompt": "a", "stop": [1]}, 400, "'stop' must be", "stop"),
         ("completions", {"model": "parrot", "prompt": "a", "suffix": "b"}, 400, "not supported", "suffix"),
         ("completions", {"model": "parrot", "prompt": "a", "logprobs": 2}, 400, "no output 'logprobs'", "logprobs"),
+        ("completions", {"model": "parrot", "prompt": "\ud800"}, 400, "does not fit the input 'text_input'", "prompt"),
         ("completions", {"model": "parrot", "prompt": "fail"}, 500, "it fails", None),
         ("completions", {"model": "parrot", "prompt": "fail", "stream": True}, 500, "it fails", None),
         ("completions", {"model": "lengths", "prompt": "a"}, 400, "gives embeddings, no text", "model"),
@@ -305,7 +306,7 @@ def test_embeddings(client: openai.OpenAI) -> None:
 def test_errors_have_openais_form(
     address: str, path: str, body: Any, status: int, text: str, param: str | None
 ) -> None:
-    answer = httpx.post(f"{address}/{path}", json=body, headers={"authorization": "Bearer key"})
+    answer = httpx.post(f"{address}/{path}", content=json.dumps(body), headers={"authorization": "Bearer key"})
     error = answer.json()["error"]
     assert (answer.status_code, text in error["message"]) == (status, True), error
     assert param is None or error["param"] == param

@@ -26,6 +26,7 @@ from ...core.status import TritonError
 from ...frontends.http.reply import HttpReply
 from ...frontends.http.request_parser import Request
 from ...frontends.shared.access import AUTHORIZATION, AccessRules
+from ...frontends.shared.infer_exchange import OneResponse
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from .chat_template import ChatTemplate
@@ -173,7 +174,7 @@ class OpenAIApp:
     def _prompt(self, facts: Facts, asked: TextRequest) -> str:
         if PROMPT not in facts.model.inputs:
             return ""  # the model reads the messages themselves
-        return facts.template.render(asked.messages, None if facts.model.takes("tools") else asked.tools)
+        return facts.template.render(asked.messages, None if "tools" in facts.model.inputs else asked.tools)
 
     # -- embeddings
 
@@ -219,11 +220,10 @@ class _Single:
         loop = asyncio.get_running_loop()
         self._done: asyncio.Future[InferenceResponse] = loop.create_future()
         self._request = InferenceRequest(model.name, model.tensors({PROMPT: text}))
-        self._kept: InferenceResponse | None = None
+        self._one = OneResponse()
 
         def on_response(request: InferenceRequest, response: InferenceResponse) -> None:
-            if not response.empty:
-                self._kept = self._kept or response
+            self._one.add(response)
             if response.final:
                 loop.call_soon_threadsafe(self._finish)
 
@@ -235,7 +235,7 @@ class _Single:
 
     def _finish(self) -> None:
         if not self._done.done():
-            self._done.set_result(self._kept or InferenceResponse(error=TritonError("the model sent no response")))
+            self._done.set_result(self._one.take())
 
     def leave(self) -> None:
         self._request.cancel()
@@ -437,7 +437,7 @@ def _model_document(version: ModelVersion) -> dict[str, Any]:
 
 def _body(request: Request) -> dict[str, Any]:
     try:
-        found = json.loads(bytes(request.body))
+        found = json.loads(request.body)
     except ValueError as error:
         raise OpenAIError(f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -446,8 +446,8 @@ def _body(request: Request) -> dict[str, Any]:
 
 
 def _json(document: Any) -> HttpReply:
-    return HttpReply(body=json.dumps(document, ensure_ascii=False).encode())
+    return HttpReply(body=json.dumps(document).encode())
 
 
 def _event(document: Any) -> bytes:
-    return b"data: %b\n\n" % json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return b"data: %b\n\n" % json.dumps(document).encode()

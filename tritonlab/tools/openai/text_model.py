@@ -84,8 +84,7 @@ class TextModel:
     """The tensors of a model by OpenAI's names."""
 
     name: str
-    max_batch_size: int
-    decoupled: bool
+    has_batch_dimension: bool
     inputs: Mapping[str, TensorForm]
     outputs: Mapping[str, TensorForm]
     #: the options whose inputs every request has
@@ -123,16 +122,11 @@ class TextModel:
         found |= {name: inputs[name] for name in _ALWAYS if name in inputs}
         return cls(
             config["name"],
-            int(config["max_batch_size"]),
-            bool(config.get("model_transaction_policy", {}).get("decoupled")),
+            int(config["max_batch_size"]) > 0,
             found,
             given,
             frozenset(key for key, form in found.items() if form.name not in optional),
         )
-
-    def takes(self, option: str) -> bool:
-        """Return whether an option has an input."""
-        return option in self.inputs
 
     def tensors(self, options: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return the inputs for one request with these options. Raises OpenAIError for a value that does not fit."""
@@ -165,15 +159,13 @@ class TextModel:
 
     def _tensor(self, key: str, form: TensorForm, value: Any) -> Tensor:
         items = value if isinstance(value, (list, tuple)) else [value]
-        if form.datatype is DataType.BYTES:
-            items = [item.encode() if isinstance(item, str) else str(item).encode() for item in items]
-        shape = [1] * (self.max_batch_size > 0) + [len(items) if dim < 0 else dim for dim in form.dims]
+        shape = [1] * self.has_batch_dimension + [len(items) if dim < 0 else dim for dim in form.dims]
         try:
-            array = np.empty(len(items), dtype=object) if form.datatype is DataType.BYTES else None
-            if array is None:
-                array = np.array(items, dtype=form.datatype.numpy)
+            if form.datatype is DataType.BYTES:
+                array = np.empty(len(items), dtype=object)
+                array[:] = [str(item).encode() for item in items]  # UnicodeEncodeError for half a surrogate pair
             else:
-                array[:] = items
+                array = np.array(items, dtype=form.datatype.numpy)
             return Tensor.from_numpy(array.reshape(shape))
         except (ValueError, TypeError, OverflowError) as error:
             wanted = f"{form.datatype.name}{list(form.dims)}"
