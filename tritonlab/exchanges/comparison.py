@@ -36,8 +36,9 @@ def tolerance(datatype: DataType) -> tuple[float, float]:
 
 
 def allow_tolerance(name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Return how far each element may differ from that of `other`: by the tolerance of the datatype, for any `name`.
-    Where all values are below 1, its absolute part is a part of the largest one: 1e-9 and 7e-9 are not the same.
+    """Return the largest difference that each element may have from the element of `other`: the tolerance of the
+    datatype, whatever the `name` of the output. If all values are below 1, the absolute part shrinks with the largest
+    of them, so that 1e-9 and 7e-9 are not the same.
     """
     relative, _ = tolerance(datatype)
     absolute = max(absolute_tolerance(datatype, each) for each in (one, other))

@@ -59,7 +59,7 @@ class MissingMember(NamedTuple):
         return InternalError(f"attempt to access non-existing object member '{self.name}'")
 
 
-def _mistyped(value: Any, text: str) -> InternalError:
+def _type_error(value: Any, text: str) -> InternalError:
     if type(value) is MissingMember:
         return value.refusal()
     return InternalError(f"attempt to access JSON {text}")
@@ -93,7 +93,7 @@ def _with_c_names(value: dict[str, Any]) -> dict[str, Any]:
 
 def as_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _mistyped(value, "non-object as object")
+        raise _type_error(value, "non-object as object")
     return value
 
 
@@ -101,13 +101,13 @@ def as_array(value: Any) -> list[Any]:
     if type(value) is LargeArray:
         return value.tolist()
     if type(value) is not list:
-        raise _mistyped(value, "non-array as array")
+        raise _type_error(value, "non-array as array")
     return value
 
 
 def as_string(value: Any) -> str:
     if type(value) is not str:
-        raise _mistyped(value, "non-string as string")
+        raise _type_error(value, "non-string as string")
     return value
 
 
@@ -118,25 +118,25 @@ def as_c_string(value: Any) -> str:
 
 def as_bool(value: Any) -> bool:
     if type(value) is not bool:
-        raise _mistyped(value, "non-boolean as boolean")
+        raise _type_error(value, "non-boolean as boolean")
     return value
 
 
 def as_int(value: Any) -> int:
     if type(value) is not int or value not in INT64:
-        raise _mistyped(value, "non-signed-integer as signed-integer")
+        raise _type_error(value, "non-signed-integer as signed-integer")
     return value
 
 
 def as_uint(value: Any) -> int:
     if type(value) is not int or value not in UINT64:
-        raise _mistyped(value, "non-unsigned-integer as unsigned-integer")
+        raise _type_error(value, "non-unsigned-integer as unsigned-integer")
     return value
 
 
 def as_double(value: Any) -> float:
     if type(value) not in (int, float):
-        raise _mistyped(value, "non-number as double")
+        raise _type_error(value, "non-number as double")
     return float(value)
 
 

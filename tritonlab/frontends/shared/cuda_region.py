@@ -96,13 +96,13 @@ class CudaRegion:
 
     def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
         """Return a tensor with a copy of the current bytes: on the device, in memory that models can use."""
-        if self.is_copied(datatype):
+        if self.copies(datatype):
             return CopiedTensor(datatype, shape, wire_elements(self.read(offset, size), datatype), self)
         memory, address = self.memory, self.memory.address + offset
         array = DeviceArray(memory.driver, device=self.device_id, address=address, nbytes=size, keep=memory)
         return Tensor.on_device(datatype, shape, self.buffers.shared(array))
 
-    def is_copied(self, datatype: DataType) -> bool:
+    def copies(self, datatype: DataType) -> bool:
         """Return whether tensors are copied to this process's memory."""
         return not datatype.byte_size
 
@@ -130,7 +130,7 @@ class CudaRegion:
         except DriverError as error:
             raise InternalError(f"failed to write shared memory region '{self.name}': {error}") from error
 
-    def unallocated(self) -> int:
+    def missing_bytes(self) -> int:
         """Return 0, because the memory is a GPU's."""
         return 0
 

@@ -111,7 +111,7 @@ class SharedMemoryManager:
         region = self._find(name, offset, size)
         make = partial(region.tensor, offset, size, datatype, shape)
         try:
-            if size <= UNCOUNTED or not region.is_copied(datatype):
+            if size <= UNCOUNTED or not region.copies(datatype):
                 return make()
             tensor, counted = self._memory.copy(size, make)
         except (OSError, MemoryError) as error:  # a file may be any size, without a byte of memory
@@ -139,7 +139,7 @@ class SharedMemoryManager:
         if not view.nbytes:
             return None
         region = self._find(name, offset, view.nbytes)
-        new = min(region.unallocated(), view.nbytes) if view.nbytes > UNCOUNTED else 0
+        new = min(region.missing_bytes(), view.nbytes) if view.nbytes > UNCOUNTED else 0
         held = self._memory.hold_write(new) if new else None
         try:
             region.write(offset, view)

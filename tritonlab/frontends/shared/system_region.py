@@ -83,7 +83,7 @@ class SystemRegion:
         """Return a tensor with a copy of the current bytes."""
         return Tensor(datatype, shape, wire_elements(self.read(offset, size), datatype))
 
-    def is_copied(self, datatype: DataType) -> bool:
+    def copies(self, datatype: DataType) -> bool:
         """Return True: tensors are copied to this process's memory."""
         return True
 
@@ -109,7 +109,7 @@ class SystemRegion:
                 raise self.cut_off()
             done += os.pwrite(self.file.fd, piece, start + done)
 
-    def unallocated(self) -> int:
+    def missing_bytes(self) -> int:
         """Return how many bytes of the file are not in memory. They are allocated when they are written."""
         found = os.fstat(self.file.fd)
         return max(found.st_size - found.st_blocks * 512, 0)

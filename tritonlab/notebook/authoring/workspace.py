@@ -206,8 +206,8 @@ class Workspace:
                 raise
 
     @contextmanager
-    def being_tuned(self, name: str) -> Iterator[None]:
-        """Report on the model's cards that a tuning changes its settings meanwhile."""
+    def mark_tuned(self, name: str) -> Iterator[None]:
+        """Show on the cards of the model, within the context, that a tuning changes its settings."""
         self.tuned.add(name)
         self.changed(name)
         try:

@@ -125,7 +125,7 @@ def metrics(context: Context, name: str | None = None) -> Text:
 
 
 class MetricsText(Text):
-    """The text of /metrics: the families of the models' code first, those of Triton below, folded in a browser."""
+    """The text of /metrics. The metrics of models come first; Triton's own follow, and a browser folds them."""
 
     def __init__(self, lines: Sequence[str], facts: Mapping[str, Any] | None = None) -> None:
         self.own = [line for line in lines if not _OF_TRITON.match(line)]

@@ -383,6 +383,6 @@ def tune_model(model: Model, **options: Any) -> TuneResult:
     live, aim = LiveModel(model, load), Goal(**goal)
     work = Work(f"Tuning of {model.name}", aim.seconds, WorkStep("loading the model"))
     workspace: Workspace | None = getattr(model.server, "workspace", None)
-    tuning = workspace.being_tuned(model.name) if workspace is not None else nullcontext()
+    tuning = workspace.mark_tuned(model.name) if workspace is not None else nullcontext()
     with shown_work(work), tuning:
         return tune(live, aim, live.reload, work=work)
