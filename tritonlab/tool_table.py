@@ -307,6 +307,12 @@ _BATCH = Argument("--batch", "-b", type=int, help="rows of each request")
 _SECONDS = Argument("--seconds", "-s", type=seconds, help="how long each is measured; else until it is stable")
 _JUNIT = Argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
 _REPOSITORY = {"metavar": "DIR", "type": Path, "required": True}
+_ABOUT = Argument("--about", metavar="TEXT", help="the purpose of the models in one line, for their README")
+_IMAGE = (
+    Argument("--build", action="store_true", help="build the image with docker, podman or nerdctl (--deploy=docker)"),
+    Argument("--run", dest="run_image", action="store_true", help="build it, start it, and wait until it is ready"),
+    Argument("--engine", metavar="NAME", help="the container engine to build it with (the first that answers)"),
+)
 _ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
 
 _MAGICS = (
@@ -692,7 +698,8 @@ _DEPLOY = Tool(
                 help="prove it on real releases of Triton: --verify=2.51,2.41 (the target)",
             ),
             Argument("--last", type=int, metavar="N", help="how many last requests of each model --verify sends (all)"),
-            Argument("--about", metavar="TEXT", help="the purpose of the models in one line, for their README"),
+            _ABOUT,
+            *_IMAGE,
         ),
         Command(
             "preflight",
@@ -726,7 +733,8 @@ _DEPLOY = Tool(
             Argument("--env", help="requirements (a lock), dir or archive (relocatable), or the path of a prefix"),
             Argument("--deploy", metavar="KINDS", help="files beside models/ that deploy it: docker,k8s,kserve,ray"),
             Argument("--verify", nargs="?", const=True, metavar="RELEASES", help="prove it on releases (the target)"),
-            Argument("--about", metavar="TEXT", help="the purpose of the models in one line, for their README"),
+            _ABOUT,
+            *_IMAGE,
             _JSON,
         ),
         Command(

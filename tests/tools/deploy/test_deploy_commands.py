@@ -21,7 +21,10 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_deploy_files_are_written_beside_the_models(notebook: Any, in_a_folder: Path) -> None:
+def test_deploy_files_are_written_beside_the_models(
+    notebook: Any, in_a_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tritonlab.tools.deploy.image_build.shutil.which", lambda name: None)
     assert notebook.run(f"%%triton_model same {OPTIONS}\n{CELL}").success
     result = notebook.run("%triton export same out/models --deploy=docker,k8s --target=24.08")
     root = in_a_folder / "out"
@@ -32,6 +35,8 @@ def test_deploy_files_are_written_beside_the_models(notebook: Any, in_a_folder: 
     assert {path.name for path in (root / "deploy/k8s").iterdir()} == {"base", "overlays", "checkov.yaml"}
     assert not (root / "deploy/kserve").exists()
     assert "seen_rows" in (root / "deploy/monitoring/dashboard.json").read_text()
+    named = notebook.run("%triton export same out/models --deploy=k8s --target=24.08 --build --overwrite")
+    assert "docker build -t " in named.text and "no container engine answers here" in named.text
     again = notebook.run("%triton export same out/models --deploy=docker --target=24.10")
     assert f"{root} exists" in again.text and "change deploy/Dockerfile" in again.text and "--overwrite" in again.text
     assert "24.08" in (root / "deploy/Dockerfile").read_text()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.models import IDENTITY
 from tests.serving import write_model
+from tests.tools.deploy.test_image_build import engines
 from tritonlab.tools.deploy.export_run import DIFFERS, NOTHING, WRITTEN, run
 from tritonlab.tools.deploy.verify.verdict import Verification
 
@@ -35,6 +36,20 @@ def test_what_cannot_be_exported_is_one_line(tmp_path: Path, capsys: pytest.Capt
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tritonlab: ")]
     assert len(lines) == 4 and "is not a model repository" in lines[0] and "deploy='helm'" in lines[1]
     assert not (tmp_path / "out").exists()
+
+
+def test_the_image_is_built_and_run_where_an_engine_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(tmp_path / "source", "one", IDENTITY, TEXT)
+    log, out = engines(tmp_path, monkeypatch, podman=""), tmp_path / "out"
+    assert run(tmp_path / "source", out, run_image=True, as_json=True) == WRITTEN
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["build"]["engine"] == "podman" and facts["build"]["image"].endswith(facts["version"])
+    assert log.read_text().splitlines()[1:] == [" ".join(step) for step in facts["build"]["steps"]]
+    assert len(facts["build"]["steps"]) == 2 and (out / "models/one/config.pbtxt").is_file()
+    assert run(tmp_path / "source", out, build=True, overwrite=True, engine="docker") == NOTHING
+    assert "the container engine does not answer: 'docker' is not on PATH" in capsys.readouterr().err
 
 
 def test_a_proof_that_differs_ends_with_a_status_of_its_own(

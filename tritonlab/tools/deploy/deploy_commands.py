@@ -16,6 +16,7 @@ from .environment.placed import EnvironmentOptions
 from .export_options import ExportOptionError, ExportOptions
 from .export_panel import DEFAULT_DIRECTORY
 from .exporting import export_models
+from .image_build import ImageReport, with_docker
 from .preflight.finding import Preflight
 from .report import ExportArchive, ExportReport
 
@@ -31,15 +32,21 @@ def export_named(
     env: str = "none",
     env_python: str = "",
     env_budget: int | None = None,
+    build: bool = False,
+    run_image: bool = False,
+    engine: str = "",
     **keywords: Any,
-) -> ExportReport | ExportArchive:
+) -> ExportReport | ExportArchive | ImageReport:
     """Export the models that the line names, with `keywords` of `tritonlab.export`. With `zip` the report is displayed
-    and the zip file is the cell's result. An interrupt of the cell cancels the export. Raises NotFoundError for a model
-    that is not loaded, with the reason, and OptionError."""
+    and the zip file is the cell's result; so it is with the built image. An interrupt of the cell cancels the export.
+    Raises NotFoundError for a model that is not loaded, with the reason, and OptionError."""
     *others, directory = place or [DEFAULT_DIRECTORY]
     names = [name, *others]
     for each in names:
         context.model(each)  # raises
+    builds = build or run_image or bool(engine)
+    if builds:
+        keywords["deploy"] = with_docker(keywords.get("deploy", ""))
     budget = None if env_budget is None else env_budget * _MB
     options = ExportOptions.from_keywords(
         **keywords,
@@ -54,11 +61,18 @@ def export_named(
     except KeyboardInterrupt:
         options.cancel.set()
         raise
-    if not zip or keywords.get("dry_run"):
+    if not (zip or builds) or keywords.get("dry_run"):
         return report
     if not context.json:
         display(report)
-    return report.zip()
+    if not builds:
+        return report.zip()
+    if zip:
+        display(report.zip())
+    try:
+        return report.build(engine, run=run_image)
+    except ExportOptionError as error:
+        raise OptionError(str(error), fix=error.remedy()) from None
 
 
 def _artifacts(texts: Sequence[str]) -> list[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from ...repository.layout import model_names
 from ...server.api.server import Server
 from .child_command import CommandFailed
 from .export_options import ExportOptions
+from .image_build import build_image, with_docker
 from .report import ExportConflict, ExportReport
 from .repository import export
 
@@ -45,10 +46,15 @@ def run(
     deploy: str = "",
     verify: bool | str = False,
     about: str = "",
+    build: bool = False,
+    run_image: bool = False,
+    engine: str = "",
     as_json: bool = False,
 ) -> int:
-    """Export, print the report, and return the exit status. The options are those of `tritonlab.export`; steps are
-    printed to stderr."""
+    """Export, print the report, and return the exit status. The options are those of `tritonlab.export` and
+    `build_image`; steps are printed to stderr."""
+    builds = build or run_image or bool(engine)
+    deploy = with_docker(deploy) if builds else deploy
     options = {
         **{"overwrite": overwrite, "dry_run": dry_run, "target": target, "include": list(include), "env": env},
         **{"deploy": deploy, "verify": verify, "about": about},
@@ -62,6 +68,9 @@ def run(
         else:
             report = _export_repository(source.expanduser(), out, options)
             text, facts = str(report), report.to_dict()
+        if builds and not dry_run:
+            image = build_image(out.parent, engine, run=run_image, say=_say)
+            text, facts = f"{text}\n{image}", {**facts, "build": image.to_dict()}
     except (TritonError, ValueError, OSError, ExportConflict) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
@@ -70,13 +79,17 @@ def run(
     return DIFFERS if proof is not None and not proof["passed"] else WRITTEN
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def _export_repository(source: Path, directory: Path, options: dict[str, Any]) -> ExportReport:
     """Load the models of a repository and export them. Raises FileNotFoundError without one, and TritonError for a
     model that does not load."""
     names = model_names(source) if source.is_dir() else []
     if not names:
         raise FileNotFoundError(f"{source} is not a model repository: nothing in it has a config.pbtxt or a version")
-    chosen = ExportOptions.from_keywords(**options, say=lambda text: print(text, file=sys.stderr, flush=True))
+    chosen = ExportOptions.from_keywords(**options, say=_say)
     chosen.check(directory)
     with Server(source, model_control_mode="explicit", warm=0) as server:
         for name in names:

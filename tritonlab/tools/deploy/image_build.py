@@ -9,6 +9,7 @@ import threading
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from .child_command import CommandFailed, Say, run_command
 from .export_options import ExportOptionError
@@ -28,6 +29,13 @@ class ImageReport:
     image: str
     steps: tuple[tuple[str, ...], ...]
     engine: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {"image": self.image, "engine": self.engine, "steps": [list(step) for step in self.steps]}
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         lines = [f"  {shlex.join(step)}" for step in self.steps]
@@ -73,6 +81,12 @@ def build_image(
         say(shlex.join(step))
         run_command(step, cancel=cancel, timeout=_BUILD_SECONDS)
     return ImageReport(image, tuple(steps), found)
+
+
+def with_docker(deploy: str) -> str:
+    """Return the kinds of deploy files of an export whose image is to be built: the given ones, and `docker`."""
+    kinds = deploy.split(",") if deploy else []
+    return ",".join(dict.fromkeys([*kinds, "docker"]))
 
 
 def _image_of(root: Path) -> str:

@@ -26,6 +26,7 @@ from .preflight.finding import Preflight
 
 if TYPE_CHECKING:
     from .environment.placed import PlacedEnvironment
+    from .image_build import ImageReport
     from .verify.verdict import Verification
 
 #: The earliest time of zip files. With one time for all, equal models make equal files.
@@ -196,6 +197,17 @@ class ExportReport:
             for path in evidence_of(self.repository, [report.path.name for report in self.reports]):
                 _pack(archive, path, path.relative_to(self.repository.parent).as_posix())
         return ExportArchive(target)
+
+    def build(self, engine: str = "", *, run: bool = False) -> ImageReport:
+        """Build the image of an export with `deploy="docker"`, and with `run` start its container.
+
+        The arguments and errors are those of `build_image`; without a container engine the report names the steps.
+        """
+        from .image_build import build_image  # with the handling of processes
+
+        return build_image(
+            self.beside.path if self.beside is not None else self.repository.parent, engine, run=run, say=print
+        )
 
     def _zip_path(self) -> Path:
         return self.repository.with_name(f"{self.repository.name}-{self.path.name}.zip")
