@@ -327,6 +327,16 @@ def test_the_deadline_of_a_client_ends_the_request_there(client: Any, borrowed: 
         eventually(borrowed.cancelled.exists)
 
 
+def test_a_directory_without_files_borrows_the_whole_config(borrowed: Borrowed, tmp_path: Path) -> None:
+    (tmp_path / "same" / "1").mkdir(parents=True)
+    with Server(tmp_path, model_control_mode="explicit", backends={"same": borrowed.choice()}) as server:
+        assert server.load("same")
+        assert [each["name"] for each in server.model("same").config()["output"]] == ["DOUBLE", "SHOUT", "SAID"]
+        assert answers(server, "same", {"NUMBER": numbers(7), "TEXT": text("x")})[0]["DOUBLE"] == [14]
+    with Server(tmp_path, model_control_mode="explicit") as server, pytest.raises(ModelLoadError):
+        server.load("same")  # the control
+
+
 def test_a_config_that_contradicts_the_servers(borrowed: Borrowed, tmp_path: Path) -> None:
     write(tmp_path, "same", {}, config("NUMBER FP32 -1; TEXT STRING -1", "DOUBLE INT32 -1"))
     choices = {"same": borrowed.choice()}

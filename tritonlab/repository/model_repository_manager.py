@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,8 @@ class ModelRepositoryManager:
 
     An identifier is the model's name, unique among the repositories (rule 5.11.10), or with `namespacing` the
     repository and the name (rule 5.11.12). `strict`: each model needs a configuration (rule 5.1.5). `config_name`: the
-    configuration is in the file of this name, if it exists (rule 5.1.7).
+    configuration is in the file of this name, if it exists (rule 5.1.7). `replaced`: whether something else answers for
+    a model of a repository, so that a directory without files and configuration is a model.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class ModelRepositoryManager:
         strict: bool = False,
         config_name: str = "",
         namespacing: bool = False,
+        replaced: Callable[[str, Path], bool] = lambda name, repository: False,
     ) -> None:
+        self._replaced = replaced
         self.repositories = [Path(repository) for repository in repositories]
         self._strict = strict
         self._config_name = config_name
@@ -285,6 +288,8 @@ class ModelRepositoryManager:
         config_file = self._config_file(directory)
         found = self._read_config(directory / config_file) if overriding is None else overriding
         run_agents(found, directory)
+        if found == ModelConfig() and not contents.first_files and self._replaced(name, directory.parent):
+            found.backend = "python"  # that of the model which asks the other server
         filled = polled(found, model_name=name, files=contents.first_files)
         return ModelFiles(
             name=name,

@@ -67,8 +67,7 @@ class ServerCalls(Protocol):
 
 
 class Parts(NamedTuple):
-    """The parts of a server. Its models share `services`, their instances `services.instances`.
-    """
+    """The parts of a server. Its models share `services`, their instances `services.instances`."""
 
     services: LoadServices
     metrics: MetricRegistry
@@ -92,7 +91,8 @@ def build(
     TritonError.
     """
     mode = _control_mode(options)
-    repository = _repository(repositories, options)
+    choices = BackendChoices(options.backends)
+    repository = _repository(repositories, options, choices)
     clock, instruments = options.clock or SystemClock(), Instruments()
     timer, announcer = Timer(clock), Announcer(clock, instruments)
     later = partial(_call_later, clock, timer)
@@ -120,7 +120,9 @@ def build(
         failures=FailureBook(options.kept_failures),
         debugger=debugger,
     )
-    services = _load_services(options, server, instances=instances, timer=timer, gpus=gpus, metrics=server_metrics)
+    services = _load_services(
+        options, server, choices, instances=instances, timer=timer, gpus=gpus, metrics=server_metrics
+    )
     control = ModelControl(
         repository,
         services,
@@ -180,6 +182,7 @@ def _executor(
 def _load_services(
     options: Options,
     server: ServerCalls,
+    choices: BackendChoices,
     instances: InstanceServices[ModelInstance],
     timer: Timer,
     gpus: VisibleGpus,
@@ -188,9 +191,7 @@ def _load_services(
     return LoadServices(
         instances,
         timer,
-        backends=Backends(
-            options.backend_directory, instances.log, BackendChoices(options.backends), options.backend_config
-        ),
+        backends=Backends(options.backend_directory, instances.log, choices, options.backend_config),
         infer=partial(server.infer, from_model=True),
         find=server.find,
         stats=metrics.stats,
@@ -224,13 +225,16 @@ def _execution_options(options: Options) -> ExecutionOptions:
     )
 
 
-def _repository(repositories: Sequence[str | Path], options: Options) -> ModelRepositoryManager:
+def _repository(
+    repositories: Sequence[str | Path], options: Options, choices: BackendChoices
+) -> ModelRepositoryManager:
     check_repositories(repositories)
     return ModelRepositoryManager(
         repositories,
         strict=options.strict_model_config,
         config_name=options.model_config_name,
         namespacing=options.model_namespacing,
+        replaced=choices.replaces,
     )
 
 

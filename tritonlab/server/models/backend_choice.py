@@ -137,6 +137,12 @@ class BackendChoices:
         """
         self._choices[model] = BackendChoice.from_written(model, written, _working_directory())
 
+    def replaces(self, model: str, repository: Path) -> bool:
+        """Return whether the answers of a model, chosen by its name, are not those of its own backend. Raises
+        InvalidArgumentError for an invalid file."""
+        choice = self.find(model, model, repository)
+        return choice is not None and choice.use is not Use.REAL
+
     def find(self, model: str, backend: str, repository: Path) -> BackendChoice | None:
         """Return the choice for a model, None if there is none. A choice by the model's name precedes one by the
         backend's; the options precede the file next to the repository, which precedes the one in the working directory.
