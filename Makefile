@@ -147,7 +147,7 @@ test: lint extension-check bytecode $(REFERENCE)/.stamp build/promtool
 
 # Without DOCS_EXECUTE=off each notebook is run; what was run and has not changed is kept (build/docs-executed).
 docs: $(VENV)/.test
-	TRITONLAB_DOCS_EXECUTE=$(or $(DOCS_EXECUTE),cache) $(PY) -m sphinx -W --keep-going -q -b html docs build/docs
+	TRITONLAB_DOCS_EXECUTE=$(or $(DOCS_EXECUTE),cache) $(PY) -m sphinx -W --keep-going -b html docs build/docs
 	@echo "build/docs/index.html"
 
 # A row needs nothing of this checkout but its wheel, and what builds and installs that.

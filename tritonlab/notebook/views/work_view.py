@@ -117,22 +117,22 @@ def shown_work(work: Work) -> Iterator[Work]:
             view.show()
             ends.callback(view.end)
         elif sys.stdout is not None and sys.stdout.isatty():
-            ends.callback(_TerminalLine(work).end)
+            ends.callback(TerminalLine(work.line).end)
         yield work
 
 
-class _TerminalLine:
-    """One line of a terminal that changes until `end`."""
+class TerminalLine:
+    """One line of a terminal that shows the text of `line` until `end`."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, line: Callable[[], str]) -> None:
+        self._line = line
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY):
-            print(f"\r{self._work.line()[:_WIDTH]:<{_WIDTH}}", end="", flush=True)
+            print(f"\r{self._line()[:_WIDTH]:<{_WIDTH}}", end="", flush=True)
 
     def end(self) -> None:
         self._ended.set()

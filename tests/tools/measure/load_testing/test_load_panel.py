@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from tests.serving import SOON, Lab, eventually
 from tritonlab import Model
 from tritonlab.exchanges.golden import GoldenSet
 from tritonlab.exchanges.sending import ask
-from tritonlab.notebook.views import widget
+from tritonlab.notebook.views import widget, work_view
 from tritonlab.notebook.views.ticker import Ticker
 from tritonlab.record.recorder import Recorder
 from tritonlab.tools.measure.load_testing import load_panel
@@ -149,6 +151,19 @@ def test_a_test_that_a_cell_waits_for_leaves_a_line(model: Model, monkeypatch: p
     displayed.clear()
     model.load_test(inputs=one, seconds=0.5, warmup=0.2, progress=False)
     assert displayed == []
+
+
+def test_a_terminal_has_one_line_of_progress(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(work_view, "_EVERY", 0.001)
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    model.load_test(seconds=0.1, shapes={"INPUT0": [3], "INPUT1": [3]})
+    assert "Load test of panel, " in stream.getvalue() and "inferences/s" in stream.getvalue()
+    assert stream.getvalue().endswith(" \r")
 
 
 def test_a_test_that_fails_says_why(model: Model, ticker: Ticker) -> None:

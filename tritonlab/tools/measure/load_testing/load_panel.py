@@ -6,6 +6,7 @@ waits.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from html import escape
@@ -17,6 +18,7 @@ from ....exchanges.golden import GoldenSet
 from ....notebook.views.record.record_view import recorded
 from ....notebook.views.ticker import TICKER, Ticker
 from ....notebook.views.widget import LiveView, in_kernel
+from ....notebook.views.work_view import TerminalLine
 from ....server.api.request_maker import smallest_shapes
 from .load_plan import ARRIVALS, REQUEST_RATE
 from .load_result import LoadResult
@@ -39,12 +41,20 @@ class Loadable(Protocol):
 
 
 def show_progress(test: LoadTest) -> Callable[[], None]:
-    """Show a test, for which a cell waits, in the cell's output; return a function that ends that."""
-    if not in_kernel():
-        return lambda: None
-    panel = LoadPanel(None, test)
-    panel.show()
-    return panel.end
+    """Show a test, for which a cell or a terminal waits; return a function that ends that."""
+    if in_kernel():
+        panel = LoadPanel(None, test)
+        panel.show()
+        return panel.end
+    if sys.stdout is not None and sys.stdout.isatty():
+        return TerminalLine(lambda: f"Load test of {test.name}, {_words(test)}").end
+    return lambda: None
+
+
+def _words(test: LoadTest) -> str:
+    """Return the progress of a test in one line."""
+    texts = progress_texts(test.progress())
+    return " · ".join([texts["text"], *(f"{name} {value}" for name, value in texts["figures"])])
 
 
 class LoadPanel(LiveView):
