@@ -7,19 +7,22 @@ handler looks, at the next instruction that allows it, unless the thread did (`l
 0.8 s each; true share -> seen): a loop 0.82 -> 0.87 beside a matrix product 0.18 -> 0.13, a list in `sum` 0.38 -> 0.41
 beside a `sleep`, `sorted` 0.09 -> 0.04 beside `json.dumps`, `pow` of large integers 0.52 -> 0.51 beside a loop.
 
-The alarm is set when `execute` begins and cancelled when it ends, which takes 1.4 us of a request (Python 3.11; 2.3 us
-in 3.9, 1.6 us in 3.13); between two requests nothing runs. A look takes some 50 us, and 250 us where other processes
-have emptied the caches; looks are 5 to 20 ms of processor time apart, so that they take 1 % of it. Before, they took up
-to 1 % of a processor at all times, and woke the main thread.
+The alarm is set when `execute` begins and cancelled when it ends, but only if the next look may be due before that: to
+set a timer takes 1.4 us of Python, and 25 us where the machine is virtual, as each one leaves it. An execution that
+takes far longer than those before it may so be missed; its time counts for no line, and once such executions are a
+twentieth of all time, the alarm is always set. Between two requests nothing runs. A look takes some 50 us, and 250 us
+where other processes have emptied the caches; looks are 5 to 10 ms of processor time apart, half a percent of it on a
+quiet machine.
 
 Processor time of a request of a model with little to do, on to off, of the stub (of stub, server and client): medians
-of 14 pairs of 0.5 s in turn (2026-11-28, Python 3.11, two cores at a load of 16 to 25, where all that runs once a
-request runs with cold caches: a request took 200 to 570 us, of which 75 on a calmer machine; `python -m
-tests.benchmarks.line_profiling --clients` measures it):
+of pairs of a second in turn (2026-11-28, Python 3.11, two quiet cores, 100 to 125 us a request in the kernel; `python
+-m tests.benchmarks.line_profiling --clients` measures it):
 
-    in the kernel, in a loop  1.19 (1.07), half of the pairs 0.96 to 1.88
-    in the kernel, 100/s      1.02 (0.93), half of the pairs 0.86 to 1.18
-    HTTP, 100/s               1.22 (1.11) and 1.40 (1.15); with looks at all times 1.39 (1.14)
+                               alarm for each request    for those with a look
+    in the kernel, in a loop   1.36 (1.31)               1.02 (1.03)
+    HTTP, in a loop            1.19 (1.17)               1.08 (1.04)
+
+With 100 requests a second the pairs differ by 16 to 30 % without any alarm or look.
 
 The handler runs where the interpreter looks for signals. Python 3.11 and later do so only at calls and at the ends of
 loops, so the time of an operator that holds the lock for long counts for the next call.
@@ -41,13 +44,17 @@ from .look_alarm import LookAlarm, wake_on_time
 
 #: Seconds of processor time, or of `execute` if that is sooner, from one look to the next; more if looks take more than
 #: `_SHARE` of it.
-_PAUSE, _LONGEST_PAUSE, _SHARE = 0.005, 0.02, 0.01
+_PAUSE, _LONGEST_PAUSE, _SHARE = 0.005, 0.01, 0.005
 #: The nanoseconds that a look is taken to cost before the first ones, which take longer than the following.
 _FIRST_COST = 150_000
 #: The least seconds of `execute` between two looks.
 _LEAST_PAUSE = 0.0005
 #: The most seconds between two looks at threads that do nothing.
 _REST = 0.1
+#: An execution is taken to last at most twice as long as the longest of about so many before.
+_FORGET = 64
+#: The most of the time of `execute` that looks may miss because no alarm was set.
+_MISSED = 0.05
 #: Seconds for which a look waits for the interpreter's lock before it demands it: the activity of other threads than
 #: the main one within that time is missed.
 _SWITCH = 1e-4
@@ -99,7 +106,7 @@ class ExecuteClock:
     def __init__(self) -> None:
         #: when the running `execute` began; 0 if none runs
         self.began = 0
-        #: the time of the longest one; before the first, any
+        #: the time of the longest one lately; before the first, any
         self.longest = _NEVER
         #: the time of those that have ended
         self.before = 0
@@ -111,8 +118,8 @@ class ExecuteClock:
         if self.began:  # it may have begun before this was made
             lasted = now - self.began
             self.before += lasted
-            if lasted > self.longest or self.longest == _NEVER:
-                self.longest = lasted
+            known = self.longest
+            self.longest = lasted if lasted > known or known == _NEVER else known - known // _FORGET
             self.began = 0
         return now
 
@@ -185,6 +192,8 @@ class LineSampler:
         self._pace = LookPace()
         self._due = self._pace.until_next(0)  # the busy time at which the next look is due
         self._seen_busy = self._seen_idle = 0  # busy and idle time at the last looks
+        self._missed = 0  # nanoseconds of executions without a look that was due
+        self._is_armed = False
         self._looks_beside = True  # while `execute` does not run
         self._check_others = 0
         self._is_ended = False
@@ -216,13 +225,24 @@ class LineSampler:
         clock = self._clock
         clock.began = time.perf_counter_ns()
         if not self.only_waiting or self._loop() is not None:
-            left = self._due - clock.before
-            self._alarm.arm(left if left > _LEAST_DELAY else _LEAST_DELAY, left < clock.longest * 2)
+            left, is_near = self._due - clock.before, self._due - clock.before < clock.longest * 2
+            if is_near or self._missed > clock.before * _MISSED:
+                self._is_armed = True
+                self._alarm.arm(left if left > _LEAST_DELAY else _LEAST_DELAY, is_near)
 
     def end(self) -> None:
         """End an execution."""
-        self._alarm.disarm()
-        now = self._clock.end()
+        clock, before = self._clock, self._clock.before
+        now = clock.end()
+        if self._is_armed:
+            self._is_armed = False
+            self._alarm.disarm()
+        elif clock.before >= self._due and not self.only_waiting:
+            # it took far longer than those before: its time must not count for the lines of the next look
+            lasted = clock.before - before
+            self._missed += lasted
+            self._seen_busy += lasted
+            self._due += lasted
         if now > self._check_others and not self._looks_beside:
             self._check_others = now + _CHECK
             if self._has_others():
@@ -312,6 +332,7 @@ class LineSampler:
 
     def _arm(self) -> None:
         left = max(self._due - self._clock.busy(), _LEAST_DELAY)
+        self._is_armed = True
         self._alarm.arm(left, wakes=left < 2 * self._clock.longest)
 
     def _look_at(self, ident: int, frame: Any) -> Seen:
