@@ -49,7 +49,7 @@ LEVELS: list[list[str]] = [
     ["notebook.shell"],
     ["tools.saved_result"],
     ["tools.measure.load_testing"],
-    ["tools.measure.tuning", "tools.check", "tools.deploy", "tools.openai"],
+    ["tools.measure.tuning", "tools.check", "tools.deploy", "tools.openai", "tools.capture"],
     ["tools.measure.measure_run"],
     ["doctor", "golden_run", "quickstart", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],

@@ -774,7 +774,6 @@ _DEPLOY = Tool(
     ),
 )
 
-#: tritonlab and its tools; where two have a name in common, the first one counts, and tritonlab's before others'.
 _OPENAI = Tool(
     "openai",
     ports=(
@@ -788,4 +787,7 @@ _OPENAI = Tool(
     ),
 )
 
-TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS), _MEASURE, _CHECK, _DEPLOY, _OPENAI)
+_CAPTURE = Tool("capture")
+
+#: tritonlab and its tools; where two have a name in common, the first one counts, and tritonlab's before others'.
+TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS), _MEASURE, _CHECK, _DEPLOY, _OPENAI, _CAPTURE)

@@ -11,6 +11,7 @@ a batch has the counts of the requests that are not in the file, since the batch
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 from collections import Counter
@@ -110,33 +111,89 @@ def schema(facts: Mapping[str, Any]) -> pyarrow.Schema:
     return pa.schema(columns, metadata={_FACTS: json.dumps({"format": FORMAT, **facts}).encode()})
 
 
+class FileFull(Exception):
+    """The rows do not fit into the largest size of a capture."""
+
+
 class CaptureFile:
     """A capture that is being written. Not thread-safe: one writer owns it. Raises OSError as files do.
 
-    Guarantee: after `append` its rows are in the file, and read even if the process is killed.
+    Guarantee: after `append` its rows are in the file, and read even if the process is killed. Of an `append` that
+    raises, nothing is in the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str], facts: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str], facts: Mapping[str, Any], most_bytes: int | None = None) -> None:
+        """Create the file. `most_bytes`: its largest size, without a few kilobytes at its end."""
         pa = arrow()
         self._schema = schema(facts)
-        self._file = open(path, "xb")  # noqa: SIM115 - closed by `close`
+        self._file = _Unbuffered(path, most_bytes)
         options = pa.ipc.IpcWriteOptions(compression="zstd")
-        self._writer = pa.ipc.new_file(self._file, self._schema, options=options)
-        self._file.flush()
+        self._writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), self._schema, options=options)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return self._file.tell()
 
     def append(self, requests: Sequence[CapturedRequest], left_out: Mapping[str, int] | None = None) -> int:
-        """Write requests in one batch, and return the bytes of the file. `left_out`: counts by reason."""
+        """Write requests in one batch, and return the bytes of the file. `left_out`: counts by reason.
+
+        Raises FileFull, OSError, and errors of pyarrow for values that no column takes; the file is then as before.
+        """
         pa = arrow()
         batch = pa.RecordBatch.from_pylist([_row(each) for each in requests], schema=self._schema)
-        self._writer.write_batch(batch, custom_metadata={_LEFT_OUT: json.dumps(dict(left_out or {})).encode()})
-        self._file.flush()
+        begin, self._file.is_limited = self._file.tell(), bool(requests)
+        try:
+            self._writer.write_batch(batch, custom_metadata={_LEFT_OUT: json.dumps(dict(left_out or {})).encode()})
+        except BaseException:
+            self._file.cut(begin)
+            raise
         return self._file.tell()
 
     def close(self) -> None:
+        """Write the file's footer, which other readers need, and close it."""
+        self._file.is_limited = False
         try:
             self._writer.close()
         finally:
             self._file.close()
+
+
+class _Unbuffered(io.RawIOBase):
+    """A new file whose bytes are on their way to the disk when `write` returns: a buffer would write them again after
+    a full disk has refused them."""
+
+    def __init__(self, path: str | os.PathLike[str], most_bytes: int | None) -> None:
+        self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._at, self._most = 0, most_bytes
+        self.is_limited = False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        if self.is_limited and self._most is not None and self._at + len(view) > self._most:
+            raise FileFull
+        done = 0
+        while done < len(view):
+            done += os.write(self._number, view[done:])
+        self._at += done
+        return done
+
+    def cut(self, size: int) -> None:
+        """Remove all bytes from `size` on."""
+        os.ftruncate(self._number, size)
+        os.lseek(self._number, size, os.SEEK_SET)
+        self._at = size
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._number)
+        super().close()
 
 
 class Capture:
