@@ -13,7 +13,9 @@ from __future__ import annotations
 import functools
 import io
 import json
+import operator
 import os
+import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import Code, TritonError, UnsupportedError
 from ...exchanges.exchange import Arrival, Exchange
+from ...ipc.processes.out_of_memory import memory_left
 
 if TYPE_CHECKING:
     import pyarrow
@@ -55,7 +58,8 @@ class CapturedRequest:
 
     at_ns: when it came, in nanoseconds since the capture began
     protocol: `http`, `grpc` or `kernel`; empty if unknown
-    withheld: what of it is not as it was, by place: `input.TEXT`, `output.0.SUM` of response 0, `parameter.user`
+    withheld: the parts of it that are not as they were, by place: `input.TEXT`, `output.0.SUM` of response 0,
+        `parameter.user`, `response.0.user` for a parameter of response 0, `request_id`, `sequence_id`, `error`
     """
 
     exchange: Exchange
@@ -99,7 +103,7 @@ def schema(facts: Mapping[str, Any]) -> pyarrow.Schema:
         ("priority", pa.uint64()),
         ("timeout_us", pa.uint64()),
         ("parameters", pa.string()),
-        ("withheld_parameters", pa.string()),
+        ("withheld", pa.string()),
         ("requested_outputs", pa.list_(pa.string())),
         ("inputs", pa.list_(tensor)),
         ("responses", pa.list_(response)),
@@ -107,6 +111,7 @@ def schema(facts: Mapping[str, Any]) -> pyarrow.Schema:
         ("code", pa.string()),
         ("unanswered", pa.string()),
         ("unsent", pa.string()),
+        ("odd_texts", pa.string()),
     ]
     return pa.schema(columns, metadata={_FACTS: json.dumps({"format": FORMAT, **facts}).encode()})
 
@@ -141,7 +146,11 @@ class CaptureFile:
         Raises FileFull, OSError, and errors of pyarrow for values that no column takes; the file is then as before.
         """
         pa = arrow()
-        batch = pa.RecordBatch.from_pylist([_row(each) for each in requests], schema=self._schema)
+        rows = [_row(each) for each in requests]
+        try:
+            batch = pa.RecordBatch.from_pylist(rows, schema=self._schema)
+        except UnicodeEncodeError:
+            batch = pa.RecordBatch.from_pylist([_without_surrogates(row) for row in rows], schema=self._schema)
         begin, self._file.is_limited = self._file.tell(), bool(requests)
         try:
             self._writer.write_batch(batch, custom_metadata={_LEFT_OUT: json.dumps(dict(left_out or {})).encode()})
@@ -197,9 +206,12 @@ class _Unbuffered(io.RawIOBase):
 
 
 class Capture:
-    """A capture in a file. Iterate over it for its requests, in order of arrival; nothing is kept in memory.
+    """A capture in a file. Iterate over it for its requests, in order of arrival; only a few batches are in memory.
 
     facts: JSON values: `source`, `server`, `began` (seconds since 1970) and whatever its source notes
+
+    Raises OSError, and ValueError for a file that is not a capture, now or when a damaged row is reached. A file whose
+    writer was killed ends with its last complete batch.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -207,52 +219,244 @@ class Capture:
         pa = arrow()
         try:
             with open_file(self.path) as file:
-                head = _reader(pa, file)[1].metadata or {}
-                self.facts: dict[str, Any] = json.loads(head[_FACTS])
-        except (pa.ArrowInvalid, KeyError, ValueError) as error:
+                found = pa.ipc.read_schema(pa.py_buffer(next(_messages(file)).head))
+            self.facts: dict[str, Any] = json.loads((found.metadata or {})[_FACTS])
+            number = self.facts["format"]
+        except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError, StopIteration) as error:
             raise ValueError(f"{self.path} is not a capture: {type(error).__name__}: {error}") from None
-        if self.facts.get("format", 0) > FORMAT:
-            raise ValueError(f"{self.path} has format {self.facts['format']}: a later tritonlab wrote it")
+        if type(number) is not int or number > FORMAT:
+            raise ValueError(f"{self.path} has format {number}: a later tritonlab wrote it, this one reads {FORMAT}")
+        self._schema = schema({})
+        if not found.equals(self._schema):
+            raise ValueError(f"{self.path} is not a capture: it has other columns")
 
     def __iter__(self) -> Iterator[CapturedRequest]:
-        for batch, _ in self._batches():
-            for row in batch.to_pylist():
-                yield _request(row)
+        import numpy as np
+
+        with open_file(self.path) as file:
+            found = [each for each in self._batches(file) if each.rows]
+            times = [self._times(file, each) for each in found]
+            begins = np.cumsum([0, *map(len, times)])
+            opened: dict[int, Any] = {}
+            for row in np.argsort(np.concatenate(times), kind="stable").tolist() if times else []:
+                number = int(np.searchsorted(begins, row, side="right")) - 1
+                if number not in opened:
+                    while len(opened) >= _OPEN_BATCHES:
+                        del opened[next(iter(opened))]
+                    opened[number] = self._read(file, found[number])
+                else:
+                    opened[number] = opened.pop(number)  # the one used last is the last one
+                yield self._request(opened[number], row - int(begins[number]))
 
     def __len__(self) -> int:
-        return sum(batch.num_rows for batch, _ in self._batches())
+        with open_file(self.path) as file:
+            return sum(each.rows for each in self._batches(file))
 
     @property
     def left_out(self) -> dict[str, int]:
         """The counts of requests that are not in the file, by reason."""
         found: Counter[str] = Counter()
-        for _, counts in self._batches():
-            found.update(counts)
-        return dict(found)
-
-    def _batches(self) -> Iterator[tuple[Any, dict[str, int]]]:
-        pa = arrow()
         with open_file(self.path) as file:
-            batches = _reader(pa, file)[0]
-            while True:
-                try:
-                    batch, metadata = batches()
-                except (StopIteration, EOFError, pa.ArrowInvalid, OSError):  # the last batch is not complete
-                    return
-                yield batch, json.loads((metadata or {}).get(_LEFT_OUT, b"{}"))
+            for each in self._batches(file):
+                found.update(each.left_out)
+        return dict(found)
 
     def __repr__(self) -> str:
         left = "".join(f", {count:,} {reason}" for reason, count in self.left_out.items())
         return f"<Capture {self.path}: {len(self):,} requests{left}>"
 
+    def _batches(self, file: BinaryIO) -> Iterator[_Message]:
+        messages = _messages(file)
+        try:
+            next(messages)  # the schema
+            yield from messages
+        except ValueError as error:
+            raise ValueError(f"{self.path} is damaged: {error}") from None
 
-def _reader(pa: Any, file: BinaryIO) -> tuple[Any, Any]:
-    """Return a function that returns the next batch with its metadata, and the schema. The file's footer is not used:
-    without it, a stream follows the first eight bytes."""
-    if file.read(len(_MAGIC)) != _MAGIC:
+    def _times(self, file: BinaryIO, batch: _Message) -> Any:
+        """Return the first column of a batch, `at_ns`, without its other columns."""
+        import numpy as np
+
+        try:
+            data = _buffer(file, batch, 1)
+            times = np.frombuffer(data, np.int64, count=batch.rows)
+        except (arrow().ArrowException, ValueError, OSError, IndexError) as error:
+            raise self._damaged(batch, error) from None
+        return times
+
+    def _read(self, file: BinaryIO, batch: _Message) -> Any:
+        """Return a batch with its data. Raises ValueError for one that does not fit into memory, or is damaged."""
+        pa = arrow()
+        try:
+            size = sum(_unpacked(file, batch, number) for number in range(len(batch.buffers)))
+            if size > (most := memory_left() // 2):
+                raise ValueError(
+                    f"it has {size:,} bytes when it is unpacked, more than the {most:,} there is memory for"
+                )
+            file.seek(batch.begin)
+            whole = file.read(batch.end - batch.begin)
+            found = pa.ipc.read_record_batch(pa.py_buffer(whole), self._schema)
+            found.validate(full=True)
+        except (pa.ArrowException, ValueError, OSError, IndexError) as error:
+            raise self._damaged(batch, error) from None
+        return found
+
+    def _damaged(self, batch: _Message, error: Exception) -> ValueError:
+        return ValueError(f"{self.path} is damaged: the batch at byte {batch.begin:,}: {error}")
+
+    def _request(self, batch: Any, row: int) -> CapturedRequest:
+        try:
+            return _request(batch.slice(row, 1).to_pylist()[0])
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+            raise ValueError(
+                f"{self.path} is damaged: a row has a value that no request has: {type(error).__name__}: {error}"
+            ) from None
+
+
+#: Batches that are unpacked at a time while a capture is read.
+_OPEN_BATCHES = 4
+
+
+class _Message(NamedTuple):
+    """A message of Arrow's IPC format: its place in the file, the bytes of its head (the schema's have no body), and
+    what the head of a batch says: the places of its buffers in the file, the rows, and the counts left out."""
+
+    begin: int
+    end: int
+    head: bytes
+    buffers: list[tuple[int, int]]
+    rows: int
+    left_out: dict[str, int]
+
+
+def _messages(file: BinaryIO) -> Iterator[_Message]:
+    """Yield the messages of a file until its end, or until one is not complete. Their bodies are not read.
+
+    The file's footer is not used, because a killed writer has not written it. The heads are read here, because pyarrow
+    has no way to learn the size of a batch before it is unpacked. Raises ValueError for other bytes.
+    """
+    size = os.fstat(file.fileno()).st_size
+    at = len(_MAGIC)
+    if file.read(at) != _MAGIC:
         raise ValueError("it is not a file of Arrow")
-    reader = pa.ipc.open_stream(file)
-    return reader.read_next_batch_with_custom_metadata, reader.schema
+    while True:
+        file.seek(at)
+        prefix = file.read(8)
+        if len(prefix) < 8 or not any(prefix):  # zeros: the disk did not get what was written last
+            return
+        marker, length = struct.unpack("<Ii", prefix)
+        if marker != 0xFFFFFFFF or length < 0:
+            raise ValueError(f"no message begins at byte {at:,}")
+        if not length or at + 8 + length > size:
+            return
+        try:
+            body = at + 8 + length
+            head = prefix + file.read(length)
+            message = _head(at, head)
+        except (struct.error, IndexError, TypeError, AttributeError, RecursionError, ValueError) as error:
+            raise ValueError(f"the message at byte {at:,} cannot be read: {error}") from None
+        if not body <= message.end <= size:
+            return
+        yield message
+        at = message.end
+
+
+def _head(begin: int, head: bytes) -> _Message:
+    """Return a message by its head, which is a flatbuffer of Arrow's `Message.fbs`."""
+    root = _Table.root(head, 8)
+    body = begin + len(head)
+    end = body + root.number(3, "<q")
+    pairs = {pair.text(0): pair.text(1) for pair in root.tables(4)}
+    left_out = json.loads(pairs.get(_LEFT_OUT.decode(), "{}"))
+    if not all(type(count) is int for count in left_out.values()):
+        raise ValueError("its counts are not numbers")
+    kind = root.number(1, "<B")
+    if kind == _SCHEMA:
+        return _Message(begin, end, head, [], 0, {})
+    if kind != _RECORD_BATCH:
+        raise ValueError(f"it is of kind {kind}, not a batch")
+    batch = root.table(2)
+    places = [(body + offset, length) for offset, length in batch.pairs(2)]
+    if any(place < body or length < 0 or place + length > end for place, length in places):
+        raise ValueError("its buffers are outside of it")
+    return _Message(begin, end, head, places, batch.number(0, "<q"), left_out)
+
+
+#: The kinds of messages of Arrow.
+_SCHEMA, _RECORD_BATCH = 1, 3
+
+
+class _Table(NamedTuple):
+    """A table of a flatbuffer, at a place in its bytes. Raises struct.error for a place outside of them."""
+
+    data: bytes
+    at: int
+
+    @staticmethod
+    def root(data: bytes, begin: int) -> _Table:
+        return _Table(data, begin + struct.unpack_from("<I", data, begin)[0])
+
+    def number(self, field: int, form: str) -> int:
+        place = self._place(field)
+        return int(struct.unpack_from(form, self.data, place)[0]) if place else 0
+
+    def table(self, field: int) -> _Table:
+        return _Table(self.data, self._target(self._place(field)))
+
+    def tables(self, field: int) -> list[_Table]:
+        begin, count = self._vector(field, 4)
+        return [_Table(self.data, self._target(begin + 4 * n)) for n in range(count)]
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        """Return a vector of structures of two 64-bit integers."""
+        begin, count = self._vector(field, 16)
+        return list(struct.iter_unpack("<qq", self.data[begin : begin + 16 * count]))
+
+    def text(self, field: int) -> str:
+        begin, count = self._vector(field, 1)
+        return self.data[begin : begin + count].decode()
+
+    def _place(self, field: int) -> int:
+        table = self.at - int(struct.unpack_from("<i", self.data, self.at)[0])
+        (size,) = struct.unpack_from("<H", self.data, table)
+        (offset,) = struct.unpack_from("<H", self.data, table + 4 + 2 * field) if 4 + 2 * field < size else (0,)
+        return self.at + int(offset) if offset else 0
+
+    def _target(self, place: int) -> int:
+        return place + int(struct.unpack_from("<I", self.data, place)[0])
+
+    def _vector(self, field: int, item: int) -> tuple[int, int]:
+        place = self._place(field)
+        if not place:
+            return 0, 0
+        begin = self._target(place)
+        (count,) = struct.unpack_from("<I", self.data, begin)
+        if begin + 4 + count * item > len(self.data):
+            raise ValueError("a list of it is longer than the message")
+        return begin + 4, count
+
+
+def _unpacked(file: BinaryIO, batch: _Message, number: int) -> int:
+    """Return the bytes of a buffer when it is unpacked."""
+    place, length = batch.buffers[number]
+    if length < 8:
+        return length
+    file.seek(place)
+    (size,) = struct.unpack("<q", file.read(8))
+    return length - 8 if size == -1 else max(int(size), 0)
+
+
+def _buffer(file: BinaryIO, batch: _Message, number: int) -> bytes:
+    """Return a buffer of a batch, unpacked. Raises ValueError if it is larger than the numbers of all rows need."""
+    place, length = batch.buffers[number]
+    size = _unpacked(file, batch, number)
+    if not 0 <= batch.rows * 8 <= size <= batch.rows * 8 + 64:
+        raise ValueError(f"{size:,} bytes for the times of {batch.rows:,} rows")
+    file.seek(place)
+    data = file.read(length)
+    if length - 8 == size and data[:8] == b"\xff" * 8:
+        return data[8:]
+    return bytes(arrow().Codec("zstd").decompress(data[8:], size))
 
 
 @functools.cache
@@ -268,7 +472,7 @@ def arrow() -> Any:
 
 def _row(captured: CapturedRequest) -> dict[str, Any]:
     exchange, request, withheld = captured.exchange, captured.exchange.request, captured.withheld
-    hidden = {place.removeprefix("parameter."): each.how for place, each in withheld.items() if "parameter." in place}
+    hidden = {place: each.how for place, each in withheld.items() if not place.startswith(("input.", "output."))}
     return {
         "at_ns": captured.at_ns,
         "protocol": captured.protocol,
@@ -281,13 +485,14 @@ def _row(captured: CapturedRequest) -> dict[str, Any]:
         "priority": request.priority,
         "timeout_us": request.timeout,
         "parameters": json.dumps(request.parameters or {}),
-        "withheld_parameters": json.dumps(hidden),
+        "withheld": json.dumps(hidden),
         "requested_outputs": list(request.requested_outputs),
         "inputs": _tensor_rows(request.inputs, "input.", withheld),
         "responses": [_response_row(n, arrival, withheld) for n, arrival in enumerate(exchange.arrivals)],
         **_error_fields(exchange.error),
         "unanswered": exchange.unanswered,
         "unsent": exchange.unsent,
+        "odd_texts": "[]",
     }
 
 
@@ -323,10 +528,32 @@ def _tensor_row(name: str, datatype: str, shape: Sequence[int], data: bytes | No
     return {"name": name, "datatype": datatype, "shape": list(shape), "data": data, "withheld": how}
 
 
-def _request(row: Mapping[str, Any]) -> CapturedRequest:
+def _without_surrogates(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose texts are Unicode: half a surrogate pair, which JSON can carry, becomes a question mark, and
+    `odd_texts` has the text as it was, with its place."""
+    odd: list[list[Any]] = []
+
+    def changed(value: Any, place: list[Any]) -> Any:
+        if isinstance(value, dict):
+            return {key: changed(each, [*place, key]) for key, each in value.items()}
+        if isinstance(value, list):
+            return [changed(each, [*place, number]) for number, each in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        plain = value.encode(errors="replace").decode()
+        if plain != value:
+            odd.append([*place, value])
+        return plain
+
+    return {**changed(row, []), "odd_texts": json.dumps(odd)}
+
+
+def _request(row: dict[str, Any]) -> CapturedRequest:
+    for *place, last, text in json.loads(row["odd_texts"]):
+        functools.reduce(operator.getitem, place, row)[last] = text
     withheld: dict[str, Withheld] = {}
-    for name, how in json.loads(row["withheld_parameters"]).items():
-        withheld[f"parameter.{name}"] = Withheld(how)
+    for place, how in json.loads(row["withheld"]).items():
+        withheld[place] = Withheld(how)
     sequence = row["sequence_id"] if row["sequence_id_is_text"] else int(row["sequence_id"] or 0)
     request = InferenceRequest(
         row["model"],
