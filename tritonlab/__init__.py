@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .notebook.authoring.imported_notebook import import_repository
     from .notebook.model import Model, Server
     from .runtime import (
+        capture,
+        capture_from,
         connect,
         default_server,
         default_workspace,  # noqa: F401
@@ -66,6 +68,8 @@ __all__ = [
     "Tensor",
     "TraceSetting",
     "TritonError",
+    "capture",
+    "capture_from",
     "connect",
     "default_server",
     "export",
@@ -97,8 +101,8 @@ _NAMES = {
     "notebook.authoring.imported_notebook": ("import_repository",),
     "notebook.model": ("Model", "Server"),
     "runtime": (
-        *("connect", "default_server", "default_workspace", "export", "golden", "load", "load_panel", "open"),
-        *("playground", "recording", "reset", "serve", "verify", "view"),
+        *("capture", "capture_from", "connect", "default_server", "default_workspace", "export", "golden", "load"),
+        *("load_panel", "open", "playground", "recording", "reset", "serve", "verify", "view"),
     ),
     "server.api.response_iterator": ("AsyncResponseIterator", "RequestInterrupted", "ResponseIterator"),
     "server.options": ("Options",),

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from .frontends.endpoints import Endpoints
     from .notebook.views.playground.playground import Playground
     from .notebook.views.record.record_view import RecordView
+    from .tools.capture.capture_writer import CaptureReport
+    from .tools.capture.server_capture import RunningCapture
     from .tools.deploy.environment.placed import EnvironmentOptions
     from .tools.deploy.report import ExportReport
     from .tools.deploy.verify.verdict import Verification
@@ -323,6 +325,72 @@ def verify(
         say=say,
         cancel=cancel,
     )
+
+
+def capture(
+    path: str | PathLike[str],
+    models: Model | str | Sequence[Model | str] | None = None,
+    *,
+    share: float = 1.0,
+    per_minute: int = 0,
+    only_errors: bool = False,
+    slower_than: float | None = None,
+    redact: Mapping[str, str] | None = None,
+    most_bytes: int = 1 << 30,
+    server: Server | None = None,
+) -> RunningCapture:
+    """Write the requests of clients, with their answers, to a new file from now on, until `stop()` or the end of a
+    `with` block.
+
+    The file is one of Arrow, which pandas, polars and DuckDB read. A full or slow disk loses requests of the capture,
+    which are counted, and never one of a client.
+
+    Args:
+        path: the file; it must not exist.
+        models: the only models, or their names; all by default.
+        share: the share of the requests that is kept, 0.01 for 1 %; a sequence is kept whole or not at all.
+        per_minute: the most requests kept in a minute, 0 for no limit.
+        only_errors: whether only requests that failed are kept.
+        slower_than: keep only requests that took longer, in seconds; with `only_errors`, failed or slow ones.
+        redact: by pattern of names of tensors and parameters, `drop`, `hash` or `shape` (its datatype and shape only);
+            `input.`, `output.` or `parameter.` before a pattern restricts it. Also for `request_id`, `sequence_id`
+            and `error`. Redacted values are never written.
+        most_bytes: the largest size of the file.
+        server: the server, by default the notebook's.
+
+    Raises FileExistsError and other OSErrors, ValueError for a rule that cannot be one, and UnsupportedError without
+    pyarrow (`pip install 'tritonlab[capture]'`).
+    """
+    begin: Callable[..., RunningCapture] = tool_function("capture")
+    rules = {
+        "share": share,
+        "per_minute": per_minute,
+        "only_errors": only_errors,
+        "slower_than": slower_than,
+        "most_bytes": most_bytes,
+        "redact": dict(redact or {}),
+    }
+    return begin(lambda: server or default_server(), path, models, rules)
+
+
+def capture_from(
+    files: str | PathLike[str] | Sequence[str | PathLike[str]], path: str | PathLike[str], **rules: Any
+) -> CaptureReport:
+    """Make a capture of files that another server's traffic has left, and return its counts.
+
+    Args:
+        files: trace files of Triton, with the levels TIMESTAMPS and TENSORS; or files of CloudEvents from the logger of
+            KServe, as JSON or as HTTP messages.
+        path: the new file.
+        rules: the keyword arguments of `capture` from `share` to `most_bytes`.
+
+    A trace has floating-point numbers with six digits only; the capture marks these tensors `inexact`.
+
+    Raises FileExistsError and other OSErrors, ValueError for a file of another kind, and UnsupportedError without
+    pyarrow.
+    """
+    make: Callable[..., CaptureReport] = tool_function("capture_from")
+    return make(files, path, rules)
 
 
 def recording(server: Server | None = None) -> Recording:

@@ -278,6 +278,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """Return the value of an option that is a share, as 0.01 or 1%. Raises ValueError."""
+    value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 < value <= 1:
+        raise ValueError(text)
+    return value
+
+
 def names(text: str) -> list[str] | None:
     """Return the value of an option of the form NAME,NAME; None for an empty text."""
     return text.split(",") if text else None
@@ -787,7 +795,60 @@ _OPENAI = Tool(
     ),
 )
 
-_CAPTURE = Tool("capture")
+_CAPTURE_RULES = (
+    Argument("--sample", type=share, metavar="SHARE", help="keep this share of the requests: 1%% or 0.01"),
+    Argument("--per-minute", type=int, metavar="N", help="keep at most so many in a minute"),
+    Argument("--only", action="append", metavar="KIND", help="keep those that failed: errors, or took long: slow=0.2"),
+    Argument(
+        "--redact",
+        action="append",
+        metavar="PATTERN=HOW",
+        help="never write the tensors and parameters of these names: TEXT=drop, 'user*'=hash, input.IMAGE=shape",
+    ),
+    Argument("--max-mb", type=int, metavar="N", help="the largest size of the file in megabytes (1074)"),
+)
+
+_CAPTURE_SOURCES = Argument(
+    "--from",
+    dest="sources",
+    nargs="+",
+    metavar="SOURCE",
+    help="make it of trace files of Triton (levels TIMESTAMPS and TENSORS), or of CloudEvents of KServe's logger",
+)
+
+_CAPTURE = Tool(
+    "capture",
+    functions={
+        "capture": "tritonlab.tools.capture.server_capture:capture",
+        "capture_from": "tritonlab.tools.capture.capture_source:capture_from",
+    },
+    magics=(
+        Command(
+            "capture",
+            "tritonlab.tools.capture.capture_commands",
+            "write the requests of clients, with their answers, to a file from now on; without FILE: show the captures",
+            after="trace",
+        ).takes(
+            Argument("file", nargs="?", help="a new file, which pandas.read_feather reads"),
+            Argument("models", nargs="*", metavar="NAME", help="the only models; all if none is named"),
+            Argument("--stop", action="store_true", help="end it, or all captures without FILE"),
+            _CAPTURE_SOURCES,
+            *_CAPTURE_RULES,
+        ),
+    ),
+    commands=(
+        Command(
+            "capture",
+            "tritonlab.tools.capture.capture_commands:run",
+            "makes a capture of trace files of Triton, or of files of CloudEvents from KServe's logger",
+        ).takes(
+            Argument("file", metavar="FILE", help="the new file, which pandas.read_feather reads"),
+            Argument(*_CAPTURE_SOURCES.names, required=True, **_CAPTURE_SOURCES.settings),
+            *_CAPTURE_RULES,
+            _JSON,
+        ),
+    ),
+)
 
 #: tritonlab and its tools; where two have a name in common, the first one counts, and tritonlab's before others'.
 TOOLS = (Tool("tritonlab", _MAGICS, _COMMANDS), _MEASURE, _CHECK, _DEPLOY, _OPENAI, _CAPTURE)

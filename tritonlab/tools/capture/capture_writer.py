@@ -117,17 +117,22 @@ class CaptureWriter:
             return not reason
 
     def add(
-        self, captured: CapturedRequest | Callable[[], CapturedRequest | None], byte_size: int | None = None
+        self,
+        captured: CapturedRequest | Callable[[], CapturedRequest | None],
+        byte_size: int | None = None,
+        *,
+        waits: bool = False,
     ) -> None:
         """Hand over an answered request that `chooses` has chosen, or a function that makes it on the writer's thread
         and returns None for nothing. Its tensors must not change any more.
 
         byte_size: the bytes of memory that it holds, by default those of the tensors; required of a function
+        waits: whether to wait for the disk when the queue is full, for a source that is a file
         """
         try:
             if not callable(captured):
                 byte_size = size_of(captured) if byte_size is None else byte_size
-            self._add(captured, REQUEST_BYTES if byte_size is None else byte_size)
+            self._add(captured, REQUEST_BYTES if byte_size is None else byte_size, waits)
         except Exception as error:
             self.leave_out(f"cannot be kept: {type(error).__name__}")
 
@@ -151,21 +156,26 @@ class CaptureWriter:
         it."""
         with self._lock:
             self._is_closing = True
-            self._lock.notify()
+            self._lock.notify_all()
         self._thread.join(seconds)
         return self.report
 
-    def _add(self, captured: CapturedRequest | Callable[[], CapturedRequest | None], byte_size: int) -> None:
+    def _add(
+        self, captured: CapturedRequest | Callable[[], CapturedRequest | None], byte_size: int, waits: bool
+    ) -> None:
         with self._lock:
+            if waits:  # one that is larger than the whole queue comes alone
+                most = max(self.rules.queue_bytes - byte_size, 0)
+                self._lock.wait_for(lambda: self._bytes <= most or self._is_full or self._is_closing)
             if self._is_full or self._is_closing:
                 self._left_out[FILE_FULL if self._is_full else CLOSED] += 1
-            elif self._bytes + byte_size > self.rules.queue_bytes:
+            elif self._bytes + byte_size > self.rules.queue_bytes and not waits:
                 self._left_out[TOO_FAST] += 1
             else:
                 self._bytes += byte_size
                 self._queue.append((captured, byte_size))
                 if len(self._queue) == 1:
-                    self._lock.notify()
+                    self._lock.notify_all()
 
     def _run(self) -> None:
         try:
@@ -178,6 +188,7 @@ class CaptureWriter:
         finally:
             with self._lock:
                 self._is_closing = True  # also if this thread has failed
+                self._lock.notify_all()
 
     def _step(self) -> bool:
         """Redact the requests of the queue, write them if they are many or old, and return whether to go on."""
@@ -250,6 +261,7 @@ class CaptureWriter:
     def _free(self, byte_size: int) -> None:
         with self._lock:
             self._bytes -= byte_size
+            self._lock.notify_all()
 
 
 def size_of(captured: CapturedRequest) -> int:

@@ -1,0 +1,72 @@
+"""`capture_from`, which makes a capture of files that others have written."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...core.foreign_file import open_file
+from . import cloud_events, trace_capture
+from .capture_file import CapturedRequest
+from .capture_rules import CaptureRules
+from .capture_writer import CaptureReport, CaptureWriter
+
+#: Seconds for the end of the file: no client waits.
+_MOST_SECONDS = 3600.0
+
+
+def capture_from(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str],
+    rules: Mapping[str, Any],
+) -> CaptureReport:
+    """Do the work of `tritonlab.capture_from`."""
+    given = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    return convert([Path(each) for each in given], path, CaptureRules(**rules))
+
+
+def convert(files: Sequence[Path], path: str | os.PathLike[str], rules: CaptureRules) -> CaptureReport:
+    """Write the requests of files to a new capture. Raises OSError, and ValueError for a file of another kind; then
+    there is no capture."""
+    if not files:
+        raise ValueError("no file is named to make a capture of")
+    kinds = {_is_trace(file) for file in files}
+    if len(kinds) > 1:
+        raise ValueError("some of the files are traces of Triton, and some are not: make a capture of each kind")
+    read = trace_capture.read_requests if kinds == {True} else cloud_events.read_events
+    is_trace = kinds == {True}
+    facts = {"source": "trace" if is_trace else "events", "files": [file.name for file in files]}
+    found = _read(read, files)
+    first = next(found, None)  # an unreadable file is refused before there is a capture
+    begin = first.at_ns if isinstance(first, CapturedRequest) else 0
+    # Triton's clock begins when its machine does
+    writer = CaptureWriter(path, facts if is_trace else {**facts, "began": begin / 1e9}, rules)
+    try:
+        for each in itertools.chain([] if first is None else [first], found):
+            if not isinstance(each, CapturedRequest):
+                writer.leave_out(str(each))
+                continue
+            begin = begin or each.at_ns  # 0 is unknown
+            request, at_ns = each.exchange.request, each.at_ns - begin if each.at_ns else 0
+            sequence = (request.model_name, request.correlation_id) if request.correlation_id else None
+            if writer.chooses(at_ns, sequence, request.flags):
+                writer.add(replace(each, at_ns=at_ns), waits=True)
+    except BaseException:
+        writer.close()
+        os.unlink(path)
+        raise
+    return writer.close(_MOST_SECONDS)
+
+
+def _read(read: Any, files: Iterable[Path]) -> Iterator[Any]:
+    for file in files:
+        yield from read(file)
+
+
+def _is_trace(path: Path) -> bool:
+    with open_file(path) as file:
+        return trace_capture.BEGINNING.match(file.read(200)) is not None

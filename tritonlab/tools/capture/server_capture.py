@@ -1,0 +1,227 @@
+"""`RunningCapture`, the capture of the requests of a server in this process."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from ...core.inference.infer_request import InferenceRequest, RequestState
+from ...core.inference.infer_response import InferenceResponse
+from ...core.inference.tensor import Tensor
+from ...core.observe.instrument import Instrument
+from ...core.process_bound import ProcessBound
+from ...core.status import TritonError
+from ...core.version import VERSION
+from ...exchanges.exchange import Arrival, Exchange
+from ...notebook.views.theme import stored_html
+from ...server.api.model import Model
+from ...server.api.server import Server
+from .capture_file import CapturedRequest
+from .capture_rules import CaptureRules
+from .capture_writer import REQUEST_BYTES, CaptureReport, CaptureWriter
+
+NO_ROOM = "no memory was left for requests in flight"
+OPEN_AT_END = "not answered when the capture ended"
+_GPU = "a tensor on a GPU could not be read"
+
+
+class _OpenRequest:
+    """A captured request in flight, with copies of its tensors: a client may change its memory after the answer."""
+
+    def __init__(self, request: InferenceRequest, inputs: dict[str, Tensor], at_ns: int, byte_size: int) -> None:
+        self.request = InferenceRequest(
+            request.model_name, inputs, model_version=request.model_version, **request.settings()
+        )
+        self.at_ns = at_ns
+        self.byte_size = byte_size
+        self.begun = request.request_start
+        self.arrivals: list[Arrival] = []
+
+
+class RunningCapture(Instrument, ProcessBound):
+    """A capture of the requests of clients of a server in this process. `stop()`, or the end of a `with` block, ends
+    it; a cell shows how many requests it has.
+
+    Requests that models and ensembles make are part of the answer, and not captured; nor are those that the server
+    refuses before they are queued.
+    """
+
+    elsewhere = "pickle its `report`"
+
+    def __init__(
+        self, server: Server, path: str | os.PathLike[str], models: Sequence[str], rules: CaptureRules
+    ) -> None:
+        """Begin to write to a new file. `models`: the only ones, all if empty. Raises as `CaptureWriter` does."""
+        core = server.core
+        self._find: Callable[..., Any] = core.find
+        self._instruments, self._clock = core.instruments, core.clock
+        self._models = frozenset(models)
+        facts = {"source": "server", "server": f"tritonlab {VERSION}", "began": core.clock.wall() / 1e9}
+        self._writer = CaptureWriter(path, {**facts, "models": sorted(models)}, rules)
+        self._began = core.clock.now()
+        self._lock = threading.Lock()  # guards the two fields below
+        self._open: dict[int, _OpenRequest | None] = {}
+        self._open_bytes = 0
+        self._instruments.add(self)
+        atexit.register(self.stop, 5.0)
+
+    def stop(self, seconds: float = 30.0) -> CaptureReport:
+        """End the capture, write the rest within `seconds`, and return the report. Safe to call twice."""
+        self._instruments.remove(self)
+        with self._lock:
+            count = sum(each is not None for each in self._open.values())
+            self._open, self._open_bytes = {}, 0
+        if count:
+            self._writer.leave_out(OPEN_AT_END, count)
+        atexit.unregister(self.stop)
+        return self._writer.close(seconds)
+
+    @property
+    def report(self) -> CaptureReport:
+        """The counts so far; those of the last half second may be missing."""
+        return self._writer.report
+
+    @property
+    def is_running(self) -> bool:
+        return any(each is self for each in self._instruments)
+
+    def __enter__(self) -> RunningCapture:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state and the report as JSON values."""
+        return {"running": self.is_running, **self.report.to_dict()}
+
+    def __repr__(self) -> str:
+        state = "captures" if self.is_running else "has captured"
+        return "\n".join([f"{state} {', '.join(sorted(self._models)) or 'all models'}", *self.report.lines()])
+
+    def _repr_html_(self) -> str:
+        first, *others = repr(self).split("\n")
+        lines = "".join(f"<div class='{_tone(line)}'>{escape(line)}</div>" for line in others)
+        return stored_html(f"<div class='tl-panel'><b>{escape(first)}</b>{lines}</div>")
+
+    # -- hooks, on the server's threads
+
+    def request_queued(self, request: InferenceRequest, now: int) -> None:
+        if request.made or not self._is_ours(request) or request.serial in self._open:
+            return
+        opened = self._begin(request)
+        with self._lock:
+            if request.state is not RequestState.RELEASED and request.serial not in self._open:
+                self._keep(request, opened)
+
+    def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        if request.made or not self._is_ours(request):
+            return
+        with self._lock:
+            is_known = request.serial in self._open
+            opened = self._open.get(request.serial)
+        if not is_known:  # from the cache, or faster than `request_queued`
+            opened = self._begin(request)
+            with self._lock:
+                self._keep(request, opened)
+        if opened is None:
+            return
+        outputs = self._copies(response.outputs)
+        if outputs is None:
+            self._drop(request)
+            return
+        copy = InferenceResponse(
+            response.model_name,
+            response.model_version,
+            response.request_id,
+            outputs,
+            dict(response.parameters),
+            response.error,
+            response.final,
+            response.empty,
+        )
+        opened.arrivals.append(Arrival(copy, now - opened.begun))
+        size = REQUEST_BYTES + sum(tensor.byte_size for tensor in outputs.values())
+        opened.byte_size += size
+        with self._lock:
+            self._open_bytes += size
+        if response.final:
+            self._drop(request)
+            error = next((each.response.error for each in opened.arrivals if each.response.error is not None), None)
+            exchange = Exchange(opened.request, tuple(opened.arrivals), error)
+            self._writer.add(CapturedRequest(exchange, opened.at_ns), opened.byte_size)
+
+    def request_released(self, request: InferenceRequest, now: int) -> None:
+        with self._lock:
+            opened = self._open.pop(request.serial, None)
+            self._open_bytes -= opened.byte_size if opened is not None else 0
+
+    def _is_ours(self, request: InferenceRequest) -> bool:
+        """Return whether a request is a client's, to a captured model, and came after the capture began."""
+        if request.null or not request.serial or request.request_start < self._began:
+            return False
+        return not self._models or request.model_name in self._models
+
+    def _begin(self, request: InferenceRequest) -> _OpenRequest | None:
+        """Return the request with copies of its inputs as the client sent them; None if it is left out."""
+        at_ns = request.request_start - self._began
+        sequence = (request.model_name, request.correlation_id) if request.correlation_id else None
+        if not self._writer.chooses(at_ns, sequence, request.flags):
+            return None
+        inputs: Mapping[str, Tensor] = request.inputs
+        with contextlib.suppress(TritonError):  # it is being unloaded
+            inputs = self._find(request.model_name, request.model_version).rules.as_sent(inputs)
+        copies = self._copies(inputs)
+        if copies is None:
+            return None
+        size = REQUEST_BYTES + sum(tensor.byte_size for tensor in copies.values())
+        return _OpenRequest(request, copies, at_ns, size)
+
+    def _copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """Return copies in host memory; None, counted, if there is no room for them."""
+        size = sum(tensor.byte_size for tensor in tensors.values())
+        if self._open_bytes + size > self._writer.rules.queue_bytes:
+            self._writer.leave_out(NO_ROOM)
+            return None
+        try:
+            return {name: _copy(tensor) for name, tensor in tensors.items()}
+        except TritonError:
+            self._writer.leave_out(_GPU)
+            return None
+
+    def _keep(self, request: InferenceRequest, opened: _OpenRequest | None) -> None:
+        self._open[request.serial] = opened
+        self._open_bytes += opened.byte_size if opened is not None else 0
+
+    def _drop(self, request: InferenceRequest) -> None:
+        """Free the memory of a request in flight, whose further responses are not captured."""
+        with self._lock:
+            opened = self._open.get(request.serial)
+            self._open_bytes -= opened.byte_size if opened is not None else 0
+            self._open[request.serial] = None
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    host = tensor.to_host()
+    return Tensor(host.datatype, host.shape, host.data.copy() if host is tensor else host.data)
+
+
+def _tone(line: str) -> str:
+    return "tl-warn" if line.startswith("lost") else "tl-dim" if line.startswith("left out") else "tl-text"
+
+
+def capture(
+    server: Callable[[], Server],
+    path: str | os.PathLike[str],
+    models: Model | str | Sequence[Model | str] | None,
+    rules: Mapping[str, Any],
+) -> RunningCapture:
+    """Do the work of `tritonlab.capture`."""
+    given = [] if models is None else [models] if isinstance(models, (Model, str)) else list(models)
+    names = [each if isinstance(each, str) else each.name for each in given]
+    return RunningCapture(server(), path, names, CaptureRules(**rules))
