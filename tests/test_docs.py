@@ -111,7 +111,7 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 
 def test_each_verdict_has_its_picture(site: Path) -> None:
     page = (site / "explanation" / "what-a-verdict-means.html").read_text()
-    assert page.count("<div class='verdict-picture'><svg role='img'") == len(re.findall("<h2>", page)) == 6
+    assert page.count("<div class='verdict-picture'><svg role='img'") == len(re.findall("<h2>", page)) == 7
 
 
 #: What a user types, and the page that answers it.

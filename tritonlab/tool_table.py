@@ -816,11 +816,15 @@ _CAPTURE_SOURCES = Argument(
     help="make it of trace files of Triton (levels TIMESTAMPS and TENSORS), or of CloudEvents of KServe's logger",
 )
 
+_SPEED = Argument("--speed", metavar="N", help="factor of the recorded pace (1); max: as fast as it goes")
+_LIMIT = Argument("--limit", type=int, metavar="N", help="the most requests of each model")
+
 _CAPTURE = Tool(
     "capture",
     functions={
         "capture": "tritonlab.tools.capture.server_capture:capture",
         "capture_from": "tritonlab.tools.capture.capture_source:capture_from",
+        "Model.replay": "tritonlab.tools.capture.replay.replaying:replay",
     },
     magics=(
         Command(
@@ -835,6 +839,19 @@ _CAPTURE = Tool(
             _CAPTURE_SOURCES,
             *_CAPTURE_RULES,
         ),
+        Command(
+            "replay",
+            "tritonlab.tools.capture.replay.replay_commands",
+            "send the requests of a capture again, and show which answers changed",
+            after="check",
+        ).takes(
+            _NAME,
+            Argument("capture", metavar="FILE", help="the capture"),
+            Argument("--against", metavar="NAME", help="the old model, for its noise and its latencies"),
+            _SPEED,
+            _LIMIT,
+            Argument("--seconds", "-s", type=seconds, help="only so many seconds of the capture"),
+        ),
     ),
     commands=(
         Command(
@@ -845,6 +862,29 @@ _CAPTURE = Tool(
             Argument("file", metavar="FILE", help="the new file, which pandas.read_feather reads"),
             Argument(*_CAPTURE_SOURCES.names, required=True, **_CAPTURE_SOURCES.settings),
             *_CAPTURE_RULES,
+            _JSON,
+        ),
+        Command(
+            "replay",
+            "tritonlab.tools.capture.replay.replay_commands:run",
+            "sends the requests of a capture to models, and says which answers changed",
+            after="check",
+        ).takes(
+            Argument("capture", metavar="CAPTURE", type=Path, help="the file of a capture"),
+            Argument("--model-repository", dest="repository", help="the models to ask", **_REPOSITORY),
+            _ONLY,
+            Argument("--against", metavar="URL", help="a server with the old models, for their noise and latencies"),
+            _SPEED,
+            _LIMIT,
+            Argument("--seconds", type=seconds, help="only so many seconds of the capture"),
+            Argument(
+                "--fail-on",
+                type=names,
+                metavar="KIND,KIND",
+                help="of values,shapes,datatypes,outputs,responses,errors,latency (all but latency)",
+            ),
+            _JUNIT,
+            Argument("--page", metavar="FILE", type=Path, help="write a page for other people"),
             _JSON,
         ),
     ),

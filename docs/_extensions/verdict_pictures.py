@@ -72,6 +72,21 @@ VERDICTS = {
         ),
         unsaid="that answers are right: one that is wrong each time is never seen · other values, more hours",
     ),
+    "replay": Verdict(
+        "What replay does, and what its verdict says",
+        done=(
+            "the capture|requests with their answers",
+            "the model now|the same, in order and at that pace",
+            "the old model, twice|how far it differs from itself",
+        ),
+        evidence="how many were sent and compared, and why others were not; an example of each cause, both values",
+        says=(
+            "Answered as before|equal, or within the noise",
+            "Changed|groups by cause, by requests",
+            "Not proved|none sent, none compared, too few",
+        ),
+        unsaid="other requests · that the recorded answers are right · latencies of another machine",
+    ),
     "profile": Verdict(
         "What profile does, and what its numbers say",
         done=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
 from ..core.plain_facts import few_lines, plain
+from ..core.status import TritonError
 from .exchange import Exchange
 from .literal import floats
 
@@ -26,6 +28,13 @@ _TOLERANCE = {
     DataType.FP16: (1e-2, 1e-4),
     DataType.BF16: (1e-2, 1e-4),
 }
+
+#: The names of the given inputs, which Triton lists in the order of a hash table.
+_NAMES = re.compile(r"(Got input\(s\) )\[('[^\]]*')\]")
+#: The instance that executed the request, out of several.
+_INSTANCE = re.compile(r"(model (?:instance )?'[^']*?)_\d+(?:_\d+)?'")
+#: The most letters of a BYTES element in a text.
+_LETTERS = 60
 
 
 def tolerance(datatype: DataType) -> tuple[float, float]:
@@ -75,6 +84,18 @@ class TensorDiff:
     @property
     def same(self) -> bool:
         return not self.kind
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The difference on each side in words: the first differing values, both datatypes or both shapes."""
+        return self._side(self.tensors[0]), self._side(self.tensors[1])
+
+    def _side(self, tensor: Tensor | None) -> str:
+        if tensor is None or self.kind == "outputs":
+            return "missing" if tensor is None else "there"
+        if self.kind == "value" and self.first is not None:
+            return value_text(tensor, self.first)
+        return tensor.datatype.name if self.kind == "datatype" else str(list(tensor.shape))
 
     def to_dict(self) -> dict[str, Any]:
         names = ("response", "name", "same", "problem", "largest_absolute", "largest_relative", "first")
@@ -192,6 +213,38 @@ def _number_differences(
         "largest_relative": _largest(relatives),
         "first": tuple(int(position) for position in np.argwhere(bad)[0]) if bad.any() else None,
     }
+
+
+def value_text(tensor: Tensor, index: tuple[int, ...]) -> str:
+    """Return one element in the form in which a person writes it."""
+    if tensor.datatype is DataType.BYTES:
+        value = bytes(tensor.numpy()[index])
+        try:
+            text = repr(value.decode())
+        except UnicodeDecodeError:
+            text = repr(value)
+        return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
+    found = floats(tensor)[index]
+    return str(found) if found.dtype.kind == "f" else str(found.item())
+
+
+def is_reordered(ones: Sequence[Mapping[str, Tensor]], others: Sequence[Mapping[str, Tensor]]) -> bool:
+    """Return whether two answers have the same responses in another order."""
+    first, second = ([_content(outputs) for outputs in answer] for answer in (ones, others))
+    return first != second and sorted(first) == sorted(second)
+
+
+def _content(outputs: Mapping[str, Tensor]) -> list[tuple[str, str, bytes]]:
+    return sorted((name, str(one.shape), one.data.tobytes()) for name, one in outputs.items())
+
+
+def plain_error(error: TritonError, place: str = "") -> str:
+    """Return the text of an error without the parts that depend on the server: its repository, which is at `place`, the
+    number of the instance, and the order of the inputs."""
+    text = error.message.strip()
+    text = text.replace(place, "<repository>") if place else text
+    text = _INSTANCE.sub(r"\1'", text)
+    return _NAMES.sub(lambda found: f"{found[1]}{sorted(found[2].split(','))}", text)
 
 
 def equal_elements(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from ..server.api import server as served_server
 from ..server.api.failures import FailedModel, KeptFailure
 from ..server.api.load_tested import LoadTested
 from ..server.api.model_signature import HelpOfModel
+from ..server.api.replayable import Replayable
 from ..server.observe.why import Why
 from ..tool_table import tool_function, tool_methods
 from .authoring.notebook_ports import Ports, open_address
@@ -89,7 +90,7 @@ class ShownFailure(KeptFailure):
         self._pane().show()
 
 
-class Model(ToolMethods, LoadTested, served.Model):
+class Model(ToolMethods, LoadTested, Replayable, served.Model):
     __doc__ = HelpOfModel(served.Model.__doc__)
 
     def __init__(self, server: served.Host, name: str, version: int = -1, workspace: Workspace | None = None) -> None:

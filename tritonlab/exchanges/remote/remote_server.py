@@ -20,6 +20,7 @@ from ...core.inference.tensor import Tensor
 from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, TritonError, UnavailableError
 from ...server.api.load_tested import LoadTested
+from ...server.api.replayable import Replayable
 from ..exchange import Exchange, PhaseTimes, addressed, collect
 from .http_link import HttpLink
 
@@ -121,7 +122,7 @@ class RemoteServer(ProcessBound):
         return f"<RemoteServer {self.protocol} {self.address}>"
 
 
-class RemoteModel(ProcessBound, LoadTested):
+class RemoteModel(ProcessBound, LoadTested, Replayable):
     """A model of a server elsewhere."""
 
     elsewhere = _ELSEWHERE

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
-from ...exchanges.comparison import TensorDiff, compare_outputs, equal_elements, tolerance
+from ...exchanges.comparison import compare_outputs, equal_elements, is_reordered, tolerance
 from ...exchanges.literal import floats
 from .sample import ModelAnswer
 
@@ -66,7 +66,7 @@ class AnswerNoise:
         """Add the differences between these answers to one request to the noise."""
         first = answers[0]
         for other in answers[1:]:
-            if is_reordered(first, other):
+            if is_reordered(first.responses, other.responses):
                 self.order = True
                 continue
             for _ in range(64):
@@ -120,7 +120,7 @@ class AnswerNoise:
             return None if self.fails else AnswerDifference("error", expected=expected.text(), got=got.text())
         if not expected.good:
             return None  # both failed; the texts may differ
-        if self.order and is_reordered(expected, got):
+        if self.order and is_reordered(expected.responses, got.responses):
             return None
         if len(expected.responses) != len(got.responses) and not self.counts:
             counts = (f"{len(each.responses)} response{'s' * (len(each.responses) != 1)}" for each in (expected, got))
@@ -129,8 +129,7 @@ class AnswerNoise:
         diff = next((each for each in compare_outputs(ones, others, self._allowed) if not each.same), None)
         if diff is None:
             return None
-        words = [_words(diff, tensor) for tensor in diff.tensors]
-        return AnswerDifference(diff.kind, diff.name, diff.response, diff.first or (), *words)
+        return AnswerDifference(diff.kind, diff.name, diff.response, diff.first or (), *diff.sides)
 
     def _compared(self, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor for name, tensor in outputs.items() if name not in self.free}
@@ -141,35 +140,3 @@ class AnswerNoise:
         allowed = absolute + _OF_LARGEST[datatype] * largest + _MARGIN * self.values.get(name, 0.0)
         found: NDArray[Any] = allowed + 10 * relative * np.abs(one)
         return found
-
-
-def _words(diff: TensorDiff, tensor: Tensor | None) -> str:
-    """Return one side of a difference."""
-    if tensor is None or diff.kind == "outputs":
-        return "missing" if tensor is None else "there"
-    if diff.kind == "value" and diff.first is not None:
-        return value_text(tensor, diff.first)
-    return tensor.datatype.name if diff.kind == "datatype" else str(list(tensor.shape))
-
-
-def is_reordered(one: ModelAnswer, other: ModelAnswer) -> bool:
-    """Return whether two answers have the same responses in another order."""
-    first, second = ([_content(each) for each in answer.responses] for answer in (one, other))
-    return first != second and sorted(first) == sorted(second)
-
-
-def _content(outputs: Mapping[str, Tensor]) -> list[tuple[str, str, bytes]]:
-    return sorted((name, str(one.shape), one.data.tobytes()) for name, one in outputs.items())
-
-
-def value_text(tensor: Tensor, index: tuple[int, ...]) -> str:
-    """Return one element in the form in which a person writes it."""
-    if tensor.datatype is DataType.BYTES:
-        value = bytes(tensor.numpy()[index])
-        try:
-            text = repr(value.decode())
-        except UnicodeDecodeError:
-            text = repr(value)
-        return text if len(text) <= 60 else text[:60] + "…"
-    found = floats(tensor)[index]
-    return str(found) if found.dtype.kind == "f" else str(found.item())

@@ -11,11 +11,12 @@ import numpy as np
 
 from ....core.inference.data_type import DataType
 from ....core.status import TritonError
+from ....exchanges.comparison import value_text
 from ....exchanges.literal import floats
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation, fit, in_time, judge_answers, sentence_of, show_first
 from ..generated import near_collisions
-from ..noise import AnswerDifference, value_text
+from ..noise import AnswerDifference
 from ..sample import ModelAnswer, Sample
 
 NAME = "company"

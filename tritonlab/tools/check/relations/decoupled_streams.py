@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from ....exchanges.comparison import is_reordered
 from ..bench import Bench, Known
 from ..case import Case, Judgement, Relation, show_first
-from ..noise import is_reordered
 from .company import AT_ONCE, cases_at_once, judge_at_once
 
 NAME = "streams"
@@ -48,7 +48,7 @@ def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
             bench.recover(next(got for got in answers if not got.ended))
             return None  # the kind "many" tries that, while there is time
         for got in answers:
-            if first.good and got.good and is_reordered(first, got):
+            if first.good and got.good and is_reordered(first.responses, got.responses):
                 name = next(iter(got.responses[0]), "")
                 text = f"The responses of a stream ('{name}') come in another order when the same is sent again"
                 more = ", among others" if size > 1 else ""

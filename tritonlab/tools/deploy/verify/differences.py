@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ....core.status import Code, TritonError
-from ....exchanges.comparison import TensorDiff, compare
+from ....exchanges.comparison import TensorDiff, compare, plain_error
 from ....exchanges.exchange import Exchange
 from ....exchanges.literal import floats
 from ..releases import find
@@ -30,10 +29,6 @@ ORDER = (EQUAL, NEAR, TEXT, NOT_SENT, NOT_VERIFIED, DIFFERS, NOT_LOADED)
 _OTHER_WORDS_UNTIL = "2.46"
 _STATUS_400_UNTIL = "2.41"
 _STATUS_400_FOR = {Code.INTERNAL, Code.NOT_FOUND, Code.UNSUPPORTED}
-#: The names of the given inputs, which Triton lists in the order of a hash table.
-_NAMES = re.compile(r"(Got input\(s\) )\[('[^\]]*')\]")
-#: The instance that executed the request, out of several.
-_INSTANCE = re.compile(r"(model (?:instance )?'[^']*?)_\d+(?:_\d+)?'")
 
 
 @dataclass(frozen=True)
@@ -145,15 +140,6 @@ def _errors(
         known = _is_until(release, _OTHER_WORDS_UNTIL)
         why = f"Triton up to {_OTHER_WORDS_UNTIL} has other words" if known else ""
         yield Difference(TEXT, where, f"'{texts[0]}' {names[0]}, '{texts[1]}' {names[1]}", why)
-
-
-def plain_error(error: TritonError, place: str = "") -> str:
-    """Return the text of an error without the parts that depend on the server: its repository, which is at `place`, the
-    number of the instance, and the order of the inputs."""
-    text = error.message.strip()
-    text = text.replace(place, "<repository>") if place else text
-    text = _INSTANCE.sub(r"\1'", text)
-    return _NAMES.sub(lambda found: f"{found[1]}{sorted(found[2].split(','))}", text)
 
 
 def _is_until(release: str, last: str) -> bool:

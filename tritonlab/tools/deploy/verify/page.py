@@ -11,39 +11,18 @@ from typing import Any
 
 from ....core.inference.data_type import DataType
 from ....exchanges.comparison import tolerance
+from ....figures.result_page import Tone, result_page, verdict_banner
 from ....figures.svg_picture import BLUE, ORANGE, Key, Scale, SvgPicture, Tick, column_width, round_steps
 from ....figures.tables import cell
 from .differences import DIFFERS, EQUAL, NEAR, NOT_LOADED, TEXT, WORDS
 from .judgement import ModelJudgement
 from .release_verdict import ReleaseVerdict
 
-_STYLE = """
-:root { --ink: #1f2328; --paper: #fff; --line: #d0d7de; --good: #1a7f37; --bad: #cf222e; --open: #9a6700; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: var(--ink);
-  background: var(--paper); }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin: 1.8rem 0 .4rem; }
-table { border-collapse: collapse; margin: .5rem 0 1rem; width: 100%; }
-th, td { border: 1px solid var(--line); padding: .3rem .6rem; vertical-align: top; }
-td { overflow-wrap: anywhere; }
-.verdict { border: 1px solid var(--line); border-left: .5rem solid; padding: .5rem 1rem; margin: .6rem 0; }
-.verdict strong { font-size: 1.2rem; }
-.good { border-left-color: var(--good); } .bad { border-left-color: var(--bad); }
-.open { border-left-color: var(--open); }
-.good strong { color: var(--good); } .bad strong { color: var(--bad); } .open strong { color: var(--open); }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; font-size: 13px; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --paper: #0d1117; --line: #3d444d; --good: #3fb950; --bad: #ff7b72; --open: #d29922; }
-}
-@media print {
-  body { max-width: none; margin: 0; font-size: 11pt; -webkit-print-color-adjust: exact; print-color-adjust: exact; }
-  tr, li, svg, .verdict { break-inside: avoid; } h2 { break-after: avoid; }
-}
-"""
 #: Inline, because JupyterLab right-aligns all table cells.
 _LEFT = "text-align:left"
 #: Paths that every machine has, so that they are not the author's.
 _COMMON = ("/", "/usr", "/usr/local", "/opt", "/tmp", "/home", "/var/tmp")
-_TONES = {"good": ("✓", "Proved"), "bad": ("✗", "Not equal"), "open": ("?", "Not proved")}
+_WORDS: dict[Tone, str] = {"good": "Proved", "bad": "Not equal", "open": "Not proved"}
 _ROW = 22
 #: The models that the title names.
 _NAMED = 3
@@ -63,12 +42,7 @@ def page_of(
     facts = f"version {record['version']}; " if "version" in record else ""
     facts += f"{record['when']}, {record['where']}, tritonlab {record['tritonlab']}; {len(record['files'])} files, "
     facts += f"{size / 1e6:.1f} MB, whose SHA-256 are in export.json"
-    return (
-        "<!doctype html><html lang='en'><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width'><meta name='color-scheme' content='light dark'>"
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1><p>{escape(facts)}.</p>"
-        f"{body_of(releases, not_verified, earlier)}</html>\n"
-    )
+    return result_page(title, f"{facts}.", body_of(releases, not_verified, earlier))
 
 
 def without_paths(text: str, paths: Iterable[str]) -> str:
@@ -102,7 +76,7 @@ def body_of(
     return "".join(parts)
 
 
-def _tone(release: ReleaseVerdict) -> str:
+def _tone(release: ReleaseVerdict) -> Tone:
     if release.passed:
         return "good"
     symbols = {finding.symbol for model in release.models for finding in model.findings if finding.is_serious}
@@ -111,9 +85,7 @@ def _tone(release: ReleaseVerdict) -> str:
 
 def _banner(release: ReleaseVerdict) -> str:
     tone = _tone(release)
-    mark, word = _TONES[tone]
-    head = f"<strong>{mark} {word} on Triton {escape(release.release)}</strong>"
-    return f"<div class='verdict {tone}'>{head}<div>{escape(release.verdict)}</div></div>"
+    return verdict_banner(tone, f"{_WORDS[tone]} on Triton {release.release}", release.verdict)
 
 
 def _list(texts: Iterable[str]) -> str:

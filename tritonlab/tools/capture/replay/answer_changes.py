@@ -1,0 +1,337 @@
+"""The changes between the recorded answer to a request and its answer now, and their groups by cause."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ....core.inference.tensor import Tensor
+from ....core.observe.failure_capsule import FailureCapsule, keep_requests
+from ....core.quoting import file_stem
+from ....core.status import UnsupportedError
+from ....exchanges.comparison import TensorDiff, compare_outputs, is_reordered, plain_error
+from ....exchanges.exchange import Exchange, addressed
+from ....exchanges.golden import GoldenSet
+from ....exchanges.snippets import NotSendable, Snippet, recorded_tests
+from ....server.api.model import Model
+from .paced_sending import Planned
+
+#: The kinds of changes by the word that `--fail-on` has for them.
+KINDS = {
+    "values": ("value", "distribution"),
+    "shapes": ("shape",),
+    "datatypes": ("datatype",),
+    "outputs": ("outputs",),
+    "responses": ("responses", "order"),
+    "errors": ("error",),
+}
+#: Differences of sizes with a gap of this factor between them have different causes.
+_APART = 10.0
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class AnswerChange:
+    """One change. `before` and `after`: both sides in words.
+
+    expected: the answer before; `exchange`: the request with its answer now
+    kind: error, responses, order, outputs, datatype, shape, value, or distribution: of all requests together
+    output: the name of the output; empty for a change of the whole answer
+    index: the first differing element of response number `response`
+    absolute, relative: the size of the largest difference of numbers; 0 for others
+    """
+
+    planned: Planned
+    expected: Exchange
+    exchange: Exchange
+    kind: str
+    output: str = ""
+    response: int = 0
+    index: tuple[int, ...] = ()
+    absolute: float = 0.0
+    relative: float = 0.0
+    before: str = ""
+    after: str = ""
+
+    @property
+    def number(self) -> int:
+        """The number of the request in the capture, from 0."""
+        return self.planned.number
+
+    @property
+    def place(self) -> str:
+        """The place in words: `OUT[0, 2] of response 2`."""
+        where = f"{self.output}{list(self.index)}" if self.index else self.output
+        return f"{where} of response {self.response + 1}" if self.response else where
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "request": self.number,
+            "request_id": self.planned.captured.exchange.request.request_id,
+            "place": self.place,
+            "before": self.before,
+            "after": self.after,
+        }
+
+
+#: The outputs of a request that are not compared, as (number of the response, name).
+Unseen = Collection[tuple[int, str]]
+
+
+def error_words(exchange: Exchange) -> str:
+    """Return the error without the parts that depend on the server and on lines of the source; empty if none."""
+    return plain_error(exchange.error).partition("\n\nAt:\n")[0] if exchange.error is not None else ""
+
+
+def outputs_of(exchange: Exchange, unseen: Unseen = ()) -> list[Mapping[str, Tensor]]:
+    """Return the outputs of each response before the first error, without those that are not compared; responses
+    without outputs are left out, except for those that a capture withholds."""
+    hidden = {number for number, _ in unseen}
+    found: list[Mapping[str, Tensor]] = []
+    for number, response in enumerate(exchange.responses):
+        if response.error is not None:
+            break
+        if response.outputs or number in hidden:
+            found.append({name: each for name, each in response.outputs.items() if (number, name) not in unseen})
+    return found
+
+
+def changes_between(planned: Planned, before: Exchange, after: Exchange, unseen: Unseen = ()) -> list[AnswerChange]:
+    """Return the changes from one answer to another, one for each output that differs: in its largest difference of
+    numbers, or else in its first."""
+    texts = error_words(before), error_words(after)
+    if texts[0] != texts[1]:
+        pairs = zip(texts, (before, after), strict=True)
+        words = iter([text or _answer_words(outputs_of(each, unseen)) for text, each in pairs])
+        return [AnswerChange(planned, before, after, "error", before=next(words), after=next(words))]
+    ones, others = outputs_of(before, unseen), outputs_of(after, unseen)
+    if len(ones) != len(others):
+        words = map(_answer_words, (ones, others))
+        return [AnswerChange(planned, before, after, "responses", before=next(words), after=next(words))]
+    if len(ones) > 1 and is_reordered(ones, others):
+        count = f"{len(ones)} responses"
+        return [AnswerChange(planned, before, after, "order", before=count, after="in another order")]
+    largest: dict[str, TensorDiff] = {}
+    for diff in compare_outputs(ones, others):
+        known = largest.get(diff.name)
+        if not diff.same and (known is None or diff.largest_absolute > known.largest_absolute):
+            largest[diff.name] = diff
+    return [_change(planned, before, after, diff) for diff in largest.values()]
+
+
+def _answer_words(answers: Sequence[object]) -> str:
+    count = len(answers)
+    return f"{count} response{'s' * (count != 1)}" if count else "no answer"
+
+
+def _change(planned: Planned, before: Exchange, after: Exchange, diff: TensorDiff) -> AnswerChange:
+    old, new = diff.sides
+    return AnswerChange(
+        planned,
+        before,
+        after,
+        diff.kind,
+        diff.name,
+        diff.response,
+        diff.first or (),
+        absolute=diff.largest_absolute,
+        relative=diff.largest_relative,
+        before=old,
+        after=new,
+    )
+
+
+@dataclass(frozen=True)
+class ChangeGroup:
+    """The changes with one cause. `changes`: at least one, by number of request.
+
+    sizes: the least and the largest difference of numbers in words, empty for others
+    alone: whether its requests are answered as before if they are sent alone; None if that was not tried
+    note: further words on the cause
+    model: the model that was asked, for `keep_failure` and the tests
+    """
+
+    changes: tuple[AnswerChange, ...]
+    sizes: str = ""
+    alone: bool | None = None
+    note: str = ""
+    model: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def example(self) -> AnswerChange:
+        return self.changes[0]
+
+    @property
+    def kind(self) -> str:
+        return self.example.kind
+
+    @property
+    def count(self) -> int:
+        """The number of requests with the change."""
+        return len(self.changes)
+
+    @property
+    def fails_on(self) -> str:
+        """The word of `--fail-on` for its kind."""
+        return next(word for word, kinds in KINDS.items() if self.kind in kinds)
+
+    @property
+    def sentence(self) -> str:
+        """The change in one sentence."""
+        text = _HEADS[self.kind].format(output=self.example.output or "the whole answer")
+        text += f" {self.sizes}" if self.sizes else ""
+        text += "; sent alone, they are answered as before: the other requests of a batch matter" * bool(self.alone)
+        return f"{text}; {self.note}" if self.note else text
+
+    def lines(self) -> list[str]:
+        """Return the sentence, and below it the example with both values."""
+        example = self.example
+        numbers = ", ".join(f"{change.number:,}" for change in self.changes[:5])
+        more = ", …" if self.count > 5 else ""
+        where = f" {example.place}" if example.place else ""
+        return [
+            f"{self.count:,} request{'s' * (self.count != 1)}: {self.sentence}",
+            f"    request {example.number:,}{where}: {example.before} -> {example.after}",
+            *([f"    requests {numbers}{more}"] if self.count > 1 else []),
+        ]
+
+    def to_golden(self, name: str = "", directory: str | Path | None = None) -> Path:
+        """Keep the example with its answer before as a golden case, and return the file. `directory`: of the golden
+        set, by default the notebook's. Raises FileExistsError for a name that is taken."""
+        return GoldenSet(directory).add(self._expected(), name, error=True)
+
+    def to_pytest(self, path: str | Path | None = None) -> Snippet:
+        """Return a pytest that sends the example over gRPC and compares with the answer before. `path`: the directory
+        to write it to. Raises NotSendable if the answer before was an error."""
+        expected = self._expected()
+        if expected.error is not None:
+            raise NotSendable("a test needs a response to compare with, and this request failed before: use to_golden")
+        name = f"test_{file_stem(expected.model)}_replay_{self.example.number}"
+        snippet = recorded_tests(name, [(expected, self.model.config())])
+        if path is not None:
+            snippet.save(path)
+        return snippet
+
+    def keep_failure(self) -> Any:
+        """Keep the example among the failures of the model, whose `replay()` sends it again, and return it: with the
+        exception if the model raised one. Raises UnsupportedError for a model of a server elsewhere."""
+        if not isinstance(self.model, Model):
+            raise UnsupportedError("a server elsewhere keeps no failures: use to_golden or to_pytest")
+        request, core = self.example.exchange.request, self.model.server.core
+        capsule = core.failures.find(self.model.name, [request.serial]) if self.kind == "error" else None
+        if capsule is None:
+            requests, left_out = keep_requests([request])
+            text = f"{self.sentence}: {self.example.place} {self.example.before} -> {self.example.after}"
+            version = self.model.serving_version().version
+            capsule = FailureCapsule(
+                time.time_ns(), self.model.name, version, "", 0, "replay", 0, text, None, (), requests, left_out
+            )
+        core.failures.add(capsule)
+        return self.model.failures[-1]
+
+    def _expected(self) -> Exchange:
+        example = self.example
+        request = addressed(example.planned.captured.exchange.request, self.model.name, -1)
+        return replace(example.expected, request=request)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group as JSON values, with the numbers of all its requests."""
+        return {
+            "kind": self.kind,
+            "output": self.example.output,
+            "count": self.count,
+            "sentence": self.sentence,
+            "requests": [change.number for change in self.changes],
+            "example": self.example.to_dict(),
+        }
+
+
+_HEADS = {
+    "error": "other errors",
+    "responses": "another number of responses",
+    "order": "the same responses in another order",
+    "outputs": "output {output} appeared or is missing",
+    "datatype": "{output} has another datatype",
+    "shape": "{output} has another shape",
+    "value": "{output} has other values",
+    "distribution": "{output} has other values over all requests together",
+}
+
+
+def group_changes(changes: Iterable[AnswerChange]) -> list[ChangeGroup]:
+    """Return the groups of changes with one cause: the same output, kind and size. The groups with the most requests
+    are first.
+
+    Errors have one cause if their texts are the same except for numbers. Differences of numbers have one cause if no
+    gap of a factor of 10 lies between their sizes, absolute or relative, whichever gives fewer groups.
+    """
+    by_kind: dict[tuple[str, ...], list[AnswerChange]] = {}
+    for change in sorted(changes, key=lambda change: (change.number, change.output)):
+        by_kind.setdefault(_key(change), []).append(change)
+    found = [group for members in by_kind.values() for group in _by_size(members)]
+    return sorted(found, key=lambda group: (-group.count, group.example.number, group.example.output))
+
+
+def _key(change: AnswerChange) -> tuple[str, ...]:
+    if change.kind in ("error", "datatype", "responses"):
+        return change.kind, change.output, *(_NUMBER.sub("#", text) for text in (change.before, change.after))
+    return change.kind, change.output
+
+
+def _by_size(members: Sequence[AnswerChange]) -> list[ChangeGroup]:
+    if members[0].kind != "value" or not any(change.absolute for change in members):
+        return [ChangeGroup(tuple(members))]
+    parts = [(name, _split(members, size)) for name, size in _SIZES.items()]
+    name, found = min(parts, key=lambda part: len(part[1]))  # of as many, the absolute ones
+    return [_sized(name, each) for each in found]
+
+
+_SIZES: dict[str, Callable[[AnswerChange], float]] = {
+    "absolute": lambda change: change.absolute,
+    "relative": lambda change: change.relative,
+}
+
+
+def _split(members: Sequence[AnswerChange], size: Callable[[AnswerChange], float]) -> list[list[AnswerChange]]:
+    """Return members in groups without a gap between their sizes; those whose size is not finite are one group."""
+    ordered = sorted(members, key=size)
+    groups: list[list[AnswerChange]] = []
+    last = math.nan
+    for change in ordered:
+        if not groups or size(change) > last * _APART:
+            groups.append([])
+        groups[-1].append(change)
+        last = size(change)
+    return groups
+
+
+def _sized(name: str, members: Sequence[AnswerChange]) -> ChangeGroup:
+    sizes = [_SIZES[name](change) for change in members]
+    low, high = min(sizes), max(sizes)
+    words = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
+    text = f"by {words}" if name == "absolute" else f"by {words} of the value"
+    ordered = sorted(members, key=lambda change: change.number)
+    return ChangeGroup(tuple(ordered), text if math.isfinite(low) else "which are not finite")
+
+
+def with_company(
+    group: ChangeGroup, answers: Mapping[int, Exchange], unseen: Callable[[Planned], Unseen]
+) -> ChangeGroup:
+    """Return the group with the knowledge whether its requests change when they are sent alone. `answers`: those to
+    some of its requests, sent alone, by number."""
+    found = list(_still_changed(group, answers, unseen))
+    return replace(group, alone=not any(found)) if found else group
+
+
+def _still_changed(
+    group: ChangeGroup, answers: Mapping[int, Exchange], unseen: Callable[[Planned], Unseen]
+) -> Iterator[bool]:
+    for change in group.changes:
+        if change.number in answers:
+            found = changes_between(change.planned, change.expected, answers[change.number], unseen(change.planned))
+            yield any(each.output == change.output for each in found)

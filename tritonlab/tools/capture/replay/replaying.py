@@ -1,0 +1,356 @@
+"""`replay`: the requests of a capture sent to a model again, and the verdict on its answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any
+
+from ....core.inference.infer_request import SEQUENCE_START
+from ....core.status import InvalidArgumentError
+from ....exchanges.exchange import Exchange
+from ....exchanges.remote.remote_server import RemoteModel
+from ....server.api.model import Model
+from ..capture_file import Capture, CapturedRequest
+from .answer_changes import AnswerChange, ChangeGroup, Unseen, changes_between, group_changes, outputs_of, with_company
+from .latency_change import compare_latencies
+from .learned_noise import LearnedNoise
+from .paced_sending import Planned, Replayed, open_sender, play
+from .replay_verdict import ReplayVerdict
+
+#: The most requests of a group that are sent again, alone.
+_ALONE = 5
+#: Requests that were sent later than that are a note: nanoseconds.
+_LATE = 100_000_000
+
+#: Gets the progress as a line; returns False to end the replay.
+Progress = Callable[[str], object]
+
+
+def replay(
+    model: Model | RemoteModel,
+    capture: Capture | str | PathLike[str] | Iterable[CapturedRequest],
+    *,
+    against: Model | RemoteModel | None = None,
+    of: str = "",
+    speed: float | None = 1.0,
+    limit: int | None = None,
+    seconds: float | None = None,
+    in_flight: int = 256,
+    progress: Progress | None = None,
+) -> ReplayVerdict:
+    """Replay a capture; `Model.replay` explains the arguments."""
+    if speed is not None and not 0 < speed < float("inf"):
+        raise InvalidArgumentError(f"speed must be more than 0, or None for as fast as it goes, not {speed}")
+    requests = Capture(capture) if isinstance(capture, (str, PathLike)) else capture
+    requests = requests if isinstance(requests, Capture) else list(requests)
+    names = _names(requests)
+    if not of and model.name not in names and len(names) == 1:
+        (of,) = names
+    of = of or model.name
+    if names and of not in names:
+        raise InvalidArgumentError(f"the capture has no request to '{of}', but to {', '.join(sorted(names))}: give of=")
+    plan = _Plan(requests, of, limit, seconds)
+    return _Replay(model, against, plan, speed=speed, in_flight=in_flight, progress=progress).run()
+
+
+def _names(requests: Iterable[CapturedRequest]) -> set[str]:
+    return {captured.exchange.model for captured in requests}
+
+
+@dataclass
+class _Plan:
+    """The requests to send, in order of arrival, and the counts of those that are left out, by reason."""
+
+    requests: Capture | list[CapturedRequest]
+    of: str
+    limit: int | None
+    seconds: float | None
+    not_sent: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def source(self) -> str:
+        return str(self.requests.path) if isinstance(self.requests, Capture) else ""
+
+    def __iter__(self) -> Iterator[Planned]:
+        self.not_sent.clear()
+        broken: set[int | str] = set()
+        open_sequences: set[int | str] = set()
+        first, count = None, 0
+        for number, captured in enumerate(self.requests):
+            if captured.exchange.model != self.of:
+                self.not_sent[f"to other models than '{self.of}'"] += 1
+                continue
+            first = captured.at_ns if first is None else first
+            is_over = self.seconds is not None and captured.at_ns - first > self.seconds * 1e9
+            if is_over or (self.limit is not None and count >= self.limit):
+                self.not_sent["beyond the limit"] += 1
+                continue
+            count += 1
+            request = captured.exchange.request
+            sequence, starts = request.correlation_id, bool(request.flags & SEQUENCE_START)
+            if sequence and starts:
+                broken.discard(sequence)
+                open_sequences.add(sequence)
+            why = _why_unsent(captured)
+            if sequence and not why:
+                why = "in sequences whose beginning the capture lacks" * (sequence not in open_sequences)
+                why = "in sequences after a request that cannot be sent" if sequence in broken else why
+            if why:
+                self.not_sent[why] += 1
+                broken |= {sequence} if sequence else set()
+                continue
+            yield Planned(number, captured)
+
+
+def _why_unsent(captured: CapturedRequest) -> str:
+    if captured.exchange.unsent:
+        return captured.exchange.unsent
+    inputs = [each.how for place, each in captured.withheld.items() if place.startswith("input.")]
+    if inputs:
+        return "whose inputs are not exact in the capture" if set(inputs) == {"inexact"} else "with withheld inputs"
+    if any(place.startswith("parameter.") for place in captured.withheld):
+        return "with withheld parameters"
+    return "whose sequence is withheld" if "sequence_id" in captured.withheld else ""
+
+
+def _why_not_compared(captured: CapturedRequest, unseen: Unseen) -> str:
+    """Return why there is no recorded answer to compare with."""
+    exchange = captured.exchange
+    if exchange.unanswered:
+        return exchange.unanswered
+    if exchange.cancelled:
+        return "cancelled by its client"
+    if "error" in captured.withheld:
+        return "whose error is withheld"
+    if not exchange.has_answer and not unseen:
+        return "without a recorded answer"
+    if unseen and exchange.error is None and not any(outputs_of(exchange, unseen)):
+        return "whose outputs are all withheld"
+    return ""
+
+
+def _unseen(planned: Planned) -> Unseen:
+    found = set()
+    for place in planned.captured.withheld:
+        kind, _, rest = place.partition(".")
+        number, _, name = rest.partition(".")
+        if kind == "output":
+            found.add((int(number), name))
+    return found
+
+
+class _Replay:
+    """One replay: its passes over the capture, and its findings so far."""
+
+    def __init__(
+        self,
+        model: Model | RemoteModel,
+        against: Model | RemoteModel | None,
+        plan: _Plan,
+        *,
+        speed: float | None,
+        in_flight: int,
+        progress: Progress | None,
+    ) -> None:
+        self._model = model
+        self._against = against
+        self._plan = plan
+        self._speed = speed
+        self._in_flight = in_flight
+        self._progress = progress
+        self._is_itself = against is not None and _is_same(model, against)
+        self._noise = LearnedNoise(of_now=self._is_itself) if against is not None else None
+        #: the first answers of the model whose noise is learned, by number
+        self._first: dict[int, Exchange] = {}
+        self._again: dict[int, int] = {}
+        self._changes: list[AnswerChange] = []
+        self._compared: set[int] = set()
+        self._not_compared: Counter[str] = Counter()
+        self._withheld: set[int] = set()
+        self._as_old: set[int] = set()
+        self._latencies: dict[int, tuple[int, int]] = {}
+        self._sent = 0
+        self._late = 0
+        self._stopped = ""
+
+    def run(self) -> ReplayVerdict:
+        passes = [("", self._model, self._take)]
+        if self._is_itself:
+            passes.append((", again", self._model, self._take_again_of_itself))
+        elif self._against is not None:
+            passes = [
+                (" of the model before", self._against, self._take_before),
+                *passes,
+                (" of the model before, again", self._against, self._take_again),
+            ]
+        for words, model, take in passes:
+            if not self._stopped:
+                self._pass(words, model, take)
+        groups = self._groups()
+        return ReplayVerdict(
+            self._model,
+            self._plan.source,
+            sent=self._sent,
+            compared=len(self._compared),
+            same=len(self._compared - {change.number for group in groups for change in group.changes}),
+            not_sent=dict(sorted(self._plan.not_sent.items())),
+            not_compared=dict(sorted(self._not_compared.items())),
+            groups=tuple(groups),
+            noise=self._noise,
+            latency=self._latency(),
+            notes=tuple(self._notes()),
+            stopped=self._stopped,
+        )
+
+    def _pass(self, words: str, model: Model | RemoteModel, take: Callable[[Replayed], None]) -> None:
+        """Send all requests once."""
+        done = 0
+        sender = open_sender(model, self._in_flight)
+        playing = play(self._plan, sender, speed=self._speed, in_flight=self._in_flight)
+        try:
+            with closing(playing):
+                for replayed in playing:
+                    take(replayed)
+                    done += 1
+                    if done % 100 or self._progress is None:
+                        continue
+                    if self._progress(f"replay{words}: {done:,} answers") is False:
+                        self._stopped = "stopped"
+                        return
+        except KeyboardInterrupt:
+            self._stopped = "interrupted"
+
+    # -- what each pass does with an answer
+
+    def _take_before(self, replayed: Replayed) -> None:
+        self._first[replayed.planned.number] = replayed.exchange
+
+    def _take(self, replayed: Replayed) -> None:
+        """Compare an answer of the model."""
+        planned, found = replayed.planned, replayed.exchange
+        number, unseen = planned.number, _unseen(planned)
+        self._sent += 1
+        self._late = max(self._late, replayed.behind_ns)
+        if self._is_itself:
+            self._first[number] = found
+        why = _why_not_compared(planned.captured, unseen)
+        expected, old = planned.captured.exchange, None if self._is_itself else self._first.get(number)
+        if why and old is not None:  # the model before answers in the place of the capture
+            expected, unseen, why = old, set(), ""
+        if why:
+            self._not_compared[why] += 1
+            return
+        self._compared.add(number)
+        if unseen:
+            self._withheld.add(number)
+        changes = changes_between(planned, expected, found, unseen)
+        if changes and old is not None and expected is not old:
+            still = {change.output for change in changes_between(planned, old, found)}
+            kept = changes if "" in still else [change for change in changes if change.output in still]
+            if len(kept) < len(changes):
+                self._as_old.add(number)
+            changes = kept
+        self._changes += changes
+        if self._noise is not None and old is not None:
+            self._noise.add_other(number, old, found, unseen)
+        before = old if old is not None else planned.captured.exchange
+        if found.error is None and before.error is None and before.total_ns > 0:
+            self._latencies[number] = before.total_ns, found.total_ns
+
+    def _take_again(self, replayed: Replayed) -> None:
+        """Learn the noise of the model before from its second answer."""
+        number = replayed.planned.number
+        self._again[number] = replayed.exchange.total_ns
+        if self._noise is not None and number in self._first:
+            self._noise.add_again(replayed.planned, self._first[number], replayed.exchange, _unseen(replayed.planned))
+
+    def _take_again_of_itself(self, replayed: Replayed) -> None:
+        """Learn the noise of the model from its second answer, with the recorded one as the other."""
+        planned, unseen = replayed.planned, _unseen(replayed.planned)
+        first = self._first.get(planned.number)
+        if self._noise is None or first is None:
+            return
+        self._noise.add_again(planned, first, replayed.exchange, unseen)
+        if planned.number in self._compared:
+            self._noise.add_other(planned.number, first, planned.captured.exchange, unseen)
+
+    # -- the verdict
+
+    def _groups(self) -> list[ChangeGroup]:
+        noise = self._noise
+        changes = self._changes
+        found = []
+        if noise is not None and noise.noisy:
+            changes = [change for change in changes if not noise.covers(change)]
+            found = [group for output in noise.noisy for group in self._shifted(output, noise)]
+        groups = sorted([*found, *group_changes(changes)], key=lambda group: (-group.count, group.example.number))
+        return [replace(self._with_company(group), model=self._model) for group in groups]
+
+    def _shifted(self, output: str, noise: LearnedNoise) -> Iterator[ChangeGroup]:
+        """Yield the group of an output that differs over all requests together."""
+        tests = noise.test(output)
+        members = [change for change in self._changes if change.output == output]
+        if not tests or not members:
+            return
+        first = noise.first_beyond(output)
+        members.sort(key=lambda change: (change.number != first, change.number))
+        note = "; ".join(test.text for test in tests)
+        yield ChangeGroup(tuple(replace(change, kind="distribution") for change in members), note=note)
+
+    def _with_company(self, group: ChangeGroup) -> ChangeGroup:
+        """Send requests of the group again, alone, unless they belong to a sequence or to a noisy output."""
+        noisy = self._noise is not None and self._noise.noisy
+        chosen = [each.planned for each in group.changes if not each.planned.captured.exchange.request.correlation_id]
+        if not chosen or noisy or self._stopped or group.kind == "distribution" or isinstance(self._model, RemoteModel):
+            return group
+        answers = {}
+        for planned in chosen[:_ALONE]:
+            sender = open_sender(self._model, 1)
+            for replayed in play([planned], sender, speed=None):
+                answers[planned.number] = replayed.exchange
+        return with_company(group, answers, _unseen)
+
+    def _latency(self) -> Any:
+        numbers = sorted(self._latencies)
+        before, now = ([self._latencies[number][side] for number in numbers] for side in (0, 1))
+        if self._against is not None and not self._is_itself:
+            again = [self._again[number] for number in numbers if self._again.get(number)]
+            return compare_latencies(before, now, "the model before, replayed here, too", again)
+        if self._speed != 1.0:
+            return None
+        return compare_latencies(before, now, "the capture: times of another moment, and of its server")
+
+    def _notes(self) -> Iterator[str]:
+        if self._withheld:
+            yield f"outputs of {len(self._withheld):,} requests are withheld in the capture: they were not compared"
+        if self._as_old:
+            yield (
+                f"{len(self._as_old):,} requests are answered otherwise than recorded by the model before, too, and "
+                "equally by both: no change"
+            )
+        if self._noise is not None and (noisy := self._noise.noisy):
+            yield from self._noise.sentences()
+            if self._noise.is_undecided:
+                names = ", ".join(name or "whole answers" for name in noisy)
+                least = self._noise.least_requests()
+                yield f"these requests are too few to tell noise of {names} from a change: it takes {least} at least"
+        elif self._changes and self._noise is None:
+            yield "a model with noise differs from itself: replay(capture, against=OLD) learns how much"
+        if self._late > _LATE:
+            yield f"requests were sent up to {self._late / 1e6:,.0f} ms late: the recorded pace was not kept"
+        if self._speed != 1.0 and self._against is None:
+            yield "latencies were not compared: the pace is not the recorded one"
+
+
+def _is_same(one: Model | RemoteModel, other: Model | RemoteModel) -> bool:
+    """Return whether both are handles on the same version of the same server."""
+    return _place(one) == _place(other)
+
+
+def _place(model: Model | RemoteModel) -> tuple[object, ...]:
+    server = (model.link.protocol, model.link.address) if isinstance(model, RemoteModel) else id(model.server)
+    return server, model.name, model.version
