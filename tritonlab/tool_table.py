@@ -887,6 +887,26 @@ _CAPTURE = Tool(
             Argument("--page", metavar="FILE", type=Path, help="write a page for other people"),
             _JSON,
         ),
+        Command(
+            "tap",
+            "tritonlab.tools.capture.tap.tap_command",
+            "forwards the connections of clients to a server, over HTTP or gRPC, and captures the requests on them",
+            note="Bytes are forwarded as they are. Where the capture cannot follow it loses requests, and says how many; "
+            "clients do not notice. SIGTERM ends it when the requests under way are answered.",
+            after="capture",
+        ).takes(
+            Argument(
+                "--listen",
+                action="append",
+                required=True,
+                metavar="[HOST]:PORT",
+                help="where clients connect; may be given again, each with its --upstream",
+            ),
+            Argument("--upstream", action="append", required=True, metavar="HOST:PORT", help="the server"),
+            Argument("--write", required=True, type=Path, metavar="FILE", help="the new file of the capture"),
+            Argument("--grace", type=seconds, help="how long requests under way may take after SIGTERM (25)"),
+            *_CAPTURE_RULES,
+        ),
     ),
 )
 

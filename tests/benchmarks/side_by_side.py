@@ -6,7 +6,7 @@ machine is and once while others use half of its cores, which slows both sides; 
 Limits that are ours alone are measured once.
 
 The table is printed and written to build/bench.json. No test asserts any of it. `kernel`, `network`, `connections`,
-`paced`, `loop` or `limits` as argument measures that part alone, `--passes=1` is quicker.
+`paced`, `loop`, `tap` or `limits` as argument measures that part alone, `--passes=1` is quicker.
 
 Nothing of tritonlab is compiled. What mypyc 2.4 brings, measured with 65 modules of the kernel (link, instances,
 schedulers, core, both frontends) and 12 of the stub, medians in us of rounds that took turns, 2 cores, Python 3.11:
@@ -49,7 +49,7 @@ import tritonclient.http
 from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.conformance.reference import ROOT, ReferenceServer, missing
 
-from . import connections, in_kernel, kernel_life, liveness, loop, over_network, paced, recovery
+from . import connections, in_kernel, kernel_life, liveness, loop, over_network, paced, recovery, through_tap
 from .measuring import place
 from .over_network import LabServer, Pair
 
@@ -237,6 +237,13 @@ def limits(scratch: Path) -> Iterator[Row]:
         yield from limit_rows(real, scratch)
 
 
+def tap_rows(scratch: Path) -> Iterator[Row]:
+    """Measure the time that `tritonlab tap` adds to a request."""
+    with real_server(scratch) as real:
+        for name, added in through_tap.added(real, scratch):
+            yield limited(f"through a tap, {name}: added to p50", "us", added * 1e6, "<= 150 us", added <= 150e-6)
+
+
 @contextlib.contextmanager
 def others(count: int) -> Iterator[None]:
     """Run processes that want a core each, all the time."""
@@ -314,7 +321,8 @@ COMPARED: dict[str, Compared] = {
     "paced": paced_rows,
     "loop": loop_rows,
 }
-PARTS = (*COMPARED, "limits")
+ALONE: dict[str, Callable[[Path], Iterator[Row]]] = {"limits": limits, "tap": tap_rows}
+PARTS = (*COMPARED, *ALONE)
 
 
 def main() -> int:
@@ -334,7 +342,7 @@ def main() -> int:
         scratch = Path(directory)
         for part in parts:
             compared = COMPARED.get(part)
-            for row in in_passes(compared, arguments.passes, scratch) if compared else limits(scratch):
+            for row in in_passes(compared, arguments.passes, scratch) if compared else ALONE[part](scratch):
                 found.append(row)
                 print(line(row), flush=True)
     load = os.getloadavg()[0]

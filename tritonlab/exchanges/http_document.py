@@ -90,7 +90,7 @@ def read_response(body: bytes, head: int | None) -> InferenceResponse:
         if size is not None:
             outputs[entry["name"]] = Tensor(datatype, shape, wire_elements(body[position : position + size], datatype))
             position += size
-        else:
+        elif "data" in entry:  # else it is in the client's shared memory
             outputs[entry["name"]] = tensor_of(entry["data"], datatype, shape)
     parameters: Mapping[str, Any] = document.get("parameters", {})
     version = document.get("model_version", "")

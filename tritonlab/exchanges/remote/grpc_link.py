@@ -77,7 +77,7 @@ class GrpcLink:
     def send(self, request: RequestSpec, decoupled: bool) -> Iterator[InferenceResponse]:
         message = infer_message(request)
         if not decoupled:
-            yield _response(self._ask("ModelInfer", message))
+            yield read_answer(self._ask("ModelInfer", message))
             return
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
@@ -86,7 +86,7 @@ class GrpcLink:
                     # a stream has no code for the error of one of its requests
                     yield InferenceResponse(request.model_name, error=UnknownError(answer.error_message), final=False)
                     continue
-                response = _response(answer.infer_response)
+                response = read_answer(answer.infer_response)
                 yield response
                 if response.final:
                     return
@@ -136,7 +136,8 @@ def infer_message(request: RequestSpec) -> Any:
     return message
 
 
-def _response(message: Any) -> InferenceResponse:
+def read_answer(message: Any) -> InferenceResponse:
+    """Read a ModelInferResponse."""
     raw = message.raw_output_contents
     outputs = {
         output.name: _tensor(output, raw[number] if number < len(raw) else None)

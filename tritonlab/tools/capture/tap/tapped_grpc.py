@@ -1,0 +1,413 @@
+"""One connection of gRPC as a proxy sees it: calls of ModelInfer, and streams of ModelStreamInfer.
+
+The responses of a stream carry the id of their request, and nothing else tells them apart. Where several requests with
+one id are under way, the capture has the requests without their answers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+from google.protobuf.message import DecodeError
+
+from ....core.config.service_messages import messages
+from ....core.inference.infer_request import InferenceRequest
+from ....core.inference.infer_response import InferenceResponse
+from ....core.status import CancelledError, Code, TritonError, UnavailableError, UnknownError
+from ....exchanges.exchange import Arrival, Exchange
+from ....exchanges.remote.grpc_link import read_answer
+from ....frontends.grpc.errors import STATUS
+from ....frontends.grpc.infer_request_reader import InferRequestReader, checked_version
+from ....frontends.grpc.message_parser import Raw, parse
+from ..capture_file import CapturedRequest, Withheld
+from .frame_reader import FrameReader, Headers, Message, MessageReader, NotReadable
+from .request_reading import MOST_MESSAGE, TOO_LARGE, CaptureSink, UnseenRegions
+
+_SERVICE = "/inference.GRPCInferenceService/"
+_KINDS = {f"{_SERVICE}ModelInfer": False, f"{_SERVICE}ModelStreamInfer": True}
+_CODES = {int(status.value[0]): code for code, status in STATUS.items()}  # type: ignore[index]
+_DEADLINE = 4
+_CANCEL = 8
+_FINAL = "triton_final_response"
+#: The most requests of a stream that are under way; the oldest one is given up then.
+_MOST_OPEN = 10_000
+_AMBIGUOUS = "several requests of its stream with the same id were under way, so its responses cannot be told apart"
+
+
+class GrpcAsk:
+    """One request, and its answer. Times are nanoseconds of the monotonic clock."""
+
+    __slots__ = ("answers", "byte_size", "error", "ident", "is_chosen", "message", "model", "raw", "replied_at",
+                 "sent_at", "unanswered", "unsent")  # fmt: skip
+
+    def __init__(self, at: int) -> None:
+        self.sent_at = self.replied_at = at
+        #: the parsed ModelInferRequest, None if it cannot be read, and its tensors
+        self.message: Any = None
+        self.raw: Raw = ()
+        self.model = self.ident = ""
+        self.is_chosen = False
+        #: ModelInferResponse, parsed or not, the error of a stream's response, and their times
+        self.answers: list[tuple[Any, str, int]] = []
+        self.error: TritonError | None = None
+        self.unanswered = self.unsent = ""
+        self.byte_size = 2000
+
+
+class TappedGrpc:
+    """The reader of both directions. Its methods get the time of a piece; they raise NotReadable, and must not be
+    called again then."""
+
+    protocol = "grpc"
+
+    def __init__(self, sink: CaptureSink, address: str) -> None:
+        self._sink = sink
+        self._reader = GrpcReader()
+        self._calls: dict[int, _Call] = {}
+        self._at = 0
+        self._client = FrameReader(_Client(self), has_preface=True)
+        self._server = FrameReader(_Server(self), has_preface=False)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._calls
+
+    @property
+    def open_count(self) -> int:
+        """The number of requests under way."""
+        return sum(call.open_count for call in self._calls.values())
+
+    def from_client(self, data: bytes, at: int) -> None:
+        self._at = at
+        self._client.feed(data)
+
+    def from_server(self, data: bytes, at: int) -> None:
+        self._at = at
+        self._server.feed(data)
+
+    def end_client(self, at: int) -> None:
+        """Note that the client sends nothing more."""
+
+    def end_server(self, at: int) -> None:
+        """Note that the server sends nothing more."""
+
+    def close(self, at: int, by_client: bool) -> None:
+        """Note the end of the connection. `by_client`: whether the client ended it first."""
+        self._at = at
+        for call in self._calls.values():
+            call.end(_cut("the client closed the connection" if by_client else "the server closed the connection"))
+        self._calls.clear()
+
+    # -- frames
+
+    def open(self, stream: int, headers: Headers, is_last: bool) -> None:
+        if stream in self._calls:  # trailers of the client, which gRPC has not
+            return
+        is_stream = _KINDS.get(headers.get(":path", ""))
+        call = _Call(self, headers) if is_stream is None else _InferCall(self, headers, is_stream)
+        self._calls[stream] = call
+
+    def client_data(self, stream: int, data: bytes) -> None:
+        call = self._calls.get(stream)
+        if call is not None:
+            call.ask(data)
+
+    def server_headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+        call = self._calls.get(stream)
+        if call is None:
+            return
+        if is_last:
+            del self._calls[stream]
+            call.end(_status(headers))
+        else:
+            call.answer_encoding = headers.get("grpc-encoding", "identity")
+
+    def server_data(self, stream: int, data: bytes, is_last: bool) -> None:
+        call = self._calls.get(stream)
+        if call is None:
+            return
+        call.answer(data)
+        if is_last:
+            del self._calls[stream]
+            call.end(_cut("the server ended the call without a status"))
+
+    def reset(self, stream: int, code: int, by_client: bool) -> None:
+        call = self._calls.pop(stream, None)
+        if call is not None:
+            side = "client cancelled" if by_client else "server reset"
+            call.end(_cut(f"the {side} the call{'' if code == _CANCEL else f' with HTTP/2 code {code}'}"))
+
+    # -- requests
+
+    @property
+    def now(self) -> int:
+        return self._at
+
+    @property
+    def memory(self) -> Any:
+        return self._sink.memory
+
+    def read_request(self, message: Message, encoding: str) -> GrpcAsk:
+        """Read a request as far as it is needed to find its responses."""
+        ask = GrpcAsk(self._at)
+        if message.data is None:
+            self._sink.writer.leave_out(TOO_LARGE)
+            return ask
+        try:
+            data = bytes(message.unpacked(encoding, MOST_MESSAGE))
+            ask.message, ask.raw = parse(data)
+            ask.model, ask.ident = ask.message.model_name, ask.message.id
+            ask.byte_size += len(data)
+        except (NotReadable, TritonError, DecodeError) as error:
+            ask.unsent = f"the request cannot be read: {error or type(error).__name__}"
+        sequence = None
+        if ask.message is not None and "sequence_id" in ask.message.parameters:
+            sequence = partial(self._reader.sequence, ask)
+        ask.is_chosen = self._sink.chooses(self._at, sequence)
+        if not ask.is_chosen:
+            ask.message, ask.raw = None, ()
+        return ask
+
+    def finish(self, ask: GrpcAsk) -> None:
+        if ask.is_chosen:
+            ask.replied_at = self._at
+            self._sink.add(partial(self._reader.read, ask, self._sink.began), ask.byte_size)
+
+
+class _Call:
+    """A call that is passed on unread."""
+
+    open_count = 0
+
+    def __init__(self, connection: TappedGrpc, headers: Headers) -> None:
+        self.connection = connection
+        self.ask_encoding = headers.get("grpc-encoding", "identity")
+        self.answer_encoding = "identity"
+
+    def ask(self, data: bytes) -> None:
+        """Take bytes of the client."""
+
+    def answer(self, data: bytes) -> None:
+        """Take bytes of the server."""
+
+    def end(self, error: _End) -> None:
+        """Note the end of the call."""
+
+
+class _InferCall(_Call):
+    """A call of ModelInfer or, with `is_stream`, of ModelStreamInfer."""
+
+    def __init__(self, connection: TappedGrpc, headers: Headers, is_stream: bool) -> None:
+        super().__init__(connection, headers)
+        self._is_stream = is_stream
+        self._open: dict[str, list[GrpcAsk]] = {}  # by id
+        self.open_count = 0
+        self._asks = MessageReader(connection.memory)
+        self._answers = MessageReader(connection.memory)
+
+    def ask(self, data: bytes) -> None:
+        for message in self._asks.feed(data):
+            ask = self.connection.read_request(message, self.ask_encoding)
+            same = self._open.setdefault(ask.ident, [])
+            if self._is_stream:
+                alike = [each for each in same if each.model == ask.model]
+                for each in (*alike, ask) if alike else ():
+                    each.unanswered, each.answers = _AMBIGUOUS, []
+                if self.open_count >= _MOST_OPEN:
+                    self._give_up()
+            same.append(ask)
+            self.open_count += 1
+
+    def _give_up(self) -> None:
+        ident = next(iter(self._open))
+        ask = self._open[ident][0]
+        ask.unanswered = f"{_MOST_OPEN} later requests of its stream have come, and it has no last response"
+        self._done(ident, ask)
+
+    def answer(self, data: bytes) -> None:
+        for message in self._answers.feed(data):
+            try:
+                unpacked = message.unpacked(self.answer_encoding, MOST_MESSAGE)
+                if self._is_stream:
+                    self._route(messages.ModelStreamInferResponse.FromString(bytes(unpacked)), len(unpacked))
+                    continue
+                for ask in self._all():
+                    self._add(ask, bytes(unpacked), "", len(unpacked))
+            except (NotReadable, DecodeError) as error:
+                for ask in self._all():  # any of them, in a stream
+                    ask.unanswered = f"the answer cannot be read: {error or type(error).__name__}"
+
+    def _all(self) -> list[GrpcAsk]:
+        return [ask for asks in self._open.values() for ask in asks]
+
+    def _add(self, ask: GrpcAsk, answer: Any, error: str, size: int) -> None:
+        if ask.is_chosen and not ask.unanswered:
+            ask.answers.append((answer, error, self.connection.now))
+            ask.byte_size += size
+
+    def _route(self, message: Any, size: int) -> None:
+        """Find the request of a response of a stream."""
+        response, error = message.infer_response, message.error_message
+        asks = self._open.get(response.id, ())
+        found = [ask for ask in asks if not response.model_name or ask.model == response.model_name]
+        if not found:
+            return
+        if len(found) > 1:  # a refusal names no model
+            for ask in found:
+                ask.unanswered, ask.answers = _AMBIGUOUS, []
+        self._add(found[0], response, error, size)
+        is_final = response.parameters[_FINAL].bool_param if _FINAL in response.parameters else bool(error)
+        if is_final:
+            self._done(response.id, found[0])
+
+    def _done(self, ident: str, ask: GrpcAsk) -> None:
+        same = self._open[ident]
+        same.remove(ask)
+        self.open_count -= 1
+        if not same:
+            del self._open[ident]
+        self.connection.finish(ask)
+
+    def end(self, end: _End) -> None:
+        for ask in self._all():
+            ask.error = ask.error or end.error
+            ask.unanswered = ask.unanswered or end.unanswered
+            if self._is_stream and not ask.answers and end.error is None and not ask.unanswered:
+                ask.answers.append((_empty_final(ask), "", self.connection.now))  # a model may give no response
+            self.connection.finish(ask)
+        self._open.clear()
+
+
+def _empty_final(ask: GrpcAsk) -> Any:
+    message = messages.ModelInferResponse(model_name=ask.model, id=ask.ident)
+    message.parameters[_FINAL].bool_param = True
+    return message
+
+
+class _End:
+    """The end of a call: its error, and why the answer is not the model's own."""
+
+    def __init__(self, error: TritonError | None = None, unanswered: str = "") -> None:
+        self.error = error
+        self.unanswered = unanswered
+
+
+def _cut(text: str) -> _End:
+    kind = CancelledError if "client" in text else UnavailableError
+    return _End(kind(text), text)
+
+
+def _status(trailers: Headers) -> _End:
+    """Return the end that the server's last headers tell."""
+    text = unquote(trailers.get("grpc-message", ""), errors="replace")
+    number = trailers.get("grpc-status", "")
+    if number == "0":
+        return _End()
+    if not number.isdecimal():
+        return _cut(f"the server ended the call with HTTP status {trailers.get(':status', 'unknown')}")
+    code = Code.UNAVAILABLE if int(number) == _DEADLINE else _CODES.get(int(number), Code.UNKNOWN)
+    return _End(TritonError.from_code(code, text))
+
+
+class _Client:
+    """The receiver of the client's frames."""
+
+    def __init__(self, connection: TappedGrpc) -> None:
+        self.on_headers = connection.open
+        self._connection = connection
+
+    def on_data(self, stream: int, data: bytes, is_last: bool) -> None:
+        self._connection.client_data(stream, data)
+
+    def on_reset(self, stream: int, code: int) -> None:
+        self._connection.reset(stream, code, by_client=True)
+
+
+class _Server:
+    """The receiver of the server's frames."""
+
+    def __init__(self, connection: TappedGrpc) -> None:
+        self.on_headers = connection.server_headers
+        self.on_data = connection.server_data
+        self._connection = connection
+
+    def on_reset(self, stream: int, code: int) -> None:
+        self._connection.reset(stream, code, by_client=False)
+
+
+class GrpcReader:
+    """The reader of requests and answers, on the threads of the capture and its writer."""
+
+    def __init__(self) -> None:
+        self._regions = UnseenRegions()
+        self._requests = InferRequestReader(self._regions)
+        self._lock = threading.Lock()  # for both of them
+
+    def sequence(self, ask: GrpcAsk) -> tuple[Hashable, int]:
+        """Return a key of the request's sequence, None if it has none, and its flags."""
+        request, _ = self._request(ask, {})
+        return (request.model_name, request.correlation_id) if request.correlation_id else None, request.flags
+
+    def read(self, ask: GrpcAsk, began: int) -> CapturedRequest:
+        """Read a request and its answer."""
+        withheld: dict[str, Withheld] = {}
+        request, unsent = self._request(ask, withheld)
+        unanswered, error = ask.unanswered, ask.error
+        arrivals: list[Arrival] = []
+        regions = _regions_of(ask.message.outputs) if ask.message is not None else ()
+        for number, (answer, text, at) in enumerate(ask.answers):
+            try:
+                response = _response(answer, text, regions, number, withheld)
+            except (ValueError, KeyError, DecodeError) as problem:
+                unanswered = unanswered or f"the answer cannot be read: {problem}"
+                continue
+            arrivals.append(Arrival(response, max(0, at - ask.sent_at)))
+        if error is None:
+            error = next((one.response.error for one in arrivals if one.response.error is not None), None)
+            if arrivals and not unanswered:
+                arrivals[-1].response.final = True  # its stream has ended
+        elif not unanswered:
+            response = InferenceResponse(ask.model, request_id=ask.ident, error=error)
+            arrivals.append(Arrival(response, max(0, ask.replied_at - ask.sent_at)))
+        exchange = Exchange(request, tuple(arrivals), error, unanswered=unanswered, unsent=unsent, source="tap")
+        return CapturedRequest(exchange, ask.sent_at - began, "grpc", withheld)
+
+    def _request(self, ask: GrpcAsk, withheld: dict[str, Withheld]) -> tuple[InferenceRequest, str]:
+        """Return the request, and why it cannot be sent again."""
+        named = InferenceRequest(ask.model, {}, request_id=ask.ident)
+        if ask.message is None:
+            return named, ask.unsent
+        try:
+            version = checked_version(ask.message.model_version) if ask.message.model_version else -1
+            with self._lock:
+                request, _, _ = self._requests.read(ask.message, ask.raw, version)
+                return request, self._regions.withhold(request, withheld)
+        except (TritonError, ValueError) as error:
+            return named, f"the request is not valid: {error}"
+
+
+def _regions_of(outputs: Any) -> Sequence[str]:
+    return [output.name for output in outputs if "shared_memory_region" in output.parameters]
+
+
+def _response(
+    answer: Any, text: str, regions: Sequence[str], number: int, withheld: dict[str, Withheld]
+) -> InferenceResponse:
+    """Read a response. `regions`: outputs that the server wrote into the client's shared memory."""
+    message = messages.ModelInferResponse.FromString(answer) if isinstance(answer, bytes) else answer
+    for index in range(len(message.outputs) - 1, -1, -1):
+        output = message.outputs[index]
+        if output.name in regions:
+            withheld[f"output.{number}.{output.name}"] = Withheld("dropped", output.datatype, tuple(output.shape))
+            del message.outputs[index]
+            if index < len(message.raw_output_contents):
+                del message.raw_output_contents[index]
+    response = read_answer(message)
+    if text:
+        response.error = UnknownError(text)
+        response.empty = False
+    return response
