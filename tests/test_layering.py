@@ -50,6 +50,7 @@ LEVELS: list[list[str]] = [
     ["tools.saved_result"],
     ["tools.measure.load_testing"],
     ["tools.measure.tuning", "tools.check", "tools.deploy", "tools.openai", "tools.capture"],
+    ["tools.capture.push"],
     ["tools.measure.measure_run"],
     ["doctor", "golden_run", "quickstart", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
@@ -100,6 +101,7 @@ TOOLS = "tritonlab.tools."
 #: The types of tools that signatures of the house's public functions name: (module, import). Type checkers alone import
 #: them.
 TYPES_OF_TOOLS = {
+    ("tritonlab.exchanges.remote.remote_server", "tritonlab.tools.capture.push.push_result"),
     ("tritonlab.notebook.authoring.opened_repository", "tritonlab.tools.deploy.report"),
     ("tritonlab.notebook.model", "tritonlab.tools.check.check_result"),
     ("tritonlab.notebook.model", "tritonlab.tools.deploy.preflight.finding"),

@@ -416,16 +416,56 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
 
 
 @explains_unknown
-def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
-    """Connect to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` are sent with every
-    request, for example a token; `timeout`: seconds for each request.
+def connect(
+    address: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    token: str = "",
+    timeout: float = 60.0,
+    ca: str | PathLike[str] | None = None,
+    certificate: str | PathLike[str] | None = None,
+    key: str | PathLike[str] | None = None,
+    server_name: str = "",
+    kubernetes: Mapping[str, Any] | None = None,
+    verify: bool = True,
+) -> RemoteServer:
+    """Connect to a server.
 
-    Raises UnavailableError if no server answers there.
+    Args:
+        address: `host:port`, `http://host:port` or `grpc://host:port`; with TLS `https://` or `grpcs://`;
+            `kube://namespace/service:port` for a port of a Kubernetes service, to which a port is forwarded until
+            `close()`, by kr8s (`pip install 'tritonlab[kubernetes]'`). Without http or grpc both are tried, with TLS if
+            one of its options is given.
+        headers: sent with every request.
+        token: sent with every request, as `Authorization: Bearer TOKEN`.
+        timeout: seconds for each request.
+        ca: PEM file of the authorities, or of the server's own certificate, that are trusted in place of the system's.
+        certificate: PEM file of the client's certificate, where the server requires one.
+        key: PEM file of its key, if that is not in the same file.
+        server_name: the name in the server's certificate, if it is not the host of the address.
+        kubernetes: options of `kr8s.api`: `context`, `kubeconfig`; by default those of kubectl.
+        verify: only True; certificates are always checked.
+
+    Raises UnavailableError if no server answers there, with the reason as far as it is known; ValueError for options
+    that do not fit, OSError for a file that cannot be read.
     """
     from .exchanges.remote import remote_server as remote
     from .notebook.authoring.hints import hint
 
-    return remote.connect(address, headers=headers, timeout=timeout, advise=hint)
+    return remote.connect(
+        address,
+        headers=headers,
+        token=token,
+        timeout=timeout,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        server_name=server_name,
+        kubernetes=kubernetes,
+        verify=verify,
+        advise=hint,
+        find_model=lambda name: default_server().model(name),
+    )
 
 
 def playground(model: Model) -> Playground:

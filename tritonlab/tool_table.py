@@ -121,7 +121,7 @@ class Tool:
     #: Subcommands of `tritonlab`.
     commands: Sequence[Command] = ()
     #: Functions by public names: `Model.NAME` and `Server.NAME` are methods, whose function gets the object first;
-    #: others are the functions that tritonlab itself documents and leaves to a tool, such as `export`.
+    #: others are the functions that tritonlab itself documents and leaves to a tool: `export`, `RemoteServer.push`.
     functions: Mapping[str, str] = field(default_factory=dict)
     #: Buttons of the card of a model that serves, each with its panel.
     panels: Sequence[Panel] = ()
@@ -322,6 +322,15 @@ _IMAGE = (
     Argument("--engine", metavar="NAME", help="the container engine to build it with (the first that answers)"),
 )
 _ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
+_PUSH = (
+    Argument("url", metavar="URL", nargs="+", help="host:port, grpcs://host:port or kube://namespace/service:port"),
+    Argument("--proof", metavar="PROOF", help="golden (the default), last, none, or a golden set or capture"),
+    Argument("--ca", metavar="FILE", help="PEM file of the authority, or of the server's certificate (the system's)"),
+    Argument("--certificate", metavar="FILE", help="PEM file of the client's certificate"),
+    Argument("--key", metavar="FILE", help="PEM file of its key"),
+    Argument("--server-name", metavar="NAME", help="the name in the server's certificate, if it is not the host's"),
+    Argument("--token-file", metavar="FILE", help="file with the token that the server requires"),
+)
 
 _MAGICS = (
     Command("status", _MODELS, "show all models, or the card of one").takes(_ANY_NAME),
@@ -825,7 +834,16 @@ _CAPTURE = Tool(
         "capture": "tritonlab.tools.capture.server_capture:capture",
         "capture_from": "tritonlab.tools.capture.capture_source:capture_from",
         "Model.replay": "tritonlab.tools.capture.replay.replaying:replay",
+        "RemoteServer.push": "tritonlab.tools.capture.push.push_run:push",
     },
+    panels=(
+        Panel(
+            "push",
+            "Push…",
+            "load the model on a running Triton, prove it there, or undo that",
+            "tritonlab.tools.capture.push.push_panel:PushPanel",
+        ),
+    ),
     magics=(
         Command(
             "capture",
@@ -852,6 +870,12 @@ _CAPTURE = Tool(
             _LIMIT,
             Argument("--seconds", "-s", type=seconds, help="only so many seconds of the capture"),
         ),
+        Command(
+            "push",
+            "tritonlab.tools.capture.push.push_commands",
+            "load a model on a running Triton, prove it there, and undo it if an answer is different",
+            after="export",
+        ).takes(_NAME, *_PUSH),
     ),
     commands=(
         Command(
@@ -906,6 +930,17 @@ _CAPTURE = Tool(
             Argument("--write", required=True, type=Path, metavar="FILE", help="the new file of the capture"),
             Argument("--grace", type=seconds, help="how long requests under way may take after SIGTERM (25)"),
             *_CAPTURE_RULES,
+        ),
+        Command(
+            "push",
+            "tritonlab.tools.capture.push.push_commands:run",
+            "loads models of a repository on a running Triton, proves them there, and undoes it if an answer differs",
+            after="export",
+        ).takes(
+            Argument("source", metavar="DIR", type=Path, help="a model repository; DIR.golden has the proof"),
+            *_PUSH,
+            _ONLY,
+            _JSON,
         ),
     ),
 )

@@ -90,10 +90,11 @@ LINES = {
     "export": "export m {here}/exported",
     "load_test": "load_test m --concurrency 1 --seconds 0.2 --shape IN:2",
     "open": "open {here}",
+    "push": "push m 127.0.0.1:1",
     "trace": "trace {here}/t.json",
 }
-#: Subcommands about a model that hangs, failed or is paused, which `m` need not be.
-NEED_A_STATE = {"kill", "postmortem", "debug", "watch"}
+#: Subcommands about a model that hangs, failed or is paused, which `m` need not be, and about a server elsewhere.
+NEED_A_STATE = {"kill", "postmortem", "debug", "watch", "push"}
 
 
 def modules() -> Iterator[Any]:

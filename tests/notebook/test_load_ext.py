@@ -25,7 +25,7 @@ HEAVY = {
 #: What else there is, such as tuning and the endpoints, comes with the first call that needs it.
 OURS = {
     *("core", "core.config", "core.inference", "core.metrics", "core.observe", "core.source", "figures"),
-    *("exchanges", "exchanges.remote"),
+    "exchanges",
     *("engine.calls", "engine.debugging", "engine.execution", "engine.life", "engine.schedulers"),
     *("ipc.gpu", "ipc.link", "ipc.processes", "ipc.zygotes", "record", "repository"),
     *("notebook", "notebook.authoring", "notebook.views", "notebook.views.card"),

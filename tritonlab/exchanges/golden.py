@@ -181,7 +181,7 @@ class GoldenSet(ProcessBound):
                 "there is no server to send the cases to: give check() or update() a function that sends a request"
             )
         cases, faults = self._read(model)
-        report = _checked(cases, send, seconds)
+        report = check_cases(cases, send, seconds)
         return GoldenReport((*report.results, *faults), report.left)
 
     def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
@@ -211,7 +211,8 @@ class GoldenSet(ProcessBound):
         return f"<GoldenSet {self.directory} [{len(list(self.directory.glob('*/*.json')))} cases]>"
 
 
-def _checked(cases: Sequence[Exchange], ask: Ask, seconds: float | None) -> GoldenReport:
+def check_cases(cases: Sequence[Exchange], ask: Ask, seconds: float | None = None) -> GoldenReport:
+    """Send requests again, one after the other, and compare. `seconds`: the time after which no further one is sent."""
     started, results = time.monotonic(), []
     for case in cases:
         begun = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from ..core.status import InternalError
 
 #: Datatypes that Triton refuses in JSON (rules 6.3.3, 6.3.4).
 NOT_IN_JSON = (DataType.FP16, DataType.BF16)
+
+
+def model_path(name: str, version: str) -> str:
+    """Return the path of a model, or of one of its versions, without the server's address."""
+    return f"/v2/models/{quote(name, safe='')}" + (f"/versions/{version}" if version else "")
 
 
 def stated_parameters(request: RequestSpec) -> dict[str, ParameterValue]:

@@ -28,9 +28,8 @@ from ..core.status import Code, TritonError
 from ..core.whole_file import write_file
 from .comparison import absolute_tolerance, tolerance
 from .exchange import Exchange
-from .http_document import NOT_IN_JSON, json_value, request_document
+from .http_document import NOT_IN_JSON, json_value, model_path, request_document
 from .literal import MOST_BYTES, TooLarge, base64_lines, is_read, numpy_expression
-from .remote.http_link import model_path
 
 
 class NotSendable(Explained, ValueError):

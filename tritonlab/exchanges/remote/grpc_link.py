@@ -15,6 +15,7 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
 from ..http_document import stated_parameters, tensor_of
+from .transport import Transport
 
 _CODES = {
     grpc.StatusCode.UNKNOWN: Code.UNKNOWN,
@@ -38,7 +39,7 @@ _CONTENTS = {
     **dict.fromkeys((DataType.INT8, DataType.INT16, DataType.INT32), "int_contents"),
     **dict.fromkeys((DataType.UINT8, DataType.UINT16, DataType.UINT32), "uint_contents"),
 }
-UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+_UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
 class GrpcLink:
@@ -46,11 +47,12 @@ class GrpcLink:
 
     protocol = "gRPC"
 
-    def __init__(self, address: str, headers: Mapping[str, str], timeout: float) -> None:
-        self.address = address
-        self.headers = tuple((name.lower(), value) for name, value in headers.items())
-        self.timeout = timeout
-        self._channel = grpc.insecure_channel(address, options=UNLIMITED)
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.address = transport.name
+        self.headers = tuple((name.lower(), value) for name, value in transport.headers.items())
+        self.timeout = transport.timeout
+        self._channel = self.open_channel()
         self._calls = {method.name: _call(self._channel, method) for method in SERVICE.methods}
 
     def live(self, timeout: float) -> bool:
@@ -92,6 +94,32 @@ class GrpcLink:
                     return
         except grpc.RpcError as error:
             raise grpc_error(error) from None
+
+    def index(self) -> list[dict[str, Any]]:
+        """Return the rows of the repository index."""
+        return list(_document(self._ask("RepositoryIndex", messages.RepositoryIndexRequest()))["models"])
+
+    def load(self, name: str, config: str | None, files: Mapping[str, bytes], timeout: float) -> None:
+        """Load a model, with a configuration in its JSON form and files by their path in the model directory, and wait
+        until it is READY. `timeout`: seconds."""
+        message = messages.RepositoryModelLoadRequest(model_name=name)
+        if config is not None:
+            message.parameters["config"].string_param = config
+        for path, data in files.items():
+            message.parameters[f"file:{path}"].bytes_param = data
+        self._ask("RepositoryModelLoad", message, timeout)
+
+    def unload(self, name: str) -> None:
+        """Unload a model. It returns before its requests have ended."""
+        self._ask("RepositoryModelUnload", messages.RepositoryModelUnloadRequest(model_name=name))
+
+    def open_channel(self) -> grpc.Channel:
+        """Return another channel to the server."""
+        address, tls = self.transport.address, self.transport.tls
+        if tls is None:
+            return grpc.insecure_channel(address, options=_UNLIMITED)
+        name = [("grpc.ssl_target_name_override", tls.server_name)] * bool(tls.server_name)
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(*tls.files()), [*_UNLIMITED, *name])
 
     def close(self) -> None:
         self._channel.close()

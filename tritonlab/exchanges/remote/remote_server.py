@@ -6,8 +6,9 @@ A model there takes requests and returns an `Exchange`, as tritonlab's own model
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -21,16 +22,23 @@ from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, TritonError, UnavailableError
 from ...server.api.load_tested import LoadTested
 from ...server.api.replayable import Replayable
+from ...tool_table import tool_function
 from ..exchange import Exchange, PhaseTimes, addressed, collect
 from .http_link import HttpLink
+from .port_forward import PortForward
+from .transport import Tls, Transport
 
 if TYPE_CHECKING:
+    from ...server.api.model import Model as ServedModel
+    from ...tools.capture.push.push_result import Push
     from .grpc_link import GrpcLink
 
     Link = HttpLink | GrpcLink
 
 #: Seconds to find out which protocol a server has.
 _FIND_SECONDS = 3.0
+#: Seconds for a model to load.
+_LOAD_SECONDS = 600.0
 #: Seconds to wait until the server has counted an answered request.
 _SETTLE_SECONDS = 0.2
 _ELSEWHERE = "call tritonlab.connect(ADDRESS, headers=…) in the other process, too"
@@ -48,43 +56,88 @@ def connect(
     address: str,
     *,
     headers: Mapping[str, str] | None = None,
+    token: str = "",
     timeout: float = 60.0,
+    ca: str | PathLike[str] | None = None,
+    certificate: str | PathLike[str] | None = None,
+    key: str | PathLike[str] | None = None,
+    server_name: str = "",
+    kubernetes: Mapping[str, Any] | None = None,
+    verify: bool = True,
     advise: Advise = no_advice,
+    find_model: Callable[[str], Any] | None = None,
 ) -> RemoteServer:
-    """Connect to a server.
+    """Connect to a server, as `tritonlab.connect` does.
 
-    Args:
-        address: `host:port`, `http://host:port` or `grpc://host:port`.
-        headers: sent with every request, a token for example.
-        timeout: seconds for each request.
-        advise: returns the `fix` of the server's errors.
-
-    Raises UnavailableError if no such server answers.
+    advise: returns the `fix` of the server's errors. find_model: returns a model of the notebook by its name.
     """
-    scheme, _, rest = address.rpartition("://")
-    kinds = {"HTTP": _http_link, "gRPC": _grpc_link}
-    if scheme:
-        kinds = {protocol: kind for protocol, kind in kinds.items() if protocol.lower() == scheme.lower()}
-        if not kinds:
-            raise ValueError(f"'{scheme}' is neither http nor grpc")
-    for kind in kinds.values():
-        link = kind(rest.rstrip("/"), headers or {}, timeout)
-        if link.live(min(timeout, _FIND_SECONDS)):
-            return RemoteServer(link, advise)
+    if verify is not True:
+        raise ValueError(
+            "every certificate is checked: give the server's own certificate, or that of its authority, as `ca` "
+            "(`openssl s_client -showcerts -connect HOST:PORT` prints it; compare it with its owner's)"
+        )
+    scheme, _, place = address.rpartition("://")
+    scheme, place = scheme.lower(), place.rstrip("/")
+    kinds = _kinds(scheme, has_tls=any((ca, certificate, key, server_name)))
+    tls = Tls.from_options(ca, certificate, key, server_name) if kinds[0].endswith("s") else None
+    if kubernetes is not None and scheme != "kube":
+        raise ValueError("`kubernetes` is for addresses of the form kube://namespace/service:port")
+    sent = {**(headers or {}), **_authorization(token, headers or {})}
+    transport = Transport(place, sent, timeout, tls)
+    forward = None
+    if scheme == "kube":
+        forward = PortForward(place, kubernetes or {})
+        transport = replace(transport, address=forward.address, shown=f"kube://{place}")
+    try:
+        link = _find_link(transport, kinds)
+    except BaseException:
+        if forward is not None:
+            forward.close()
+        raise
+    return RemoteServer(link, advise, find_model, forward)
+
+
+def _kinds(scheme: str, has_tls: bool) -> list[str]:
+    """Return the protocols to try. Raises ValueError for an unknown scheme, and for one without TLS with its
+    options."""
+    if scheme in ("", "kube"):
+        return ["https", "grpcs"] if has_tls else ["http", "grpc"]
+    if scheme not in ("http", "grpc", "https", "grpcs"):
+        raise ValueError(f"'{scheme}' is neither http nor grpc, https, grpcs or kube")
+    if has_tls and not scheme.endswith("s"):
+        raise ValueError(f"{scheme}:// has no certificates: write {scheme}s://")
+    return [scheme]
+
+
+def _authorization(token: str, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the header with a token. Raises ValueError if there is another one."""
+    if token and any(name.lower() == "authorization" for name in headers):
+        raise ValueError("give either `token` or the header 'authorization', not both")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _find_link(transport: Transport, kinds: Sequence[str]) -> Link:
+    """Return the way to the server over the first protocol that it has. Raises UnavailableError if it has none."""
+    protocols = {"http": ("HTTP", HttpLink), "grpc": ("gRPC", _grpc_link)}
+    tried = []
+    for kind in kinds:
+        protocol, make = protocols[kind.removesuffix("s")]
+        link: Link = make(transport)
+        if link.live(min(transport.timeout, _FIND_SECONDS)):
+            return link
         link.close()
-    words = " nor over ".join(kinds)
-    raise UnavailableError(f"no server answers at {rest}, over {words}")
+        tried.append(protocol)
+    reasons = dict.fromkeys(transport.find_reason(protocol) for protocol in tried)
+    reason = next(filter(None, reasons), "")
+    words = " nor over ".join(tried) + (" with TLS" if transport.tls is not None else "")
+    raise UnavailableError(f"no server answers at {transport.name}, over {words}" + (f": {reason}" if reason else ""))
 
 
-def _http_link(*arguments: Any) -> Link:
-    return HttpLink(*arguments)
-
-
-def _grpc_link(*arguments: Any) -> Link:
+def _grpc_link(transport: Transport) -> Link:
     """Make the way over gRPC. gRPC is imported only here, so that HTTP works without it."""
     from .grpc_link import GrpcLink
 
-    return GrpcLink(*arguments)
+    return GrpcLink(transport)
 
 
 class RemoteServer(ProcessBound):
@@ -92,9 +145,18 @@ class RemoteServer(ProcessBound):
 
     elsewhere = _ELSEWHERE
 
-    def __init__(self, link: Link, advise: Advise = no_advice) -> None:
+    def __init__(
+        self,
+        link: Link,
+        advise: Advise = no_advice,
+        find_model: Callable[[str], Any] | None = None,
+        forward: PortForward | None = None,
+    ) -> None:
+        """forward: the port of this machine that leads there, which `close` closes."""
         self._link = link
         self._advise = advise
+        self._find_model = find_model
+        self._forward = forward
         self.address = link.address
         self.protocol = link.protocol
 
@@ -105,8 +167,73 @@ class RemoteServer(ProcessBound):
     def model(self, name: str, version: int = -1) -> RemoteModel:
         return RemoteModel(self._link, name, version=version, advise=self._advise)
 
+    def index(self) -> list[dict[str, Any]]:
+        """Return the rows of the repository index: `name`, `version`, `state` and `reason` of each version."""
+        return self._link.index()
+
+    def load(
+        self,
+        name: str,
+        config: str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        *,
+        timeout: float = _LOAD_SECONDS,
+    ) -> None:
+        """Load a model of the server's repository, and wait until it is READY; `push` loads one of this notebook.
+
+        config: its configuration in JSON. files: contents by the path in the model directory, in place of all of its
+        files; they need a `config`. timeout: seconds.
+
+        Raises the server's TritonError; a version that served before serves on.
+        """
+        self._link.load(name, config, files or {}, timeout)
+
+    def unload(self, name: str) -> None:
+        """Unload a model. It returns before its requests have ended. Raises the server's TritonError."""
+        self._link.unload(name)
+
+    def push(
+        self,
+        model: ServedModel | str,
+        *,
+        targets: Sequence[RemoteServer] = (),
+        proof: Any = None,
+        timeout: float = _LOAD_SECONDS,
+        say: Callable[[str], object] = lambda text: None,
+    ) -> Push:
+        """Load a model of this notebook on the server, in place of its own of that name, and prove it there.
+
+        The files that an export would write are sent with the configuration; the server's repository stays as it is,
+        so a restart of the server ends a push. Meanwhile the former model answers. If the load fails, a request of the
+        proof has another answer, or another model stops serving, the former model is loaded again. `undo()` of the
+        result does this later. The server needs `--model-control-mode=explicit`.
+
+        Args:
+            model: the model, or its name.
+            targets: further servers, one after the other; the first that fails ends the push, and is undone as those
+                before it are.
+            proof: requests with their answers: the cases of this model in the notebook's golden set (None), of another
+                `GoldenSet` or its directory, of a capture or its path, or `"last"`, the last requests to it here; False
+                sends none.
+            timeout: seconds for each load.
+            say: called with each step in words.
+
+        Returns the result for all servers, whose `ok` is False after a failure.
+
+        Raises UnsupportedError, before anything is changed, for a model that cannot be pushed, and for a server that
+        does not allow its control.
+        """
+        if isinstance(model, str):
+            if self._find_model is None:
+                raise TypeError("give the model itself: a name is one of a notebook's, to tritonlab.connect()")
+            model = self._find_model(model)
+        run: Callable[..., Push] = tool_function("RemoteServer.push")
+        return run(self, model, targets=targets, proof=proof, timeout=timeout, say=say)
+
     def close(self) -> None:
         self._link.close()
+        if self._forward is not None:
+            self._forward.close()
 
     def __enter__(self) -> RemoteServer:
         return self

@@ -13,6 +13,7 @@ from ....core.status import TritonError
 from ....exchanges.exchange import Exchange, collect
 from ....exchanges.remote.grpc_link import GrpcLink
 from ....exchanges.remote.http_link import HttpLink
+from ....exchanges.remote.transport import Transport
 from ..child_command import Say, raise_if_cancelled
 from .judge_server import JudgeServer
 
@@ -63,8 +64,8 @@ def replay(
             found[name].load_seconds = time.monotonic() - begun
             if not server.running:
                 return found
-    http = HttpLink(server.http, {}, _REQUEST_SECONDS)
-    grpc = GrpcLink(server.grpc, {}, _REQUEST_SECONDS)
+    http = HttpLink(Transport(server.http, timeout=_REQUEST_SECONDS))
+    grpc = GrpcLink(Transport(server.grpc, timeout=_REQUEST_SECONDS))
     try:
         for name in models:
             model, own = found[name], [case for case in cases if case.model == name and not case.unsent]

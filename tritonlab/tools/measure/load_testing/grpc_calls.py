@@ -8,7 +8,7 @@ import grpc
 
 from ....core.inference.infer_request import InferenceRequest
 from ....core.status import TritonError
-from ....exchanges.remote.grpc_link import UNLIMITED, GrpcLink, grpc_error, infer_message
+from ....exchanges.remote.grpc_link import GrpcLink, grpc_error, infer_message
 from .http_calls import CallTimes, EncodedBodies
 
 _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -19,8 +19,8 @@ class GrpcCalls:
 
     def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
         self._link, self._bodies, self._decoupled = link, bodies, decoupled
-        self._channel = grpc.insecure_channel(link.address, options=UNLIMITED)
-        self._streams = GrpcLink(link.address, dict(link.headers), link.timeout) if decoupled else None
+        self._channel = link.open_channel()
+        self._streams = GrpcLink(link.transport) if decoupled else None
         self._infer = self._channel.unary_unary(_MODEL_INFER, None, None)
 
     def close(self) -> None:

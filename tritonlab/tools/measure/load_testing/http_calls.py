@@ -7,13 +7,12 @@ import socket
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
 
 import httptools
 
 from ....core.inference.infer_request import InferenceRequest
-from ....exchanges.http_document import request_body
-from ....exchanges.remote.http_link import HttpLink, error_text, model_path
+from ....exchanges.http_document import model_path, request_body
+from ....exchanges.remote.http_link import HttpLink, error_text
 
 _RECEIVE = 1 << 18
 
@@ -84,9 +83,8 @@ class HttpCaller:
                 reply.feed(connection.recv(_RECEIVE))
         except (OSError, httptools.HttpParserError) as problem:
             self._drop()
-            return CallTimes(
-                sent, 0, monotonic_ns(), error=f"{self._link.address} does not answer over HTTP: {problem}"
-            )
+            failure = self._link.transport.failure(self._link.protocol, problem)
+            return CallTimes(sent, 0, monotonic_ns(), error=failure.message)
         if not reply.keeps_alive:
             self._drop()
         done = monotonic_ns()
@@ -96,7 +94,8 @@ class HttpCaller:
     def _message(self, request: InferenceRequest) -> bytes:
         body, head = request_body(request, self._link.binary)
         version = str(request.model_version) if request.model_version != -1 else ""
-        headers = {"Host": self._link.address, **self._link.headers, "Content-Length": str(len(body))}
+        transport = self._link.transport
+        headers = {"Host": transport.address, **transport.headers, "Content-Length": str(len(body))}
         headers |= {"Inference-Header-Content-Length": str(head)} if head is not None else {}
         lines = [
             f"POST {model_path(request.model_name, version)}/infer HTTP/1.1",
@@ -107,9 +106,7 @@ class HttpCaller:
     def _connect(self) -> socket.socket:
         if self._closed:
             raise OSError("the test has ended")
-        found = urlsplit(f"//{self._link.address}")
-        self._socket = socket.create_connection((found.hostname or "", found.port or 80), self._link.timeout)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = self._link.transport.connect()
         return self._socket
 
     def _drop(self) -> None:

@@ -1,8 +1,8 @@
-"""The name of a model on the way over HTTP."""
+"""The name of a model in the path of a request."""
 
 from __future__ import annotations
 
-from tritonlab.exchanges.remote.http_link import model_path
+from tritonlab.exchanges.http_document import model_path
 
 
 def test_names_are_quoted_as_tritonclient_quotes_them() -> None:
