@@ -217,12 +217,16 @@ class Capture:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         pa = arrow()
+        with open_file(self.path) as file:
+            try:
+                head = next(_messages(file)).head
+            except (ValueError, StopIteration) as error:
+                raise ValueError(f"{self.path} is not a capture: {error or 'it has no beginning'}") from None
         try:
-            with open_file(self.path) as file:
-                found = pa.ipc.read_schema(pa.py_buffer(next(_messages(file)).head))
+            found = pa.ipc.read_schema(pa.py_buffer(head))
             self.facts: dict[str, Any] = json.loads((found.metadata or {})[_FACTS])
             number = self.facts["format"]
-        except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError, StopIteration) as error:
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{self.path} is not a capture: {type(error).__name__}: {error}") from None
         if type(number) is not int or number > FORMAT:
             raise ValueError(f"{self.path} has format {number}: a later tritonlab wrote it, this one reads {FORMAT}")

@@ -85,7 +85,8 @@ class CaptureWriter:
         self.rules = rules or CaptureRules()
         self._choice = Choice(self.rules)
         self._redaction = Redaction(self.rules)
-        self._batch_bytes = min(_BATCH_BYTES, max(_LEAST_BATCH, self.rules.most_bytes // _BATCH_PART))
+        of_file = max(_LEAST_BATCH, self.rules.most_bytes // _BATCH_PART)
+        self._batch_bytes = min(_BATCH_BYTES, of_file, self.rules.queue_bytes // 4)
         self._file = CaptureFile(path, {"rules": self.rules.to_dict(), **facts}, self.rules.most_bytes)
         self._lock = threading.Condition()  # guards the fields below
         self._queue: deque[tuple[CapturedRequest | Callable[[], CapturedRequest | None], int]] = deque()
@@ -182,6 +183,7 @@ class CaptureWriter:
             while self._step():
                 pass
             self._write()
+            self._append([])  # the counts alone
             with contextlib.suppress(OSError):
                 self._file.close()
                 self._is_complete = True
@@ -239,6 +241,9 @@ class CaptureWriter:
         with self._lock:
             counts = self._left_out - self._in_file
         if not rows and not counts:
+            return
+        if rows and self._is_full:
+            self.leave_out(FILE_FULL, len(rows))
             return
         try:
             self._file_bytes = self._file.append(rows, counts)
