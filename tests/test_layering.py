@@ -79,6 +79,9 @@ LAZY = {
     ("tritonlab.tools.deploy.repository", "tritonlab.tools.deploy.preflight.trial"): (
         "only for a proof: 3 ms at %load_ext"
     ),
+    ("tritonlab.tools.capture.tap.tap_command", "tritonlab.tools.capture.tap.capture_process"): (
+        "numpy and gRPC, which the forwarding process does without"
+    ),
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
     ("tritonlab.server.api.called_outputs", "tritonlab.figures.rows_table"): "only for `table()` of an answer",
     ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.model_watch"): "only for `%triton watch`",

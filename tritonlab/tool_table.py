@@ -915,8 +915,8 @@ _CAPTURE = Tool(
             "tap",
             "tritonlab.tools.capture.tap.tap_command",
             "forwards the connections of clients to a server, over HTTP or gRPC, and captures the requests on them",
-            note="Bytes are forwarded as they are. Where the capture cannot follow it loses requests, and says how many; "
-            "clients do not notice. SIGTERM ends it when the requests under way are answered.",
+            note="Bytes are forwarded as they are. Where the capture cannot follow, it loses requests and says how "
+            "many; clients do not notice. SIGTERM ends it when the requests under way are answered.",
             after="capture",
         ).takes(
             Argument(

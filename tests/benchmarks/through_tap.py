@@ -20,8 +20,8 @@ from .over_network import sender
 CALLS = 300
 
 
-def added(real: ReferenceServer, scratch: Path) -> Iterator[tuple[str, float]]:
-    """Yield names of loads and the seconds that the tap adds to p50."""
+def compared(real: ReferenceServer, scratch: Path) -> Iterator[tuple[str, float, float]]:
+    """Yield names of loads, and the seconds of p50 with the tap and without."""
     place(real.repository, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
     with tritonclient.http.InferenceServerClient(real.http) as client:
         client.load_model("add_sub")
@@ -33,9 +33,9 @@ def added(real: ReferenceServer, scratch: Path) -> Iterator[tuple[str, float]]:
         for (name, library, direct), address in zip(ways, tap.addresses, strict=True):
             with library.InferenceServerClient(address) as through, library.InferenceServerClient(direct) as without:
                 sends = sender(through, library), sender(without, library)
-                one, other = in_turn(*(timed(send, CALLS) for send in sends))
-                yield f"{name}, one caller", one - other
+                one, other = in_turn(timed(sends[0], CALLS), timed(sends[1], CALLS))
+                yield f"{name}, one caller", one, other
                 sides = [paced.PacedSide(paced.took(send), lambda: ()) for send in sends]
                 found = paced.in_turn(*sides)
-                yield f"{name} at 100/s", found[0].p50 - found[1].p50
+                yield f"{name} at 100/s", found[0].p50, found[1].p50
         tap.stop()

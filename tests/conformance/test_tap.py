@@ -61,7 +61,8 @@ class Tapped(NamedTuple):
 def tapped(http: RawHTTP, grpc_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tapped]:
     file = tmp_path_factory.mktemp("tap") / "day.arrow"
     with TapProcess([http.address, grpc_address], file) as process:
-        yield Tapped(process, *process.addresses, http.address, file)
+        through_http, through_grpc = process.addresses
+        yield Tapped(process, through_http, through_grpc, http.address, file)
 
 
 def inputs(library: Any, a: Any = A) -> list[Any]:
@@ -142,7 +143,7 @@ def over_grpc(tapped: Tapped) -> None:
         )
         assert found.as_numpy("OUTPUT0").tolist() == (A + B).tolist()
         client.infer("add_sub", inputs(tritonclient.grpc), request_id="grpc gzip", compression_algorithm="gzip")
-        with pytest.raises(InferenceServerException, match="expects 2 inputs|expected 2 inputs"):
+        with pytest.raises(InferenceServerException, match="2 inputs"):
             client.infer("add_sub", inputs(tritonclient.grpc)[:1], request_id="grpc error")
         answers: queue.Queue[Any] = queue.Queue()
         client.start_stream(lambda result, error: answers.put((result, error)))
@@ -185,7 +186,12 @@ def test_clients_and_their_capture(tapped: Tapped) -> None:
     assert found["grpc error"].exchange.failed and not found["grpc error"].exchange.outputs
     hidden = found["region"]
     assert hidden.exchange.unsent.startswith("input 'INPUT0' was in the client's shared memory")
-    assert set(hidden.withheld) == {"input.INPUT0"} and hidden.exchange.outputs["OUTPUT0"].numpy().tolist() == [1, 2, 3, 4]
+    assert set(hidden.withheld) == {"input.INPUT0"} and hidden.exchange.outputs["OUTPUT0"].numpy().tolist() == [
+        1,
+        2,
+        3,
+        4,
+    ]
     for number in (2, 1, 0):
         exchange = found[f"stream {number}"].exchange
         assert [one["OUT"].tolist() for one in exchange.answers()] == [[n] for n in range(number)]

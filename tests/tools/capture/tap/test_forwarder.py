@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tritonlab.tools.capture.tap.copied_bytes import CopyReader, CopySender, Kind, Record
+from tritonlab.tools.capture.tap.copied_bytes import CopyReader, CopySender, Record, RecordKind
 from tritonlab.tools.capture.tap.forwarder import Forwarder, Upstream
 
 SOON = 30.0
@@ -90,8 +90,8 @@ def test_bytes_are_forwarded_and_copied(scene: Scene) -> None:
         assert client.recv(100) == b""
     found = [(record.kind, record.data) for record in scene.records()]
     assert [kind for kind, _ in found] == [
-        *(Kind.OPENED, Kind.FROM_CLIENT, Kind.FROM_SERVER, Kind.CLIENT_ENDED),
-        *(Kind.FROM_SERVER, Kind.SERVER_ENDED, Kind.CLOSED),
+        *(RecordKind.OPENED, RecordKind.FROM_CLIENT, RecordKind.FROM_SERVER, RecordKind.CLIENT_ENDED),
+        *(RecordKind.FROM_SERVER, RecordKind.SERVER_ENDED, RecordKind.CLOSED),
     ]
     assert found[1][1] == b"question" and found[2][1] == b"answer"
 
@@ -120,7 +120,7 @@ def test_a_large_answer_arrives_whole(scene: Scene) -> None:
         sender.start()
         assert read_all(client) == data
         sender.join()
-    assert b"".join(record.data for record in scene.records() if record.kind == Kind.FROM_SERVER) == data
+    assert b"".join(record.data for record in scene.records() if record.kind == RecordKind.FROM_SERVER) == data
 
 
 def receive(sock: socket.socket, size: int) -> None:
@@ -170,8 +170,8 @@ def test_a_capture_that_cannot_follow_loses_the_connection_alone() -> None:
         assert second_server.recv(100) == b"later"
     found = scene.records()
     assert scene.copies.lost_bytes > 0
-    assert [record.connection for record in found if record.kind == Kind.LOST] == [1]
-    assert (2, Kind.FROM_CLIENT, b"later") in [(each.connection, each.kind, each.data) for each in found]
+    assert [record.connection for record in found if record.kind == RecordKind.LOST] == [1]
+    assert (2, RecordKind.FROM_CLIENT, b"later") in [(each.connection, each.kind, each.data) for each in found]
     scene.close()
 
 
@@ -196,7 +196,7 @@ def test_an_idle_connection_ends_when_the_tap_does(scene: Scene) -> None:
         scene.forwarder.end()
         reader = CopyReader(scene.link)
         for record in reader:
-            if record.kind == Kind.DRAINING:
+            if record.kind == RecordKind.DRAINING:
                 break
         reader.tell_idle(1, 0)  # it has seen nothing of it: more is under way
         server.sendall(b"answer")

@@ -14,7 +14,7 @@ from typing import Any
 from ....core.status import TritonError
 from ..capture_commands import rules_of
 from ..capture_writer import CaptureWriter
-from .copied_bytes import CopyReader, Kind, Record
+from .copied_bytes import CopyReader, Record, RecordKind
 from .frame_reader import PREFACE, NotReadable
 from .request_reading import CaptureSink
 from .tapped_grpc import TappedGrpc
@@ -47,7 +47,7 @@ class TappedConnection:
     def take(self, record: Record) -> None:
         """Take a record of the connection."""
         kind = record.kind
-        if kind in (Kind.FROM_CLIENT, Kind.FROM_SERVER):
+        if kind in (RecordKind.FROM_CLIENT, RecordKind.FROM_SERVER):
             self.pieces += 1
         if self.unread:
             return
@@ -68,24 +68,24 @@ class TappedConnection:
 
     def _take(self, kind: int, data: bytes, at: int) -> None:
         reader = self._reader
-        if kind == Kind.LOST:
+        if kind == RecordKind.LOST:
             print(f"tritonlab tap: a connection is no longer captured: {_NO_ROOM}", file=sys.stderr, flush=True)
             raise NotReadable(_NO_ROOM)
-        if kind in (Kind.CLIENT_ENDED, Kind.SERVER_ENDED) and self._ended_first is None:
+        if kind in (RecordKind.CLIENT_ENDED, RecordKind.SERVER_ENDED) and self._ended_first is None:
             self._ended_first = kind
         if reader is None:
-            if kind == Kind.FROM_SERVER:
+            if kind == RecordKind.FROM_SERVER:
                 self._greeting.append((data, at))
-            elif kind == Kind.FROM_CLIENT:
+            elif kind == RecordKind.FROM_CLIENT:
                 self._begin(self._first + data, at)
-        elif kind == Kind.FROM_CLIENT:
+        elif kind == RecordKind.FROM_CLIENT:
             reader.from_client(data, at)
-        elif kind == Kind.FROM_SERVER:
+        elif kind == RecordKind.FROM_SERVER:
             reader.from_server(data, at)
-        elif kind == Kind.SERVER_ENDED:
+        elif kind == RecordKind.SERVER_ENDED:
             reader.end_server(at)
-        elif kind == Kind.CLOSED:
-            reader.close(at, by_client=self._ended_first != Kind.SERVER_ENDED)
+        elif kind == RecordKind.CLOSED:
+            reader.close(at, by_client=self._ended_first != RecordKind.SERVER_ENDED)
 
     def _begin(self, data: bytes, at: int) -> None:
         """Find the protocol by the client's first bytes, once there are enough of them."""
@@ -141,19 +141,19 @@ def _read_copies(copies: CopyReader, sink: CaptureSink, most_lag: int) -> None:
     for record in copies:
         sink.is_behind = record.lag > most_lag
         number = record.connection
-        if record.kind == Kind.OPENED:
+        if record.kind == RecordKind.OPENED:
             connections[number] = TappedConnection(sink, record.data.decode())
-        elif record.kind == Kind.DRAINING:
+        elif record.kind == RecordKind.DRAINING:
             is_draining = True
-            for each, connection in connections.items():
-                if connection.is_idle:
-                    copies.tell_idle(each, connection.pieces)
+            for each, one in connections.items():
+                if one.is_idle:
+                    copies.tell_idle(each, one.pieces)
         elif (connection := connections.get(number)) is not None:
             connection.take(record)
-            if record.kind == Kind.CLOSED:
+            if record.kind == RecordKind.CLOSED:
                 del connections[number]
             elif is_draining and connection.is_idle:
                 copies.tell_idle(number, connection.pieces)
     now = time.monotonic_ns()
     for connection in connections.values():  # the forwarding process was killed
-        connection.take(Record(Kind.CLOSED, 0, now, 0, b""))
+        connection.take(Record(RecordKind.CLOSED, 0, now, 0, b""))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """The kinds of records."""
 
     OPENED = 0
@@ -34,8 +34,7 @@ class Kind(enum.IntEnum):
     FINISHED = 8
 
 
-#: Kind, connection, nanoseconds of the monotonic clock, bytes before this record that were not yet sent, bytes after
-#: the head.
+#: Kind, connection, nanoseconds of the monotonic clock, bytes that were not yet sent before it, bytes after the head.
 _HEAD = struct.Struct("<BIQQI")
 #: A connection without a request under way, and how many pieces of it the capture had seen.
 _IDLE = struct.Struct("<II")
@@ -44,7 +43,7 @@ _PIECES = 512
 
 
 class Record(NamedTuple):
-    """One record. `at`: its time in nanoseconds of the monotonic clock; `lag`: bytes of copies that waited before it."""
+    """One record. `at`: its time in nanoseconds of the monotonic clock; `lag`: bytes of copies that waited then."""
 
     kind: int
     connection: int

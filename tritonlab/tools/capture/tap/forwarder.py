@@ -24,12 +24,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from .copied_bytes import CopySender, Kind
+from .copied_bytes import CopySender, RecordKind
 
 #: The most bytes of a piece. A larger buffer than malloc's limit for small ones costs a page fault for each page.
 _PIECE = 1 << 16
-#: Seconds for which copies wait for others, and bytes up to which they do.
-_FLUSH_SECONDS, _FLUSH_BYTES = 0.002, 1 << 18
+#: Seconds for which copies wait for others, and bytes up to which they do: each time wakes the process of the capture,
+#: which takes a processor from a request under way where processors are few.
+_FLUSH_SECONDS, _FLUSH_BYTES = 0.05, 1 << 18
 #: Seconds until no more connections are accepted after the last file descriptor was taken.
 _ACCEPT_AGAIN = 0.1
 #: Seconds for which bytes sent before a reset may be on their way to the other side.
@@ -125,6 +126,7 @@ class Forwarder:
         self._resets: list[tuple[socket.socket, float]] = []  # to be reset once their bytes have gone
         self._accepts_at = 0.0  # 0: now
         self._ends_at: float | None = None  # once asked to end
+        self._flush_at = 0.0
         self._was_open = True
         #: how many connections there were
         self.count = 0
@@ -168,7 +170,7 @@ class Forwarder:
 
     def _begin_end(self) -> None:
         self._stop_listening()
-        self._copies.add(Kind.DRAINING, 0, time.monotonic_ns())
+        self._copies.add(RecordKind.DRAINING, 0, time.monotonic_ns())
 
     def _stop_listening(self) -> None:
         for fd, (listener, _) in self._listeners.items():
@@ -181,9 +183,9 @@ class Forwarder:
 
     def _turn(self) -> None:
         copies = self._copies
-        wait = _FLUSH_SECONDS if copies.waiting_bytes else 0.01 if self._resets else None
-        if self._accepts_at or self._ends_at is not None:
-            wait = min(_ACCEPT_AGAIN, _ACCEPT_AGAIN if wait is None else wait)
+        wait = 0.01 if self._resets else _FLUSH_SECONDS if copies.waiting_bytes else None
+        if wait is None and (self._accepts_at or self._ends_at is not None):
+            wait = _ACCEPT_AGAIN
         events = self._epoll.poll(wait)
         sides = self._sides
         for fd, event in events:
@@ -201,8 +203,11 @@ class Forwarder:
                     self._on_readable(side)
                 else:  # its end, which is read later; until then epoll would report it again and again
                     self._watch(side, 0)
-        if copies.waiting_bytes and (not events or copies.waiting_bytes >= _FLUSH_BYTES):
-            copies.flush()
+        if copies.waiting_bytes:
+            now = time.monotonic()
+            if now >= self._flush_at or copies.waiting_bytes >= _FLUSH_BYTES:
+                copies.flush()
+                self._flush_at = now + _FLUSH_SECONDS
         if self._was_open and not copies.is_open:
             self._was_open = False
             self._epoll.unregister(copies.link.fileno())
@@ -245,7 +250,7 @@ class Forwarder:
                 return
             number = next(self._numbers) & 0xFFFFFFFF
             connection = _Connection(number, upstream)
-            connection.client = _Side(_plain(sock), connection, Kind.FROM_CLIENT, Kind.CLIENT_ENDED)
+            connection.client = _Side(_plain(sock), connection, RecordKind.FROM_CLIENT, RecordKind.CLIENT_ENDED)
             self.count += 1
             self._connect(connection)
 
@@ -260,7 +265,7 @@ class Forwarder:
             if sock.connect_ex(address) not in (0, errno.EINPROGRESS):
                 sock.close()
                 continue
-            server = _Side(_plain(sock), connection, Kind.FROM_SERVER, Kind.SERVER_ENDED)
+            server = _Side(_plain(sock), connection, RecordKind.FROM_SERVER, RecordKind.SERVER_ENDED)
             connection.server = server
             server.peer, connection.client.peer = connection.client, server
             server.reads = False  # not yet
@@ -286,7 +291,7 @@ class Forwarder:
         server.reads = True
         client = server.peer
         self._sides[client.fd] = client
-        self._copies.add(Kind.OPENED, connection.number, time.monotonic_ns(), str(connection.upstream).encode())
+        self._copies.add(RecordKind.OPENED, connection.number, time.monotonic_ns(), str(connection.upstream).encode())
         self._watch(server, _IN)
         self._watch(client, _IN)
 
@@ -319,7 +324,7 @@ class Forwarder:
             else:
                 connection.is_copied = False
                 copies.lost_bytes += len(data)
-                copies.add(Kind.LOST, connection.number, at)
+                copies.add(RecordKind.LOST, connection.number, at)
         else:
             self._copies.lost_bytes += len(data)
         if sent < len(data):
@@ -359,7 +364,7 @@ class Forwarder:
             self._pass_end(side)
 
     def _pass_end(self, side: _Side) -> None:
-        """Tell the other side that a side has ended, after all of its bytes."""
+        """Pass on the end of a side, after all of its bytes."""
         peer = side.peer
         is_deaf = peer.reads and not side.writes  # and so the rest of the other side's bytes goes nowhere
         if side.is_reset or is_deaf or not peer.reads:
@@ -394,7 +399,7 @@ class Forwarder:
                 self._resets.append((side.socket, time.monotonic() + _RESET_SECONDS))
             else:
                 side.socket.close()
-        self._copies.add(Kind.CLOSED, connection.number, time.monotonic_ns())
+        self._copies.add(RecordKind.CLOSED, connection.number, time.monotonic_ns())
         del connection.client.peer, connection.server.peer  # a circle
 
     def _on_idle(self) -> None:

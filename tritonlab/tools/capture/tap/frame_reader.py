@@ -164,6 +164,8 @@ class Message(NamedTuple):
             raise NotReadable(f"a message is not {encoding}: {error}") from None
         if decompressor.unconsumed_tail:
             raise NotReadable("a message is larger than the capture may hold")
+        if not decompressor.eof:
+            raise NotReadable(f"a message is not {encoding}: its end is missing")
         return found
 
 

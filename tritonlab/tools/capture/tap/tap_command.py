@@ -44,7 +44,7 @@ def tap(
         raise OSError(f"{len(listen)} --listen and {len(upstream)} --upstream: each --listen needs one")
     servers = [Upstream(*_address(text, "--upstream")) for text in upstream]
     with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(_bound(*_address(text, "--listen"))) for text in listen]
+        sockets = [opened.enter_context(_listening(*_address(text, "--listen"))) for text in listen]
         link, end = socket.socketpair()
         opened.enter_context(link)
         facts = {"source": "tap", "server": ", ".join(map(str, servers))}
@@ -68,6 +68,8 @@ def tap(
     if process.exitcode is None:
         process.kill()
         process.join()
+    if process.exitcode:
+        print("tritonlab tap: the capture has ended too early; its file has what it wrote before", file=sys.stderr)
     if copies.lost_bytes:
         print(f"not captured: {size_text(copies.lost_bytes)} of {forwarder.count:,} connections, {_WHY_LOST}")
     return 1 if process.exitcode else 0
@@ -84,10 +86,10 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound and does not listen yet. Without a host it takes IPv4 and, if there is one, IPv6."""
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a listening socket: without a host, of IPv4 and, if the system has it, IPv6."""
     if not host and socket.has_dualstack_ipv6():
-        return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=0)
+        return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family)
 
@@ -117,13 +119,13 @@ def _capture(
 def _started(link: socket.socket) -> str:
     """Wait for the capture to begin, and return its error; empty if there is none."""
     link.settimeout(_START_SECONDS)
-    said = b""
+    answer = b""
     try:
-        while not said.endswith(b"\n"):
+        while not answer.endswith(b"\n"):
             piece = link.recv(4096)
             if not piece:
                 return "the process of the capture has ended"
-            said += piece
+            answer += piece
     except TimeoutError:
         return "the process of the capture does not start"
-    return said.decode(errors="replace").strip()
+    return answer.decode(errors="replace").strip()

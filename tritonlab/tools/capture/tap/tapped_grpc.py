@@ -29,7 +29,7 @@ from .request_reading import MOST_MESSAGE, TOO_LARGE, CaptureSink, UnseenRegions
 
 _SERVICE = "/inference.GRPCInferenceService/"
 _KINDS = {f"{_SERVICE}ModelInfer": False, f"{_SERVICE}ModelStreamInfer": True}
-_CODES = {int(status.value[0]): code for code, status in STATUS.items()}  # type: ignore[index]
+_CODES = {int(status.value[0]): code for code, status in STATUS.items()}
 _DEADLINE = 4
 _CANCEL = 8
 _FINAL = "triton_final_response"
@@ -214,8 +214,8 @@ class _InferCall(_Call):
             ask = self.connection.read_request(message, self.ask_encoding)
             same = self._open.setdefault(ask.ident, [])
             if self._is_stream:
-                alike = [each for each in same if each.model == ask.model]
-                for each in (*alike, ask) if alike else ():
+                rivals = [each for each in same if each.model == ask.model]
+                for each in (*rivals, ask) if rivals else ():
                     each.unanswered, each.answers = _AMBIGUOUS, []
                 if self.open_count >= _MOST_OPEN:
                     self._give_up()

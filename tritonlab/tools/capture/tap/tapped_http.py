@@ -310,7 +310,9 @@ class HttpReader:
 
     def _answer(self, ask: HttpAsk, withheld: dict[str, Withheld]) -> tuple[Arrival, ...]:
         if ask.kind == "generate_stream" and ask.events:
-            found = [(self._generated(ask, _event_data(event), n, withheld), at) for n, (event, at) in enumerate(ask.events)]
+            found = [
+                (self._generated(ask, _event_data(event), n, withheld), at) for n, (event, at) in enumerate(ask.events)
+            ]
             found[-1][0].final = not ask.is_cut
             return tuple(Arrival(response, max(0, at - ask.sent_at)) for response, at in found)
         reply: Any = ask.reply or b""
@@ -333,7 +335,9 @@ class HttpReader:
         """Read one answer of `generate`, in which outputs have no shape."""
         document = json.loads(text)
         if "error" in document and ask.status != 200:
-            return InferenceResponse(ask.model, error=TritonError.from_code(Code.UNKNOWN, str(document["error"])), final=False)
+            return InferenceResponse(
+                ask.model, error=TritonError.from_code(Code.UNKNOWN, str(document["error"])), final=False
+            )
         metadata = self._models.metadata(ask.model, ask.version) or {"outputs": ()}
         types = {each["name"]: DataType[each["datatype"]] for each in metadata["outputs"]}
         outputs: dict[str, Tensor] = {}
