@@ -66,7 +66,8 @@ class Upstream:
             self.addresses = self._resolve()
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 class _Side:

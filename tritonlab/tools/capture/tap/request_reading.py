@@ -15,6 +15,7 @@ from ....core.inference.infer_request import InferenceRequest
 from ....core.inference.tensor import Tensor
 from ....core.status import TritonError
 from ....exchanges.remote.http_link import HttpLink
+from ....exchanges.remote.transport import Transport
 from ....frontends.shared.request_memory import HeldMemory, RequestMemory
 from ....frontends.shared.shared_memory_manager import SharedMemoryManager
 from ..capture_file import CapturedRequest, Withheld
@@ -94,7 +95,7 @@ class UpstreamModels:
     """The descriptions of a server's models, for requests that only they explain. Each is asked for once, over HTTP."""
 
     def __init__(self, address: str) -> None:
-        self._link = HttpLink(address, {}, _ASK_SECONDS)
+        self._link = HttpLink(Transport(address, timeout=_ASK_SECONDS))
         self._found: dict[tuple[str, str, str], Any] = {}
         self._failed: dict[tuple[str, str, str], float] = {}
 
