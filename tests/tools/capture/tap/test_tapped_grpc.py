@@ -120,7 +120,7 @@ def test_errors_and_cancellation() -> None:
     scene.end(1, 5, "no%20such")
     scene.client(RST_STREAM, 0, 3, struct.pack(">I", 8))
     scene.server(RST_STREAM, 0, 5, struct.pack(">I", 2))
-    scene.connection.close(99, by_client=False)
+    scene.connection.close(99, "server")
     first, second, third, fourth = scene.found
     assert first.error.code is Code.NOT_FOUND and first.error_text == "no such" and not first.unanswered
     assert second.cancelled and second.unanswered == "the client cancelled the call"

@@ -117,16 +117,15 @@ def test_errors_and_requests_that_are_wrong() -> None:
     assert first.total_ns > 0 and second.model == "m"
 
 
-@pytest.mark.parametrize("by_client", [True, False])
-def test_the_end_of_a_connection(by_client: bool) -> None:
+@pytest.mark.parametrize("side", ["client", "server", "tap"])
+def test_the_end_of_a_connection(side: str) -> None:
     scene = Scene()
     scene.send(request(document(1)), request(document(2)), request(document(3))[:-1])
     scene.answer(reply(answer(1))[:-1])
-    scene.connection.close(5, by_client)
+    scene.connection.close(5, side)
     found = [one.exchange for one in scene.kept.found]
-    side = "client" if by_client else "server"
     assert [each.unanswered for each in found] == [f"the {side} closed the connection"] * 2
-    assert [each.cancelled for each in found] == [by_client] * 2 and not any(each.arrivals for each in found)
+    assert [each.cancelled for each in found] == [side == "client"] * 2 and not any(each.arrivals for each in found)
 
 
 def test_an_answer_until_the_end_of_the_connection() -> None:

@@ -23,6 +23,7 @@ from .tapped_http import TappedHttp
 #: Below the traffic's priority, which matters where processors are few.
 _NICENESS = 5
 _TLS = b"\x16"
+_ENDED_BY: dict[int, str] = {RecordKind.CLIENT_ENDED: "client", RecordKind.SERVER_ENDED: "server"}
 _NO_ROOM = "the capture was too slow, and its memory full"
 
 
@@ -35,7 +36,7 @@ class TappedConnection:
         self._reader: TappedHttp | TappedGrpc | None = None
         self._first = b""
         self._greeting: list[tuple[bytes, int]] = []
-        self._ended_first: int | None = None
+        self._ended_first = -1
         self.pieces = 0
         self.unread = ""
 
@@ -71,7 +72,7 @@ class TappedConnection:
         if kind == RecordKind.LOST:
             print(f"tritonlab tap: a connection is no longer captured: {_NO_ROOM}", file=sys.stderr, flush=True)
             raise NotReadable(_NO_ROOM)
-        if kind in (RecordKind.CLIENT_ENDED, RecordKind.SERVER_ENDED) and self._ended_first is None:
+        if kind in (RecordKind.CLIENT_ENDED, RecordKind.SERVER_ENDED) and self._ended_first < 0:
             self._ended_first = kind
         if reader is None:
             if kind == RecordKind.FROM_SERVER:
@@ -82,10 +83,10 @@ class TappedConnection:
             reader.from_client(data, at)
         elif kind == RecordKind.FROM_SERVER:
             reader.from_server(data, at)
-        elif kind == RecordKind.SERVER_ENDED:
+        elif kind == RecordKind.SERVER_ENDED and not data:
             reader.end_server(at)
         elif kind == RecordKind.CLOSED:
-            reader.close(at, by_client=self._ended_first != RecordKind.SERVER_ENDED)
+            reader.close(at, _ENDED_BY.get(self._ended_first, "tap"))
 
     def _begin(self, data: bytes, at: int) -> None:
         """Find the protocol by the client's first bytes, once there are enough of them."""

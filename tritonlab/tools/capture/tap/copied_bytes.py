@@ -21,7 +21,7 @@ class RecordKind(enum.IntEnum):
     OPENED = 0
     FROM_CLIENT = 1
     FROM_SERVER = 2
-    #: nothing more will come from it
+    #: nothing more will come from it; with data: because it has reset the connection
     CLIENT_ENDED = 3
     SERVER_ENDED = 4
     #: both have ended

@@ -360,7 +360,7 @@ class Forwarder:
         """Handle the end of what a side sends, or its reset."""
         side.reads = False
         self._watch(side, side.events & ~_IN)
-        self._copies.add(side.ended, side.link.number, time.monotonic_ns())
+        self._copies.add(side.ended, side.link.number, time.monotonic_ns(), b"reset" if side.is_reset else b"")
         if side.peer.pending is None:
             self._pass_end(side)
 

@@ -95,11 +95,11 @@ class TappedGrpc:
     def end_server(self, at: int) -> None:
         """Note that the server sends nothing more."""
 
-    def close(self, at: int, by_client: bool) -> None:
-        """Note the end of the connection. `by_client`: whether the client ended it first."""
+    def close(self, at: int, side: str) -> None:
+        """Note the end of the connection. `side`: `client`, `server` or `tap`, which ended it first."""
         self._at = at
         for call in self._calls.values():
-            call.end(_cut("the client closed the connection" if by_client else "the server closed the connection"))
+            call.end(_cut(f"the {side} closed the connection"))
         self._calls.clear()
 
     # -- frames

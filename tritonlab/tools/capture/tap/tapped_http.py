@@ -137,10 +137,10 @@ class TappedHttp:
         if self._is_in_reply and not self._has_length():
             self.on_reply()
 
-    def close(self, at: int, by_client: bool) -> None:
-        """Note the end of the connection. `by_client`: whether the client ended it first."""
+    def close(self, at: int, side: str) -> None:
+        """Note the end of the connection. `side`: `client`, `server` or `tap`, which ended it first."""
         for ask in self._asks:
-            ask.is_cut = "the client closed the connection" if by_client else "the server closed the connection"
+            ask.is_cut = f"the {side} closed the connection"
             ask.replied_at = at
             if ask.body is None and ask.kind:
                 continue  # half a request
