@@ -24,6 +24,7 @@ from tritonlab.notebook.shell.commands import parser_of
 from tritonlab.notebook.shell.subcommand import JsonFacts
 from tritonlab.notebook.views import widget
 from tritonlab.tool_table import magic_commands
+from tritonlab.tools.capture.capture_file import CaptureFile
 
 #: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.
 LEFT_OUT = ("stub", "tritonserver", "frontends", "ipc", "__main__", "site_packages", "testing", "dynamo", "ray")
@@ -70,6 +71,7 @@ EXAMPLES = {
     "Graph": "m.view('graph')",
     "Memory": "m.view('memory')",
     "LoadPanel": "tritonlab.load_panel(m)",
+    "ReplayVerdict": "m.replay([])",
     "CheckResult": "m.check(1, relations=['answers'])",
     "LoadResult": "m.load_test(shapes={'IN': [2]}, seconds=0.2)",
     "Recording": "tritonlab.recording(m.server)",
@@ -92,6 +94,7 @@ LINES = {
     "open": "open {here}",
     "push": "push m 127.0.0.1:1",
     "trace": "trace {here}/t.json",
+    "replay": "replay m {here}/requests",
 }
 #: Subcommands about a model that hangs, failed or is paused, which `m` need not be, and about a server elsewhere.
 NEED_A_STATE = {"kill", "postmortem", "debug", "watch", "push"}
@@ -186,6 +189,7 @@ def test_what_programs_read_of_a_form(book: Notebook) -> None:
 
 
 def test_every_subcommand_has_json(book: Notebook, tmp_path: Path) -> None:
+    CaptureFile(tmp_path / "requests", {}).close()
     for name, command in sorted(magic_commands().items(), key=lambda item: item[0] == "unload"):
         assert "--json" in parser_of(command).format_help()
         takes_name = any("name" in argument.names for argument in command.arguments)

@@ -76,6 +76,7 @@ def summary() -> Iterator[str]:
     """Return the list of subcommands, with the purpose of each."""
     # JupyterLab breaks a line that is too long at any place in a word
     fill = partial(textwrap.fill, width=96, subsequent_indent=" " * 20, break_on_hyphens=False)
+    # first, as a program reads the first lines only
+    yield fill("what any of them shows, as JSON for programs", initial_indent=f"%triton {'… --json':<12}")
     for name, command in magic_commands().items():
         yield fill(command.description, initial_indent=f"%triton {name:<12}")
-    yield fill("what any of them shows, as JSON for programs", initial_indent=f"%triton {'… --json':<12}")

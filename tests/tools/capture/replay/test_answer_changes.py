@@ -58,7 +58,7 @@ def test_a_constant_difference_is_one_cause_whatever_the_values_are() -> None:
     assert (group.count, group.sizes) == (4, "by 0.2 of the value")
 
 
-def test_causes_are_told_apart_and_ranked_by_requests() -> None:
+def test_causes_are_distinguished_and_ranked_by_requests() -> None:
     found = [each for n in range(3) for each in change(n, np.float32([1.0]), np.float32([1.001]))]
     found += [each for n in range(3, 5) for each in change(n, np.float32([1.0]), np.float32([900.0]))]
     errors = [f"row {n} is bad" for n in (17, 18, 19, 20)]

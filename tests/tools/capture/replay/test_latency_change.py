@@ -25,7 +25,7 @@ def test_the_same_model_is_not_slower() -> None:
         assert verdicts(compare_latencies(latencies(seed), latencies(seed + 100), "x")) == ["noise"] * 3
 
 
-def test_a_slower_model_is_found_and_said_in_words() -> None:
+def test_a_slower_model_is_found_and_stated_in_words() -> None:
     found = compare_latencies(latencies(0), latencies(1, scale=1.4), "x")
     assert found is not None and verdicts(found)[:2] == ["slower", "slower"]
     assert found.lines()[1].startswith("p50 1") and "longer" in found.lines()[1]

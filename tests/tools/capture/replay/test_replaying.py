@@ -112,7 +112,7 @@ def test_an_exception_is_one_group_with_its_failure(server: Server, capture: lis
     assert [test.name for test in found.junit_tests() if test.failure] == ["errors"]
 
 
-def test_what_a_batch_changes_is_said(server: Server, capture: list[CapturedRequest]) -> None:
+def test_what_a_batch_changes_is_stated(server: Server, capture: list[CapturedRequest]) -> None:
     found = replayed(server.model("sociable"), capture)
     (group,) = found.groups
     assert group.alone and "the other requests of a batch matter" in group.sentence
@@ -165,7 +165,7 @@ def test_streams_are_compared_response_by_response(server: Server) -> None:
     ]
 
 
-def test_what_cannot_be_sent_or_compared_is_said(server: Server, capture: list[CapturedRequest]) -> None:
+def test_what_cannot_be_sent_or_compared_is_counted(server: Server, capture: list[CapturedRequest]) -> None:
     model, (one, two, three, four) = server.model("double"), capture[:4]
     odd = [
         replace(one, withheld={"input.IN": Withheld("dropped", "FP32", (1, 2))}),
@@ -194,7 +194,7 @@ def test_an_interrupt_keeps_the_answers_so_far(server: Server, capture: list[Cap
     assert replayed(model, [*capture, *capture], progress=lambda line: False).stopped == "stopped"
 
 
-def test_a_server_elsewhere_is_asked_too(server: Server, capture: list[CapturedRequest]) -> None:
+def test_a_server_elsewhere_gets_the_requests_too(server: Server, capture: list[CapturedRequest]) -> None:
     with Endpoints(server.core, EndpointOptions(http_port=0, grpc_port=0, metrics=False)) as endpoints:
         for address in (f"http://{endpoints.http}", f"grpc://{endpoints.grpc}"):
             with connect(address, headers=endpoints.headers) as remote:

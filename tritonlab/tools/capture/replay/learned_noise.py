@@ -96,7 +96,7 @@ class LearnedNoise:
         return sorted(self.counts)
 
     def covers(self, change: AnswerChange) -> bool:
-        """Return whether the change is no larger than the noise."""
+        """Return whether the noise is as large as the change."""
         if "" in self.counts and not change.output:
             return True
         if change.output in self.free:

@@ -69,8 +69,8 @@ def run(
         if unknown := [word for word in words if word not in FAIL_ON]:
             raise ValueError(f"--fail-on has no '{unknown[0]}': it takes {','.join(FAIL_ON)}")
         found = Capture(capture)
-        asked = {each.exchange.model for each in found}
-        chosen = [name for name in chosen_models(repository, models) if name in asked]
+        named = {each.exchange.model for each in found}
+        chosen = [name for name in chosen_models(repository, models) if name in named]
         options = _paced({"speed": speed, "limit": limit, "seconds": seconds})
         elsewhere = connect(against) if against else None
     except (OSError, ValueError, TritonError) as error:
@@ -95,7 +95,7 @@ def run(
     if as_json:
         print(json.dumps([verdict.to_dict() for verdict in verdicts], indent=1))
     if not chosen:
-        has = ", ".join(sorted(asked)) or "none"
+        has = ", ".join(sorted(named)) or "none"
         print(f"tritonlab: no request was sent: the capture has requests to {has}", file=sys.stderr)
     if any(verdict.failures(words) for verdict in verdicts):
         return FAILED

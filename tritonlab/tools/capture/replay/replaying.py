@@ -97,8 +97,8 @@ class _Plan:
                 open_sequences.add(sequence)
             why = _why_unsent(captured)
             if sequence and not why:
-                why = "in sequences whose beginning the capture lacks" * (sequence not in open_sequences)
-                why = "in sequences after a request that cannot be sent" if sequence in broken else why
+                why = "in sequences after a request that cannot be sent" * (sequence in broken)
+                why = why if sequence in open_sequences else "in sequences whose beginning the capture lacks"
             if why:
                 self.not_sent[why] += 1
                 broken |= {sequence} if sequence else set()
