@@ -79,7 +79,7 @@ def test_an_interrupt_at_any_moment_of_a_load_leaves_nothing(server: Server, fol
         server.load("m")
         assert server.model("m")()["N"].tolist() == [1], f"after an interrupt at moment {moment}"
         server.unload("m", timeout=10)
-        eventually(lambda: children() == before)
+        eventually(lambda: children() <= before)  # processes of earlier tests may still be ending
         if not interrupt.came:
             break
         moment += step
