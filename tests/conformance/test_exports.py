@@ -71,7 +71,7 @@ def test_the_real_server_reads_an_export_as_ours_reads_the_model(real: RealClien
 
 def test_the_real_server_takes_the_config_of_type_hints(real: RealClient, tmp_path: Path) -> None:
     name = "exported_hinted"
-    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+    with Server(tmp_path, model_control_mode="explicit") as server:
         hinted = Workspace(server, tmp_path).load(name, HINTED)
         ours = hinted.config()
         shutil.rmtree(real.repository / name, ignore_errors=True)

@@ -206,7 +206,7 @@ def test_the_last_requests_are_replayed(tmp_path: Path, program: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     write_model(tmp_path / "source", "plain", MODEL.format(head="", body="value * 2"), CONFIG)
-    with Server(tmp_path / "source", warm=0) as server:
+    with Server(tmp_path / "source") as server:
         Recorder.for_instruments(server.instruments)
         model = server.model("plain")
         for _ in range(2):
@@ -234,7 +234,7 @@ def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
     for number, version in enumerate(("3.12", "3.11")):
         name = f"m{number}"
         write_model(tmp_path / "source", name, MODEL.format(head="", body=body), CONFIG)
-        with Server(tmp_path / "source", warm=0, model_control_mode="explicit") as server:
+        with Server(tmp_path / "source", model_control_mode="explicit") as server:
             server.load(name)
             env = EnvironmentOptions("dir", python=version)
             report = tritonlab.export(server.model(name), tmp_path / "models", env=env, overwrite=True)
@@ -249,7 +249,7 @@ def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
         place = Path(sys.base_prefix).resolve()  # or it is in a directory that is hidden, such as the home directory
         assert any(str(each) in found.releases[0].hidden for each in (place, *place.parents[:-1]))
     # what was exported is exported again as it is, with its environment and the compiled stub
-    with Server(tmp_path / "models", warm=0, model_control_mode="explicit") as server:
+    with Server(tmp_path / "models", model_control_mode="explicit") as server:
         server.load("m0")
         again = tritonlab.export(server.model("m0"), tmp_path / "again")
     compared = compare_trees(tmp_path / "again" / "m0", tmp_path / "models" / "m0")

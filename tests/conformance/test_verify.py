@@ -90,7 +90,7 @@ def answered_here(repository: Path) -> list[Exchange]:
     """Return a request to each model, with what our server answers where the models were written, and a wrong one."""
     requests = [InferenceRequest(path.name, {"IN": VALUE}) for path in sorted(repository.iterdir())]
     requests.append(InferenceRequest("plain", {"OTHER": VALUE}))
-    with Server(repository, backend_directory=backends_of(repository), warm=0) as server:
+    with Server(repository, backend_directory=backends_of(repository)) as server:
         send = asks_of(server)
         return [replace(send(each), name="wrong" if "OTHER" in each.inputs else "ok") for each in requests]
 

@@ -451,7 +451,7 @@ def test_an_error_in_finalize_is_logged_and_ignored(lab: Lab) -> None:  # rule 2
 def test_without_explicit_control_all_models_are_loaded_and_stay(tmp_path: Path) -> None:  # rule 5.11.1
     for n in (1, 2):
         write_model(tmp_path, f"m{n}", NUMBER.format(n=n), NUMBER_CONFIG)
-    with Server(tmp_path, warm=0) as server:
+    with Server(tmp_path) as server:
         assert [int(server.model(f"m{n}")()["N"][0]) for n in (1, 2)] == [1, 2]
         for act in (lambda: server.load("m1"), lambda: server.unload("m1")):
             with pytest.raises(
@@ -464,7 +464,7 @@ def test_without_explicit_control_all_models_are_loaded_and_stay(tmp_path: Path)
 def test_with_it_only_what_is_named(tmp_path: Path, startup: list[str], ready: list[str]) -> None:
     for n in (1, 2):
         write_model(tmp_path, f"m{n}", NUMBER.format(n=n), NUMBER_CONFIG)
-    with Server(tmp_path, model_control_mode="explicit", startup_models=startup, warm=0) as server:
+    with Server(tmp_path, model_control_mode="explicit", startup_models=startup) as server:
         assert [e["name"] for e in server.index() if e.get("state") == "READY"] == ready
         assert [e["name"] for e in server.index()] == ["m1", "m2"]
         assert server.ready()
@@ -474,7 +474,7 @@ def test_a_model_that_fails_at_the_start_fails_the_server(tmp_path: Path, strang
     write_model(tmp_path, "good", NUMBER.format(n=1), NUMBER_CONFIG)
     write_model(tmp_path, "wrong", "1 / 0", "")
     with pytest.raises(ModelLoadError, match="ZeroDivisionError"):
-        Server(tmp_path, warm=0)
+        Server(tmp_path)
     eventually(lambda: strangers.issuperset(stub_processes()))
 
 
@@ -564,7 +564,7 @@ def test_stop_gives_memory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
     write_model(tmp_path, "stuck", SCRIPTED, SCRIPTED_CONFIG)
-    server = Server(tmp_path, warm=0)
+    server = Server(tmp_path)
     script = Script(server.model("stuck"))
     pid = script.pid
     running = script.infer("time.sleep(600)")

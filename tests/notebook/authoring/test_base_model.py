@@ -32,7 +32,7 @@ ROW = np.arange(4, dtype=np.float32).reshape(1, 4)
 @pytest.mark.parametrize("head", ["", "from __future__ import annotations\n"])
 def test_the_config_comes_from_hints_here_and_where_it_is_deployed(tmp_path: Path, head: str) -> None:
     (tmp_path / "source").mkdir()
-    with Server(tmp_path / "source", model_control_mode="explicit", warm=0) as server:
+    with Server(tmp_path / "source", model_control_mode="explicit") as server:
         model = Workspace(server, tmp_path / "source").load("hinted", head + SOURCE)
         config = model.config()
         assert (config["max_batch_size"], [each["name"] for each in config["input"]]) == (8, ["A", "B"])
@@ -44,12 +44,12 @@ def test_the_config_comes_from_hints_here_and_where_it_is_deployed(tmp_path: Pat
         report = tritonlab.export(model, tmp_path / "models")
     assert report.plan.warnings == ()
     assert (tmp_path / "models/hinted/1" / BASE_FILE.name).read_bytes() == BASE_FILE.read_bytes()
-    with Server(tmp_path / "models", warm=0) as server:
+    with Server(tmp_path / "models") as server:
         assert server.model("hinted")(A=ROW)["SUM"].tolist() == ROW.tolist()
 
 
 def test_a_method_without_hints_is_refused_with_the_form(tmp_path: Path) -> None:
-    with Server(tmp_path, model_control_mode="explicit", warm=0) as server, pytest.raises(ModelLoadError) as raised:
+    with Server(tmp_path, model_control_mode="explicit") as server, pytest.raises(ModelLoadError) as raised:
         Workspace(server, tmp_path).load("hinted", SOURCE.replace(': "FP32[4]",', ","))
     assert "A of predict needs a hint as 'FP32[-1,4]'" in str(raised.value)
 

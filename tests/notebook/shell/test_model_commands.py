@@ -159,7 +159,7 @@ def test_what_was_made_in_the_notebook_is_kept_and_exported(notebook: Any, works
     assert {"1/labels.json", "1/scale.npy", "1/weights.pt"} < set(report.plan.files)
     (warning,) = report.plan.warnings  # torch, which the image lacks
     assert warning.startswith("it imports torch, which Triton's image does not bring: ")
-    with Server(tmp_path / "models", warm=0) as server:
+    with Server(tmp_path / "models") as server:
         assert answer(server, "m") == [30.0, 1.0]
 
 
@@ -176,7 +176,7 @@ def test_what_other_cells_define_is_written_in_front(notebook: Any, workspace: A
     assert text.startswith('"""A docstring."""\nfrom __future__ import annotations\nimport json as text\n')
     assert "RATE = 3.0\n" in text and text.endswith(CAPTURING.partition("annotations\n")[2])
     assert text == (tmp_path / "one" / "plain" / "1" / "model.py").read_text()
-    with Server(tmp_path / "one", warm=0) as server:
+    with Server(tmp_path / "one") as server:
         assert answer(server, "plain", 2.0) == [8.0]
 
 

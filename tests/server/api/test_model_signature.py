@@ -26,7 +26,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     (repository / "m" / "1").mkdir(parents=True)
     (repository / "m" / "1" / "model.py").write_text(executes("return []"))
     (repository / "m" / "config.pbtxt").write_text(CONFIG)
-    with Server(repository, warm=0) as server:
+    with Server(repository) as server:
         yield server.model("m")
 
 

@@ -353,7 +353,7 @@ def test_a_handle_follows_reloads(lab: Lab) -> None:
 
 def test_a_server_is_a_context(tmp_path: Path) -> None:
     write_model(tmp_path, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
-    with Server(tmp_path, warm=0) as server:
+    with Server(tmp_path) as server:
         assert repr(server) == "<Server [add_sub READY]>"
         pid = server.model("add_sub").instances()[0]["pid"]
         assert server.metadata()["name"] == "triton"
@@ -364,7 +364,7 @@ def test_a_server_is_a_context(tmp_path: Path) -> None:
 
 def test_servers_do_not_know_of_each_other(tmp_path: Path) -> None:
     write_model(tmp_path, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
-    with Server(tmp_path, warm=0) as one, Server(tmp_path, warm=0) as other:
+    with Server(tmp_path) as one, Server(tmp_path, warm=0) as other:
         assert one.model("add_sub").instances()[0]["pid"] != other.model("add_sub").instances()[0]["pid"]
         one.stop()
         assert other.model("add_sub")(INPUT0=[1.0], INPUT1=[1.0])["OUTPUT0"] == [2]

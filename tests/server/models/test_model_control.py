@@ -307,7 +307,7 @@ def test_models_serve_from_the_loads_that_they_should(tmp_path: Path, monkeypatc
         return VersionParts(files.config, {}, RequestRules(files.config, model_name=files.name), scheduler)
 
     monkeypatch.setattr(VersionLoad, "_model", start_nothing)
-    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+    with Server(tmp_path, model_control_mode="explicit") as server:
         some = settings(max_examples=30, stateful_step_count=25)
         run_state_machine_as_test(partial(ModelControlMachine, server, tmp_path), settings=some)
 
@@ -457,7 +457,7 @@ def test_a_name_in_two_repositories_is_marked_in_the_index(tmp_path: Path) -> No
         for name in names:
             write_model(repository, name, ADDS.format(n=1), ADDS_CONFIG)
     both = {"name": "both", "state": "UNAVAILABLE", "reason": "model appears in two or more repositories"}
-    with Server([first, second], model_control_mode="explicit", warm=0) as server:
+    with Server([first, second], model_control_mode="explicit") as server:
         assert server.index() == [both, {"name": "mine"}, {"name": "yours"}]
         assert server.index(ready=True) == [both]
         assert failure(server, "both").code is Code.INTERNAL
@@ -514,7 +514,7 @@ def test_an_identifier_unloads_one_of_them(tmp_path: Path) -> None:
 
 @rules.rule("5.11.11")
 def test_repositories_are_registered_in_the_explicit_mode_only(tmp_path: Path) -> None:
-    with Server(tmp_path, warm=0) as server:
+    with Server(tmp_path) as server:
         text = "is not allowed if model control mode is not EXPLICIT"
         with pytest.raises(UnsupportedError, match=f"^repository registration {text}$"):
             server.register_model_repository(tmp_path)
@@ -544,7 +544,7 @@ def test_models_load_at_once_at_the_start(tmp_path: Path) -> None:
     meeting.mkdir()
     for n in range(3):
         write_model(tmp_path / "models", f"m{n}", meeting_at(meeting, 3), "")
-    with Server(tmp_path / "models", warm=0, model_load_thread_count=3) as server:
+    with Server(tmp_path / "models", model_load_thread_count=3) as server:
         assert len(server.index(ready=True)) == 3
 
 
@@ -552,7 +552,7 @@ def test_ensembles_load_after_their_models_at_the_start(tmp_path: Path) -> None:
     write_ensemble(tmp_path, "a_first_by_name", "b_inner")
     write_ensemble(tmp_path, "b_inner", "z")
     write_model(tmp_path, "z", ADDS.format(n=1), ADDS_CONFIG)
-    with Server(tmp_path, warm=0) as server:
+    with Server(tmp_path) as server:
         assert infer(server, "a_first_by_name") == 1
 
 
@@ -562,19 +562,19 @@ def test_all_are_tried_before_the_server_fails(tmp_path: Path) -> None:
     write_model(tmp_path, "good", ADDS.format(n=1), ADDS_CONFIG)
     before = len(stub_processes())
     with pytest.raises(ModelLoadError) as raised:
-        Server(tmp_path, warm=0)
+        Server(tmp_path)
     assert raised.value.code is Code.INTERNAL
     assert raised.value.message.startswith("failed to load all models\nload failed for model 'a_bad': version 1 is at")
     assert "failed to load 'b_bad', failed to poll from model repository" in raised.value.message
     eventually(lambda: len(stub_processes()) <= before)
-    with Server(tmp_path, warm=0, exit_on_error=False) as server:
+    with Server(tmp_path, exit_on_error=False) as server:
         assert infer(server, "good") == 1
         assert not server.ready()
 
 
 def test_a_readiness_that_is_not_strict(tmp_path: Path) -> None:  # rule 5.11.9
     write_model(tmp_path, "bad", "1 / 0", "")
-    with Server(tmp_path, warm=0, exit_on_error=False, strict_readiness=False) as server:
+    with Server(tmp_path, exit_on_error=False, strict_readiness=False) as server:
         assert server.ready()
 
 
@@ -623,7 +623,7 @@ def test_nothing_is_written_into_a_repository(tmp_path: Path) -> None:
     source = "import beside\n" + ADDS.format(n=1)
     write_model(tmp_path, "m", source, ADDS_CONFIG, **{"1__beside_dot_py": "x = 1\n"})
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    with Server(tmp_path, warm=0) as server:
+    with Server(tmp_path) as server:
         assert infer(server, "m") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -747,7 +747,7 @@ def hanging(tmp_path: Path, where: str) -> tuple[str, Callable[[], list[int]]]:
 def test_a_server_that_stops_does_not_wait_for_a_load(tmp_path: Path, where: str) -> None:
     source, pids = hanging(tmp_path, where)
     write_model(tmp_path / "models", "slow", source, config(count=2))
-    server = Server(tmp_path / "models", model_control_mode="explicit", warm=0)
+    server = Server(tmp_path / "models", model_control_mode="explicit")
     failures: list[ModelLoadError] = []
     loading = threading.Thread(target=lambda: failures.append(failure(server, "slow")))
     loading.start()
@@ -777,7 +777,7 @@ def test_a_server_that_stops_does_not_wait_for_ever_for_a_load_that_nothing_ends
     directory = write_model(tmp_path, "reads", SCRIPTED, config("X FP32 1", "Y FP32 1", warmup))
     (directory / "warmup").mkdir()
     (directory / "warmup" / "slow").touch()
-    server = Server(tmp_path, model_control_mode="explicit", warm=0)
+    server = Server(tmp_path, model_control_mode="explicit")
     failures: list[ModelLoadError] = []
     loading = threading.Thread(target=lambda: failures.append(failure(server, "reads")), daemon=True)
     loading.start()
@@ -801,7 +801,7 @@ def test_an_interrupt_of_a_start_ends_what_loads(tmp_path: Path) -> None:
 
     threading.Thread(target=when_both_load, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        Server(tmp_path / "models", warm=0)
+        Server(tmp_path / "models")
     eventually(lambda: not any(map(alive, pids())))
 
 
@@ -811,7 +811,7 @@ def test_instances_give_their_resources_back_when_they_leave(tmp_path: Path) -> 
 
     write_model(tmp_path, "limited", SCRIPTED, groups(1))
     limits = {"rate_limit": "execution_count", "rate_limit_resource": {"r": 1}}
-    with Server(tmp_path, model_control_mode="explicit", startup_models=["limited"], warm=0, **limits) as server:
+    with Server(tmp_path, model_control_mode="explicit", startup_models=["limited"], **limits) as server:
         model = server.model("limited")
         script = Script(model)
         go = tmp_path / "go"
@@ -832,7 +832,7 @@ def test_instances_give_their_resources_back_when_they_leave(tmp_path: Path) -> 
 
 def test_a_load_reads_the_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(tmp_path, "once", SCRIPTED, config())
-    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+    with Server(tmp_path, model_control_mode="explicit") as server:
         calls: list[str] = []
         for name in ("read_config", "read_contents", "polled"):
             function = getattr(model_repository_manager, name)
@@ -850,7 +850,7 @@ def test_a_load_reads_the_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_load_that_was_overtaken_reads_the_model_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(tmp_path, "m", SCRIPTED, config())
-    with Server(tmp_path, model_control_mode="explicit", warm=0) as server:
+    with Server(tmp_path, model_control_mode="explicit") as server:
         follow = server.core.control.ensembles.follow_files
 
         def overtaken(identifier: str) -> Any:

@@ -49,7 +49,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "source" / "m" / "1").mkdir(parents=True)
     (tmp_path / "source" / "m" / "1" / "weights.txt").write_text("1")
     (tmp_path / "source" / "m" / "config.pbtxt").write_text(CONFIG)
-    with Server(tmp_path / "source", backend_directory=tmp_path / "author" / "backends", warm=0) as server:
+    with Server(tmp_path / "source", backend_directory=tmp_path / "author" / "backends") as server:
         yield server
 
 

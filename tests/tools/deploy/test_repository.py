@@ -78,7 +78,7 @@ def model(tmp_path: Path) -> Iterator[Model]:
     (version / "model.py").write_text(SOURCE)
     (version / "helper.txt").write_text("help")
     (tmp_path / "source" / "m" / "labels.txt").write_text("a\nb\n")
-    with Server(tmp_path / "source", warm=0) as server:
+    with Server(tmp_path / "source") as server:
         yield server.model("m")
 
 
@@ -113,10 +113,10 @@ def exported_text(tmp_path: Path, text: str, source: str = SOURCE) -> tuple[str,
     """Return the config.pbtxt of an export, of which today's server makes the same, and the report."""
     write_model(tmp_path / "source", "m", source)
     (tmp_path / "source" / "m" / "config.pbtxt").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with Server(tmp_path / "source", warm=0) as server:
+    with Server(tmp_path / "source") as server:
         report = export(server.model("m"), tmp_path / "models")
         config = server.model("m").config()
-    with Server(tmp_path / "models", warm=0) as server:
+    with Server(tmp_path / "models") as server:
         assert server.model("m").config() == config
     return (tmp_path / "models" / "m" / "config.pbtxt").read_bytes().decode("utf-8", "surrogateescape"), report
 
@@ -161,7 +161,7 @@ def test_a_config_that_is_completed_within_is_written_again_and_the_report_says_
 def test_another_server_answers_the_same_from_it(model: Model, tmp_path: Path) -> None:
     export(model, tmp_path / "models")
     row = np.array([[1, -2]], np.float32)
-    with Server(tmp_path / "models", warm=0) as server:
+    with Server(tmp_path / "models") as server:
         assert server.model("m")(IN=row)["OUT"].tolist() == model(IN=row)["OUT"].tolist()
         assert server.model("m").config() == model.config()
 
@@ -295,7 +295,7 @@ def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp
         (tmp_path / "source" / name / "1").mkdir(parents=True)
         (tmp_path / "source" / name / "1" / "model.py").write_text(calling(*callees))
     row = np.array([[1, -2]], np.float32)
-    with Server(tmp_path / "source", warm=0) as server:
+    with Server(tmp_path / "source") as server:
         before = export(server.model("first"), tmp_path / "before")
         server.model("first")(IN=row)
         report = export(server.model("first"), tmp_path / "models")
@@ -309,7 +309,7 @@ def test_models_that_bls_calls_name_come_along_and_missing_ones_are_reported(tmp
     assert alone.plan.warnings == tuple(
         f"it needs the model '{name}', which was not exported with it" for name in ("written", "computed")
     )
-    with Server(tmp_path / "models", warm=0) as server:
+    with Server(tmp_path / "models") as server:
         assert server.model("first")(IN=row)["OUT"].tolist() == [[-1, 2]]
 
 
@@ -354,7 +354,7 @@ def test_what_holds_on_this_machine_only_is_left_out_and_named(tmp_path: Path) -
     version.mkdir(parents=True)
     (version / "model.py").write_text(SOURCE)
     write_own_stub(version.parent, sys.executable)
-    with Server(tmp_path / "source", warm=0) as server:
+    with Server(tmp_path / "source") as server:
         report = export(server.model("m"), tmp_path / "models")
         again = export(server.model("m"), tmp_path / "models")
     assert files(tmp_path / "models" / "m") == ["1/model.py", "config.pbtxt"]
@@ -448,7 +448,7 @@ def test_an_ensemble_brings_the_models_of_its_steps(tmp_path: Path) -> None:
     for name, written in (("whole", text.replace("max_batch_size: 0", "max_batch_size: 4")), ("inner", inner)):
         (source / name / "2").mkdir(parents=True)
         (source / name / "config.pbtxt").write_text(written)
-    with Server(source, warm=0) as server:
+    with Server(source) as server:
         report = export(server.model("whole"), tmp_path / "models")
         row = np.array([[1, -2]], np.float32)
         answer = server.model("whole")(X=row)["Y"].tolist()
@@ -459,7 +459,7 @@ def test_an_ensemble_brings_the_models_of_its_steps(tmp_path: Path) -> None:
     assert "  whole/\n    2/\n      .gitkeep\n    config.pbtxt\n" in str(report)
     assert [each.path.name for each in report.composing] == ["part", "inner", "part2"]
     assert str(report).count("config.pbtxt") == 4
-    with Server(tmp_path / "models", warm=0) as server:
+    with Server(tmp_path / "models") as server:
         assert server.model("whole")(X=row)["Y"].tolist() == answer == [[-1, 2]]
         assert server.model("whole").config() == config
         assert not export(server.model("whole"), tmp_path / "models").plan.differs
@@ -473,7 +473,7 @@ def test_nothing_of_an_ensemble_is_written_if_one_directory_is_in_the_way(tmp_pa
     (source / "whole" / "config.pbtxt").write_text(ensemble_text(step("part", "IN=X", "OUT=Y"), batch=4))
     (tmp_path / "models" / "part").mkdir(parents=True)
     (tmp_path / "models" / "part" / "mine.txt").write_text("precious")
-    with Server(source, warm=0) as server:
+    with Server(source) as server:
         with pytest.raises(ExportConflict) as caught:
             export(server.model("whole"), tmp_path / "models")
         assert caught.value.plan.path.name == "part"
@@ -621,7 +621,7 @@ def test_a_compiled_stub_is_kept_while_ours_runs_the_model(tmp_path: Path, way: 
     (version / "link.py").symlink_to("model.py")
     (tmp_path / "notebook").mkdir()
     place, mode = ("source", "none") if way == "served" else ("notebook", "explicit")
-    with Server(tmp_path / place, model_control_mode=mode, warm=0) as server:
+    with Server(tmp_path / place, model_control_mode=mode) as server:
         if way == "loaded":
             Workspace(server, tmp_path / "notebook").load("m", version.parent)
         model = server.model("m")
@@ -635,7 +635,7 @@ def test_a_compiled_stub_is_kept_while_ours_runs_the_model(tmp_path: Path, way: 
     assert (target / NAME).read_bytes() == compiled and os.access(target / NAME, os.X_OK)
     assert os.readlink(target / "1" / "link.py") == "model.py"
     assert report.plan.warnings == ()
-    with Server(tmp_path / "models", warm=0) as server:
+    with Server(tmp_path / "models") as server:
         again = export(server.model("m"), tmp_path / "again")
     assert {path: (target / path).read_bytes() for path in files(target)} == {
         path: (again.path / path).read_bytes() for path in files(again.path)
