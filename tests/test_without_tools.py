@@ -47,7 +47,9 @@ def client(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[An
     resources = {"metadata": {"path": str(tmp_path_factory.mktemp("notebook"))}}
     client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources)
     paths = [str(house), *filter(None, [os.environ.get("PYTHONPATH")])]
-    with client.setup_kernel(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}):
+    # its processes share the bytecode of the new files
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": ""}
+    with client.setup_kernel(env=variables):
         yield client
 
 
