@@ -380,6 +380,20 @@ class RepositoryReport:
         """Return whether the export changed anything."""
         return self.files.differs or self.backends.differs or any(report.plan.differs for report in self.models)
 
+    @property
+    def verification(self) -> Verification | None:
+        """The verdict of real servers; None if it was not asked for."""
+        return self._whole.verification
+
+    @property
+    def version(self) -> str:
+        """The version of the export, which equal exports share."""
+        return self._whole.version
+
+    def build(self, engine: str = "", *, run: bool = False) -> ImageReport:
+        """Build the image of the export, as `ExportReport.build` does."""
+        return self._whole.build(engine, run=run)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the written files as JSON values."""
         return {"files": self.files.to_dict(), **self._whole.to_dict()}

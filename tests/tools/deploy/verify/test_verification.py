@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -16,7 +17,7 @@ from tritonlab.tools.deploy.verify import verification
 from tritonlab.tools.deploy.verify.judgement import judge
 from tritonlab.tools.deploy.verify.judges import WheelJudge
 from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
-from tritonlab.tools.deploy.verify.replayed_requests import ModelAnswers
+from tritonlab.tools.deploy.verify.replayed_requests import ALONE, ModelAnswers
 from tritonlab.tools.deploy.verify.verification import static_findings, verify
 
 SOURCE = "import triton_python_backend_utils as pb_utils\nmaker = pb_utils.MetricFamily\n"
@@ -134,14 +135,19 @@ def test_a_file_that_is_missing_beside_the_model_is_named(path: str, is_advised:
 
 def test_a_backend_that_only_the_container_has_is_no_difference() -> None:
     who = WheelJudge("2.51", files=None, python=None, hide={})  # type: ignore[arg-type]
+    refused = Exchange(InferenceRequest("outer", {}), error=TritonError("Model 'user' is not ready."))
     text = "version 1 is at UNAVAILABLE state: Invalid argument: unable to find backend library for backend"
     found = {
         "net": ModelAnswers("net", f"{text} 'onnxruntime', try specifying runtime on the model configuration.;"),
         "bad": ModelAnswers("bad", "ValueError"),
+        "user": ModelAnswers("user"),
+        "outer": ModelAnswers("outer", answers={(ALONE, "golden"): [refused]}),
+        "other": ModelAnswers("other", answers={(ALONE, "golden"): [replace(refused, error=None)]}),
     }
-    verification._explain_backends(who, found)
+    verification._explain_backends(who, found, {"user": {"net"}})
     judged = [judge(ModelAnswers(name), found[name], [], release="2.51", places=("", "")) for name in found]
-    assert [each.symbol for each in judged] == ["?", "X"]
+    assert [each.symbol for each in judged] == ["?", "X", "?", "?", "0"]
+    assert "it calls 'user', which could not be verified: it calls 'net', which" in str(judged[3].findings[0])
     assert "has Python's backend only, and 'onnxruntime' is needed: its container has more" in str(
         judged[0].findings[0]
     )

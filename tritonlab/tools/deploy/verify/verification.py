@@ -24,6 +24,7 @@ from ....exchanges.exchange_file import read_exchange
 from ....ipc.processes.own_stub import NAME as STUB
 from ....repository.layout import LEFT_BEHIND, model_names
 from ....repository.model_tree import leads_out
+from ....server.api.needed_models import named_in
 from ..child_command import CommandFailed, Say, raise_if_cancelled
 from ..export_record import features_of, record_of, record_text
 from ..exported_files import lock_of
@@ -284,7 +285,7 @@ class _Work:
         self.say(f"  {who.name}")
         theirs = self.run(who)
         if isinstance(who, WheelJudge):
-            _explain_backends(who, theirs)
+            _explain_backends(who, theirs, {name: _calls(self.models, ours[name]) for name in self.names})
         places = (own_place, self.place)
         through = {
             step["model_name"]: name
@@ -331,14 +332,41 @@ class _Work:
         }
 
 
-def _explain_backends(who: WheelJudge, theirs: Mapping[str, ModelAnswers]) -> None:
-    """Remove models from the verdict that need a backend which the container has and the wheel lacks."""
+def _explain_backends(who: WheelJudge, theirs: Mapping[str, ModelAnswers], calls: Mapping[str, set[str]]) -> None:
+    """Remove models from the verdict that need a backend which the container has and the wheel lacks, and models that
+    call one of these. `calls`: the names that are called by each, as its files have them."""
     for answers in theirs.values():
         if missing := _NO_BACKEND.search(answers.problem):
             answers.not_judged = (
                 f"the wheel of Triton {who.release} has Python's backend only, and '{missing[1]}' is needed: its "
                 "container has more, in docker or podman here, or as the tritonserver on PATH (--triton path)"
             )
+    is_any = True
+    while is_any:
+        is_any = False
+        for answers in (each for each in theirs.values() if not each.not_judged):
+            if name := _absent(answers, theirs, calls):
+                answers.not_judged = f"it calls '{name}', which could not be verified: {theirs[name].not_judged}"
+                is_any = True
+
+
+def _absent(answers: ModelAnswers, theirs: Mapping[str, ModelAnswers], calls: Mapping[str, set[str]]) -> str:
+    """Return the name of a model that is called and could not be judged; empty if there is none."""
+    texts = [one.error_text for sent in answers.answers.values() for one in sent if one.error is not None]
+    for name, other in theirs.items():
+        if other.not_judged and (
+            name in calls.get(answers.name, ()) or any(f"'{name}' is not ready" in text for text in texts)
+        ):
+            return name
+    return ""
+
+
+def _calls(models: Path, ours: ModelAnswers) -> set[str]:
+    """Return the names of an ensemble's steps, or those in the BLS calls of a model's files."""
+    steps = ours.config.get("ensemble_scheduling", {}).get("step", ())
+    files = (path for path in (models / ours.name).rglob("*.py") if not set(path.parts).intersection(LEFT_BEHIND))
+    named = (name for path in files for name in named_in(path.read_bytes()))
+    return {str(step["model_name"]) for step in steps} or set(named)
 
 
 _NO_BACKEND = re.compile(r"unable to find backend library for backend '([^']*)'")
