@@ -110,6 +110,7 @@ TYPES_OF_TOOLS = {
     ("tritonlab.notebook.model", "tritonlab.tools.deploy.preflight.finding"),
     ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.tune_result"),
     ("tritonlab.notebook.model", "tritonlab.tools.measure.tuning.what_if"),
+    ("tritonlab.runtime", "tritonlab.tools.capture.capture_writer"),
     ("tritonlab.runtime", "tritonlab.tools.capture.server_capture"),
     ("tritonlab.runtime", "tritonlab.tools.deploy.environment.placed"),
     ("tritonlab.runtime", "tritonlab.tools.deploy.report"),

@@ -81,7 +81,7 @@ def values(tensors: dict[str, Tensor]) -> dict[str, Any]:
     return {name: tensor.numpy().tolist() for name, tensor in tensors.items()}
 
 
-def told(one: CapturedRequest) -> tuple[Any, ...]:
+def content_of(one: CapturedRequest) -> tuple[Any, ...]:
     """Return the model, the inputs and the outputs of each response."""
     exchange = one.exchange
     return exchange.model, values(exchange.request.inputs), [values(each.outputs) for each in exchange.responses]
@@ -102,7 +102,7 @@ def test_requests_of_clients_are_captured_with_their_answers(lab: Lab, tmp_path:
         assert running.is_running and repr(running).startswith("captures all models\n")
     send(lab, "add")
     found = list(Capture(tmp_path / "a"))
-    assert [told(each) for each in found] == [
+    assert [content_of(each) for each in found] == [
         ("add", {"IN": [1, 2]}, [{"OUT": [2, 3]}]),
         ("stream", {"IN": [1, 2]}, [{"OUT": [1, 2]}, {"OUT": [2, 3]}, {"OUT": [3, 4]}, {}]),
         ("fails", {"TEXT": ["ü".encode()]}, [{}]),
@@ -182,7 +182,7 @@ def test_memory_that_is_shared_with_the_client_is_captured_by_value(lab: Lab, tm
             list(lab.server.model("add").infer(request))
             view[:] = 0
             del request, view
-        assert told(next(iter(Capture(tmp_path / "a"))))[1:] == ({"IN": [3, 4]}, [{"OUT": [4, 5]}])
+        assert content_of(next(iter(Capture(tmp_path / "a"))))[1:] == ({"IN": [3, 4]}, [{"OUT": [4, 5]}])
     finally:
         memory.close()
         memory.unlink()

@@ -84,26 +84,26 @@ def _pairs(events: Iterable[_LoggedBody]) -> Iterator[CapturedRequest | str]:
         yield from [NO_REQUEST] * len(left)
 
 
-def _captured(asked: _LoggedBody, answer: _LoggedBody | None) -> CapturedRequest | str:
+def _captured(sent: _LoggedBody, answer: _LoggedBody | None) -> CapturedRequest | str:
     response, unanswered = None, NO_ANSWER
     if answer is not None:
         try:
             response = read_response(answer.body, _head_length(answer))
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, TritonError):
             unanswered = UNREADABLE_ANSWER
-    model = (response.model_name if response is not None else "") or asked.service
-    head = _head_length(asked)
-    decoder = InferDecoder(SharedMemoryManager(), len(asked.body))
+    model = (response.model_name if response is not None else "") or sent.service
+    head = _head_length(sent)
+    decoder = InferDecoder(SharedMemoryManager(), len(sent.body))
     try:
-        request, _ = decoder.decode(asked.body, head or len(asked.body), model, -1)
+        request, _ = decoder.decode(sent.body, head or len(sent.body), model, -1)
     except (TritonError, ValueError, TypeError, AttributeError) as error:
-        text = asked.body[:head].decode(errors="replace")
+        text = sent.body[:head].decode(errors="replace")
         is_shared = isinstance(error, TritonError) and "shared_memory_region" in text
         return IN_SHARED_MEMORY if is_shared else NOT_V2
-    took = max(answer.at_ns - asked.at_ns, 0) if answer is not None and asked.at_ns else 0
+    took = max(answer.at_ns - sent.at_ns, 0) if answer is not None and sent.at_ns else 0
     arrivals = () if response is None else (Arrival(_whole(response, model), took),)
     exchange = Exchange(request, arrivals, unanswered="" if arrivals else unanswered)
-    return CapturedRequest(exchange, asked.at_ns, "http")
+    return CapturedRequest(exchange, sent.at_ns, "http")
 
 
 def _whole(response: InferenceResponse, model: str) -> InferenceResponse:

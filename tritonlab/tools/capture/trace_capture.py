@@ -1,7 +1,8 @@
 """The requests in trace files of Triton (`--trace-config mode=triton`, levels TIMESTAMPS and TENSORS).
 
-Triton writes tensors as text. Whole numbers, BOOL and BYTES come back as they were; of floating-point numbers it writes
-six digits, so these are marked `inexact`. A trace has no errors, parameters, sequences, priorities or timeouts.
+Triton writes tensors as text (2.51, measured on 2026-11-28). Integers, BOOL and BYTES come back as they were, INT8 and
+UINT8 from a byte for each number. Of FP32 and FP64 it writes six digits, so they are marked `inexact`, and of FP16 and
+BF16 nothing. A trace has no errors, parameters, sequences, priorities, timeouts or requested outputs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +37,10 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _NO_ANSWER = "the trace has no outputs of it: it failed, or had none"
+_NO_VALUES = "the trace has no values of its input '{name}': Triton writes none of FP16 and BF16"
+_INEXACT = (DataType.FP32, DataType.FP64)
+#: Of these Triton writes the byte itself for each element, and of those nothing.
+_AS_BYTES, _NOT_TRACED = (DataType.INT8, DataType.UINT8), (DataType.FP16, DataType.BF16)
 
 
 class TraceFault(ValueError):
@@ -106,7 +111,7 @@ def _found(text: mmap.mmap) -> list[_TracedRequest]:
 
 
 def _captured(traced: _TracedRequest, text: mmap.mmap) -> CapturedRequest:
-    withheld: dict[str, Withheld] = {}
+    unsent, withheld = "", dict[str, Withheld]()
     inputs: dict[str, Tensor] = {}
     answers: list[dict[str, Tensor]] = []
     for each in traced.tensors:
@@ -116,9 +121,12 @@ def _captured(traced: _TracedRequest, text: mmap.mmap) -> CapturedRequest:
             if not answers or each.name in answers[-1]:  # the next response of a stream
                 answers.append({})
             tensors, prefix = answers[-1], f"output.{len(answers) - 1}."
-        tensors[each.name], is_exact = _tensor(each, text[each.begin : each.end])
-        if not is_exact:
-            withheld[prefix + each.name] = Withheld("inexact", each.datatype, each.shape)
+        tensor = _tensor(each, text[each.begin : each.end])
+        if tensor is not None:
+            tensors[each.name] = tensor
+        if tensor is None or tensor.datatype in _INEXACT:
+            withheld[prefix + each.name] = Withheld("shape" if tensor is None else "inexact", each.datatype, each.shape)
+            unsent = unsent or (_NO_VALUES.format(name=each.name) if tensor is None and not each.is_output else "")
     request = InferenceRequest(traced.model, inputs, request_id=traced.request_id)
     start = traced.stamps.get("REQUEST_START", 0)
     took = max(traced.stamps.get("INFER_RESPONSE_COMPLETE", traced.stamps.get("REQUEST_END", start)) - start, 0)
@@ -129,46 +137,43 @@ def _captured(traced: _TracedRequest, text: mmap.mmap) -> CapturedRequest:
         )
         for number, outputs in enumerate(answers, 1)
     ]
-    exchange = Exchange(request, tuple(arrivals), unanswered="" if answers else _NO_ANSWER)
+    exchange = Exchange(request, tuple(arrivals), unanswered="" if answers else _NO_ANSWER, unsent=unsent)
     return CapturedRequest(exchange, start, withheld=withheld)
 
 
-def _tensor(traced: _TracedTensor, data: bytes) -> tuple[Tensor, bool]:
-    """Return a tensor of the text of its values, and whether they are exact. Raises TraceFault."""
+def _tensor(traced: _TracedTensor, data: bytes) -> Tensor | None:
+    """Return a tensor of the text of its values, None if Triton writes none. Raises TraceFault."""
     try:
-        datatype = DataType[traced.datatype]
+        datatype, count = DataType[traced.datatype], math.prod(traced.shape)
+        if datatype in _NOT_TRACED:
+            return None
+        values = _elements(datatype, data, count)
+        if len(values) != count:
+            raise ValueError
         if datatype is DataType.BYTES:
-            return _texts(data, traced.shape)
-        values = data.split(b",") if data else []
-        if len(values) != math.prod(traced.shape):
-            raise ValueError(f"{len(values)} values for the shape {list(traced.shape)}")
-        kind = datatype.numpy.kind
-        if datatype is DataType.BF16:
-            wide = np.array(values, np.bytes_).astype(np.float32).view(np.uint32)
-            return Tensor(
-                datatype, traced.shape, ((wide + 0x8000) >> 16).astype(np.uint16).reshape(traced.shape)
-            ), False
-        if kind == "f":
-            return Tensor(
-                datatype, traced.shape, np.array([*map(float, values)], datatype.numpy).reshape(traced.shape)
-            ), False
-        numbers = np.array([*map(int, values)], object).astype(datatype.numpy)
-        return Tensor(datatype, traced.shape, numbers.reshape(traced.shape)), True
+            array = np.empty(count, object)
+            array[:] = values
+        elif datatype in _AS_BYTES:
+            array = np.frombuffer(b"".join(values), datatype.numpy)
+        else:
+            number = float if datatype in _INEXACT else int
+            array = np.array([*map(number, values)], None if datatype in _INEXACT else object).astype(datatype.numpy)
+        return Tensor.from_numpy(array.reshape(traced.shape))
     except (KeyError, ValueError, OverflowError, TypeError) as error:
-        raise TraceFault(f"tensors of {traced.datatype} cannot be read: {type(error).__name__}") from None
+        raise TraceFault(f"a tensor of {traced.datatype} cannot be read: {type(error).__name__}") from None
 
 
-def _texts(data: bytes, shape: Sequence[int]) -> tuple[Tensor, bool]:
-    r"""Return a BYTES tensor. Triton writes `\"a\",\"b\"`, and nothing in the elements is escaped."""
-    count = math.prod(shape)
-    if count and not (data.startswith(b'\\"') and data.endswith(b'\\"')):
-        raise ValueError
-    elements = data[2:-2].split(b'\\",\\"') if count else []
-    if len(elements) != count:
-        raise ValueError(f"{len(elements)} elements for the shape {list(shape)}")
-    array = np.empty(count, object)
-    array[:] = elements
-    return Tensor.from_numpy(array.reshape(tuple(shape))), True
+def _elements(datatype: DataType, data: bytes, count: int) -> list[bytes]:
+    r"""Return the texts of the elements. Triton writes `\"a\",\"b\"` for BYTES, without escapes in the elements."""
+    if datatype is DataType.BYTES and count:
+        if not (data.startswith(b'\\"') and data.endswith(b'\\"') and len(data) >= 4):
+            raise ValueError
+        return data[2:-2].split(b'\\",\\"')
+    if datatype in _AS_BYTES:
+        if len(data) != max(2 * count - 1, 0):
+            raise ValueError
+        return [data[at : at + 1] for at in range(0, len(data), 2)]
+    return data.split(b",") if data else []
 
 
 def _text(data: bytes) -> str:
