@@ -336,6 +336,7 @@ def capture(
     only_errors: bool = False,
     slower_than: float | None = None,
     redact: Mapping[str, str] | None = None,
+    key: bytes | None = None,
     most_bytes: int = 1 << 30,
     server: Server | None = None,
 ) -> RunningCapture:
@@ -355,6 +356,8 @@ def capture(
         redact: by pattern of names of tensors and parameters, `drop`, `hash` or `shape` (its datatype and shape only);
             `input.`, `output.` or `parameter.` before a pattern restricts it. Also for `request_id`, `sequence_id`
             and `error`. Redacted values are never written.
+        key: the key of the digests, 64 bytes at most; with a random one, the default, they are comparable within one
+            capture only.
         most_bytes: the largest size of the file.
         server: the server, by default the notebook's.
 
@@ -362,7 +365,8 @@ def capture(
     pyarrow (`pip install 'tritonlab[capture]'`).
     """
     begin: Callable[..., RunningCapture] = tool_function("capture")
-    rules = {
+    rules: dict[str, Any] = {} if key is None else {"key": key}
+    rules |= {
         "share": share,
         "per_minute": per_minute,
         "only_errors": only_errors,
@@ -382,7 +386,7 @@ def capture_from(
         files: trace files of Triton, with the levels TIMESTAMPS and TENSORS; or files of CloudEvents from the logger of
             KServe, as JSON or as HTTP messages.
         path: the new file.
-        rules: the keyword arguments of `capture` from `share` to `most_bytes`.
+        rules: the keyword arguments of `capture`, from `share` to `most_bytes`.
 
     A trace has floating-point numbers with six digits only; the capture marks these tensors `inexact`.
 

@@ -66,6 +66,8 @@ class CaptureRules:
         for name in ("per_minute", "most_bytes", "queue_bytes"):
             if getattr(self, name) < (name != "per_minute"):
                 raise ValueError(f"{name}={getattr(self, name)} is not a number of {name.partition('_')[2]}")
+        if not 0 < len(self.key) <= hashlib.blake2b.MAX_KEY_SIZE:
+            raise ValueError(f"a key of {len(self.key)} bytes is not one: it has 1 to {hashlib.blake2b.MAX_KEY_SIZE}")
         for pattern, way in self.redact.items():
             if way not in WAYS:
                 raise ValueError(f"redact={{{pattern!r}: {way!r}}}: a value is redacted by {', '.join(WAYS)}")
