@@ -28,6 +28,8 @@ from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.record.recording import Recording
 from tritonlab.record.triton_trace import read_trace
 from tritonlab.server.models.backend_choice import read_choices
+from tritonlab.tools.capture import cloud_events, trace_capture
+from tritonlab.tools.capture.capture_file import Capture
 from tritonlab.tools.check.check_finding import read_from
 from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
 from tritonlab.tools.deploy.verify.verdict_history import VerdictHistory
@@ -151,6 +153,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "view": open_view,
     "recording": Recording.load,
     "trace": read_trace,
+    "capture": Capture,
+    "capture of a trace": lambda path: list(trace_capture.read_requests(path)),
+    "capture of events": lambda path: list(cloud_events.read_events(path)),
     "golden case": read_exchange,
     "golden arrays": read_beside,
     "recorded answers": lambda path: Recordings(str(path.parent.parent), path.parent.name).find(path.stem),

@@ -16,6 +16,8 @@ from tritonlab.core.observe.trace_settings import TraceSetting
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.record.triton_trace import read_trace
+from tritonlab.tools.capture import trace_capture
+from tritonlab.tools.capture.capture_file import CapturedRequest
 
 from .clients import Client, Files
 from .lab_client import LabClient
@@ -318,6 +320,20 @@ def test_a_trace_file_opens_as_a_recording(traced: Traced) -> None:
     assert record.batches.rows()[:, :2].tolist() == [[times["COMPUTE_START"], times["COMPUTE_END"]]]
     assert record.requests.rows()[:, 1:3].tolist() == [[times["REQUEST_START"], times["QUEUE_START"]]]
     assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]
+
+
+@rule("5.14.4")
+def test_a_trace_file_as_a_capture(traced: Traced) -> None:
+    """All but floating-point numbers come back from Triton's as they were, from ours what Triton writes equally."""
+    odd = [b'say "yes"', b"back\\n", b'","', b"\xff"] if traced.client.side == "real" else []
+    texts = [b"a,b", b"", *odd]
+    sent = {"S": np.array([texts], np.object_), "L": np.array([[-(2**63)]], np.int64), "B": np.array([[True, False]])}
+    traced.client.infer("types", {**sent, "F": np.array([[1 / 3]], np.float32)})
+    (found,) = trace_capture.read_requests(traced.file())
+    assert isinstance(found, CapturedRequest)
+    for tensors in (found.exchange.request.inputs, found.exchange.outputs):
+        assert {name: tensors[name].numpy().tolist() for name in sent} == {n: v.tolist() for n, v in sent.items()}
+    assert {*found.withheld} == {"input.F", "output.0.F"} and found.exchange.total_ns > 0
 
 
 @rule("5.14.4")

@@ -30,7 +30,16 @@ from tritonlab.tools.capture.capture_file import CaptureFile
 LEFT_OUT = ("stub", "tritonserver", "frontends", "ipc", "__main__", "site_packages", "testing", "dynamo", "ray")
 #: Errors that others catch before an author sees them, or answer a client with; and ToolMissing, whose text is the
 #: remedy and whose module is below that of errors.
-INNER = {"UnfitFile", "ViewEnded", "OutOfTime", "Stopped", "Broken", "NotTextModelError", "OpenAIError", "ToolMissing"}
+INNER = {
+    "UnfitFile",
+    "ViewEnded",
+    "OutOfTime",
+    "Stopped",
+    "Broken",
+    "NotTextModelError",
+    "OpenAIError",
+    "ToolMissing",
+} | {"FileFull", "TraceFault"}
 SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
 
 #: How a cell shows an object of a class. The model is `m`, its form `p`; `here` is a directory.
@@ -76,6 +85,8 @@ EXAMPLES = {
     "LoadResult": "m.load_test(shapes={'IN': [2]}, seconds=0.2)",
     "Recording": "tritonlab.recording(m.server)",
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
+    "RunningCapture": "c = tritonlab.capture(here + '/a.arrow')\nc.stop()\nc",
+    "CaptureReport": "tritonlab.capture(here + '/b.arrow').stop()",
     "Text": "%triton help",
     "MetricsText": "%triton metrics",
     "JsonFacts": "%triton index --json",
@@ -95,6 +106,7 @@ LINES = {
     "push": "push m 127.0.0.1:1",
     "trace": "trace {here}/t.json",
     "replay": "replay m {here}/requests",
+    "capture": "capture {here}/t.arrow",
 }
 #: Subcommands about a model that hangs, failed or is paused, which `m` need not be, and about a server elsewhere.
 NEED_A_STATE = {"kill", "postmortem", "debug", "watch", "push"}
@@ -138,6 +150,7 @@ def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     notebook.run("p = tritonlab.notebook.views.playground.playground.Playground(m)\nm(IN=[[1.0]])")
     yield notebook
     notebook.run("%triton stop")
+    notebook.run("%triton capture --stop")
 
 
 def bundles(book: Notebook, cell: str) -> tuple[Any, list[dict[str, Any]]]:
