@@ -28,7 +28,11 @@ _NO_ROOM = "the capture was too slow, and its memory full"
 
 
 class TappedConnection:
-    """A connection of any protocol, which its first bytes tell. `unread`: why it is not read, or no longer."""
+    """A connection of any protocol, which its first bytes tell. `unread`: why it is not read, or no longer.
+
+    Where copies were lost, HTTP/1.1 is read again from a request after an answer, if the client has waited for each
+    answer before. gRPC is not, because the tables of its headers are lost, too.
+    """
 
     def __init__(self, sink: CaptureSink, address: str) -> None:
         self._sink = sink
@@ -39,6 +43,7 @@ class TappedConnection:
         self._ended_first = -1
         self.pieces = 0
         self.unread = ""
+        self._may_resume = False
 
     @property
     def is_idle(self) -> bool:
@@ -50,6 +55,10 @@ class TappedConnection:
         kind = record.kind
         if kind in (RecordKind.FROM_CLIENT, RecordKind.FROM_SERVER):
             self.pieces += 1
+        if kind == RecordKind.RESUMED and self._may_resume:
+            self.unread = ""
+            self.pieces = int.from_bytes(record.data)
+            self._reader = TappedHttp(self._sink, self._address)
         if self.unread:
             return
         try:
@@ -64,13 +73,15 @@ class TappedConnection:
         self.unread = reason
         self._sink.unread[reason] += 1
         lost, self._reader = self._reader, None
+        self._may_resume = reason == _NO_ROOM and isinstance(lost, TappedHttp) and not lost.is_pipelined
         if lost is not None:
             self._sink.writer.leave_out("on a connection that could not be read", lost.open_count)
 
     def _take(self, kind: int, data: bytes, at: int) -> None:
         reader = self._reader
         if kind == RecordKind.LOST:
-            print(f"tritonlab tap: a connection is no longer captured: {_NO_ROOM}", file=sys.stderr, flush=True)
+            if _NO_ROOM not in self._sink.unread:
+                print(f"tritonlab tap: requests are lost: {_NO_ROOM}", file=sys.stderr, flush=True)
             raise NotReadable(_NO_ROOM)
         if kind in (RecordKind.CLIENT_ENDED, RecordKind.SERVER_ENDED) and self._ended_first < 0:
             self._ended_first = kind

@@ -28,6 +28,8 @@ class RecordKind(enum.IntEnum):
     CLOSED = 5
     #: further bytes of the connection are not copied
     LOST = 6
+    #: they are again, from this place, which may be the beginning of a request; with the number of pieces before it
+    RESUMED = 9
     #: the tap ends: the capture shall name connections without requests under way
     DRAINING = 7
     #: all connections have ended
@@ -71,6 +73,10 @@ class CopySender:
 
     def has_room(self, size: int) -> bool:
         return self.waiting_bytes + size <= self._most_bytes
+
+    @property
+    def has_much_room(self) -> bool:
+        return self.waiting_bytes <= self._most_bytes // 4
 
     def add(self, kind: int, connection: int, at: int, data: bytes = b"") -> None:
         """Add a record to the waiting ones."""

@@ -95,7 +95,7 @@ class _Side:
 class _Connection:
     """A connection of a client and the one to the server."""
 
-    __slots__ = ("addresses", "client", "is_copied", "number", "pieces", "server", "upstream")
+    __slots__ = ("addresses", "client", "is_copied", "last", "number", "pieces", "server", "upstream")
 
     client: _Side
     server: _Side
@@ -105,7 +105,9 @@ class _Connection:
         self.upstream = upstream
         self.addresses = iter(upstream.addresses)
         self.pieces = 0
+        #: whether the capture gets its bytes; if not, `last` is the kind of the last piece
         self.is_copied = True
+        self.last = 0
 
 
 class Forwarder:
@@ -316,18 +318,19 @@ class Forwarder:
         except OSError:
             self._on_deaf(peer)
             return
-        connection = side.link
+        connection, copies = side.link, self._copies
+        if not connection.is_copied and copies.has_much_room and _may_begin(side, data):
+            copies.add(RecordKind.RESUMED, connection.number, at, connection.pieces.to_bytes(4))
+            connection.is_copied = True
         connection.pieces += 1
-        if connection.is_copied:
-            copies = self._copies
-            if copies.has_room(len(data)):
-                copies.add(side.kind, connection.number, at, data)
-            else:
-                connection.is_copied = False
-                copies.lost_bytes += len(data)
-                copies.add(RecordKind.LOST, connection.number, at)
+        if connection.is_copied and copies.has_room(len(data)):
+            copies.add(side.kind, connection.number, at, data)
         else:
-            self._copies.lost_bytes += len(data)
+            if connection.is_copied:
+                copies.add(RecordKind.LOST, connection.number, at)
+            connection.is_copied = False
+            connection.last = side.kind
+            copies.lost_bytes += len(data)
         if sent < len(data):
             peer.pending = memoryview(data)[sent:]
             self._watch(side, side.events & ~_IN)
@@ -410,6 +413,11 @@ class Forwarder:
                 continue
             if not _has_bytes(connection.client.socket):
                 self._close(connection, aborts=False)
+
+
+def _may_begin(side: _Side, data: bytes) -> bool:
+    """Return whether a request of HTTP/1.1 may begin with this piece: it comes after an answer."""
+    return side.kind == RecordKind.FROM_CLIENT != side.link.last and data.startswith((b"POST /", b"GET /", b"HEAD /"))
 
 
 def _plain(sock: socket.socket) -> socket.socket:

@@ -17,8 +17,8 @@ _HEAD = 9
 _DATA, _HEADERS, _RST_STREAM, _PUSH_PROMISE, _CONTINUATION = 0, 1, 3, 5, 9
 _HANDLED = frozenset({_DATA, _HEADERS, _RST_STREAM, _PUSH_PROMISE, _CONTINUATION})
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY = 1, 4, 8, 32
-#: The most bytes of a frame, and of a block of headers, that are read.
-_MOST_FRAME, _MOST_HEADERS = 1 << 24, 1 << 20
+#: The most bytes of a block of headers that are read.
+_MOST_HEADERS = 1 << 20
 #: The bytes of a table that an encoder may announce here.
 _MOST_TABLE = 1 << 20
 _MOST_KNOWN = 256
@@ -69,8 +69,6 @@ class FrameReader:
         stop = at + _HEAD
         while stop <= end:
             size = int.from_bytes(data[at : at + 3])
-            if size > _MOST_FRAME:
-                raise NotReadable(f"a frame of {size} bytes")
             if stop + size > end:
                 stop += size
                 break

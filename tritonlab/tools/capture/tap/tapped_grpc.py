@@ -78,8 +78,8 @@ class TappedGrpc:
 
     @property
     def open_count(self) -> int:
-        """The number of requests under way."""
-        return sum(call.open_count for call in self._calls.values())
+        """The number of requests under way that are chosen."""
+        return sum(call.chosen_count for call in self._calls.values())
 
     def from_client(self, data: bytes, at: int) -> None:
         self._at = at
@@ -181,7 +181,10 @@ class TappedGrpc:
 class _Call:
     """A call that is passed on unread."""
 
-    open_count = 0
+    @property
+    def chosen_count(self) -> int:
+        """The number of requests under way that are chosen."""
+        return 0
 
     def __init__(self, connection: TappedGrpc, headers: Headers) -> None:
         self.connection = connection
@@ -205,7 +208,7 @@ class _InferCall(_Call):
         super().__init__(connection, headers)
         self._is_stream = is_stream
         self._open: dict[str, list[GrpcAsk]] = {}  # by id
-        self.open_count = 0
+        self._count = 0
         self._asks = MessageReader(connection.memory)
         self._answers = MessageReader(connection.memory)
 
@@ -217,10 +220,10 @@ class _InferCall(_Call):
                 rivals = [each for each in same if each.model == ask.model]
                 for each in (*rivals, ask) if rivals else ():
                     each.unanswered, each.answers = _AMBIGUOUS, []
-                if self.open_count >= _MOST_OPEN:
+                if self._count >= _MOST_OPEN:
                     self._give_up()
             same.append(ask)
-            self.open_count += 1
+            self._count += 1
 
     def _give_up(self) -> None:
         ident = next(iter(self._open))
@@ -240,6 +243,10 @@ class _InferCall(_Call):
             except (NotReadable, DecodeError) as error:
                 for ask in self._all():  # any of them, in a stream
                     ask.unanswered = f"the answer cannot be read: {error or type(error).__name__}"
+
+    @property
+    def chosen_count(self) -> int:
+        return sum(ask.is_chosen for ask in self._all())
 
     def _all(self) -> list[GrpcAsk]:
         return [ask for asks in self._open.values() for ask in asks]
@@ -267,7 +274,7 @@ class _InferCall(_Call):
     def _done(self, ident: str, ask: GrpcAsk) -> None:
         same = self._open[ident]
         same.remove(ask)
-        self.open_count -= 1
+        self._count -= 1
         if not same:
             del self._open[ident]
         self.connection.finish(ask)

@@ -99,6 +99,8 @@ class TappedHttp:
         self._requests = RequestParser(self._on_request_head, self._on_request, self._on_large, sink.memory)
         self._replies = httptools.HttpResponseParser(_Replies(self))
         self._is_in_reply = False
+        #: whether the client has sent a request before the answer to the one before
+        self.is_pipelined = False
         self._event = b""
         self._headers: list[tuple[bytes, bytes]] = []
 
@@ -108,8 +110,8 @@ class TappedHttp:
 
     @property
     def open_count(self) -> int:
-        """The number of requests to models under way."""
-        return sum(1 for ask in self._asks if ask.kind)
+        """The number of requests to models under way that are chosen, or come just now."""
+        return sum(1 for ask in self._asks if ask.is_chosen or (ask.kind and ask.body is None))
 
     def from_client(self, data: bytes, at: int) -> None:
         self._at = at
@@ -123,6 +125,8 @@ class TappedHttp:
         try:
             self._replies.feed_data(data)
         except httptools.HttpParserError as error:
+            if isinstance(error.__context__, NotReadable):  # raised in a callback
+                raise error.__context__ from None
             raise NotReadable(f"HTTP: {type(error).__name__}") from None
         if self._is_in_reply and self._asks and self._asks[0].is_head:
             self.on_reply()  # it has no body, whatever its headers say
@@ -152,6 +156,7 @@ class TappedHttp:
 
     def _on_request_head(self, request: Request) -> None:
         ask = HttpAsk(request, self._at)
+        self.is_pipelined = self.is_pipelined or bool(self._asks)
         self._asks.append(ask)
         if not ask.kind:
             request.refusal = _UNASKED
