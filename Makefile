@@ -165,6 +165,7 @@ bench: $(VENV)/.test $(REFERENCE)/.stamp
 
 capture: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.capture_proof $(CAPTURE_ARGS)
+	$(PY) -m tests.replay_proof
 
 # checkov pins its own versions of much that the tests have, so it lives on its own.
 build/checkov/.stamp: | $(MATRIX)/.stamp

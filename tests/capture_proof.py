@@ -1,7 +1,8 @@
 """The proof of captures on the real server under load: `make capture`.
 
 Clients send requests over HTTP, gRPC and gRPC streams through a tap, and note what they sent and got; the server traces
-all of it at level TENSORS. The capture of the tap, and that of the trace, are compared with the clients' notes.
+all of it at level TENSORS. The capture of the tap, and that of the trace, are compared with the clients' notes, and
+replayed to a copy of the model, which answers as before.
 `--requests 1000` is quicker.
 """
 
@@ -26,6 +27,7 @@ from tests.benchmarks.measuring import place
 from tests.conformance.models import config
 from tests.conformance.reference import ReferenceServer, missing
 from tests.tap_process import TapProcess
+from tritonlab import Server
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.tools.capture.capture_file import Capture, CapturedRequest
 from tritonlab.tools.capture.capture_rules import CaptureRules
@@ -234,6 +236,16 @@ def tell(name: str, notes: dict[str, Note], file: Path) -> int:
     return len(found)
 
 
+def replay(name: str, file: Path, scratch: Path) -> int:
+    """Replay a capture to a copy of the model in a server of this process, and print the verdict; return how many
+    requests are not answered as before."""
+    with Server(scratch / "copy") as server:
+        begin = time.perf_counter()
+        found = server.model("turn").replay(file, speed=None)
+        print(f"{name}, in {time.perf_counter() - begin:.1f} s: {found.text()}")
+    return len(Capture(file)) - int(found.same)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=REQUESTS)
@@ -250,6 +262,8 @@ def main() -> int:
         traced = scratch / "traced.arrow"
         print(repr(convert(day.traces, traced, CaptureRules())))
         count += tell("trace", day.notes, traced)
+        place(scratch / "copy", "turn", MODEL, CONFIG)
+        count += replay("tap", day.file, scratch) + replay("trace", traced, scratch)
     return 1 if count else 0
 
 

@@ -1,6 +1,7 @@
-"""The proof of replays: `python -m tests.replay_proof` captures 20,000 requests to a model of a server of its own and
-replays them to a copy, to copies with planted bugs, and to models with noise. It prints each figure, and fails if a
-change is missed or one is reported that does not exist.
+"""The proof of replays, the second part of `make capture`.
+
+It captures 20,000 requests to a model of a server of its own and replays them to a copy, to one with a planted bug, and
+to models with noise. It prints each figure, and fails if a change is missed or one is reported that does not exist.
 """
 
 from __future__ import annotations

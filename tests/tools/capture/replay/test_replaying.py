@@ -13,7 +13,7 @@ import pytest
 
 from tests.models import answers, streams
 from tests.serving import DECOUPLED, config, write_model
-from tests.tools.capture.replay.captures import MS, capture_of
+from tests.tools.capture.replay.captures import MS, capture_of, request_of
 from tritonlab import Model, Server, connect
 from tritonlab.__main__ import main
 from tritonlab.core.status import InvalidArgumentError
@@ -81,7 +81,7 @@ def test_the_same_model_answers_as_before(server: Server, capture: list[Captured
 
 
 def test_each_request_that_a_bug_hits_is_found_and_nothing_else(
-    server: Server, capture: list[CapturedRequest], tmp_path: Path
+    server: Server, capture: list[CapturedRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = replayed(server.model("buggy"), capture)
     (group,) = found.groups
@@ -101,6 +101,13 @@ def test_each_request_that_a_bug_hits_is_found_and_nothing_else(
     assert (tmp_path / snippet.name).exists() and snippet.name == "test_buggy_replay_7.py"
     kept = group.keep_failure()
     assert "OUT[0, 0] 14.0 -> 15.0" in kept.text and kept.replay()["OUT"].tolist() == [[15, 15]]
+    _, row = found.panel().children
+    head, golden, failure, written, result = row.children
+    assert head.value.startswith("2 requests: OUT") and golden.description == "Golden"
+    monkeypatch.chdir(tmp_path)
+    for button, text in ((failure, "OUT has other values by 1"), (written, "test_buggy_replay_7.py exists")):
+        button.click()
+        assert text in result.value
 
 
 def test_an_exception_is_one_group_with_its_failure(server: Server, capture: list[CapturedRequest]) -> None:
@@ -182,6 +189,20 @@ def test_what_cannot_be_sent_or_compared_is_counted(server: Server, capture: lis
     assert replayed(model, odd[1:2], against=server.model("noisy")).compared == 1
     with pytest.raises(InvalidArgumentError, match="no request to 'gone', but to double"):
         model.replay(capture, of="gone")
+
+
+def test_numbers_that_a_capture_rounds_are_compared_within_that(server: Server) -> None:
+    model, inexact = server.model("double"), {"input.IN": Withheld("inexact", "FP32", (1, 2))}
+    rounded = []
+    for number in range(20):
+        exact = np.float32([[np.pi * number, 7 if number == 3 else 0]])
+        (one,) = capture_of(model, [{"IN": exact}])
+        request = request_of("double", {"IN": np.float32([[float(f"{each:.6g}") for each in exact[0]]])})
+        rounded.append(CapturedRequest(replace(one.exchange, request=request), number, withheld=inexact))
+    found = replayed(model, rounded)
+    assert found.ok and "20 requests have floats that the capture rounds" in found.text()
+    (group,) = replayed(server.model("buggy"), rounded).groups
+    assert [change.number for change in group.changes] == [3]
 
 
 def test_an_interrupt_keeps_the_answers_so_far(server: Server, capture: list[CapturedRequest]) -> None:

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
 from ....core.observe.failure_capsule import FailureCapsule, keep_requests
 from ....core.quoting import file_stem
 from ....core.status import UnsupportedError
-from ....exchanges.comparison import TensorDiff, compare_outputs, is_reordered, plain_error
+from ....exchanges.comparison import TensorDiff, allow_tolerance, compare_outputs, is_reordered, plain_error
 from ....exchanges.exchange import Exchange, addressed
 from ....exchanges.golden import GoldenSet
 from ....exchanges.snippets import NotSendable, Snippet, recorded_tests
@@ -30,6 +34,9 @@ KINDS = {
     "responses": ("responses", "order"),
     "errors": ("error",),
 }
+#: The share by which floats may differ if the capture rounds those of the request: traces of Triton have six digits.
+#: Sums may also differ by a tenth of that of the largest number of their tensor.
+ROUNDING = 1e-4
 #: Differences of sizes with a gap of this factor between them have different causes.
 _APART = 10.0
 _NUMBER = re.compile(r"\d+")
@@ -116,12 +123,24 @@ def changes_between(planned: Planned, before: Exchange, after: Exchange, unseen:
     if len(ones) > 1 and is_reordered(ones, others):
         count = f"{len(ones)} responses"
         return [AnswerChange(planned, before, after, "order", before=count, after="in another order")]
+    is_rounded = before is planned.captured.exchange and is_inexact(planned)
     largest: dict[str, TensorDiff] = {}
-    for diff in compare_outputs(ones, others):
+    for diff in compare_outputs(ones, others, _allow_rounding if is_rounded else allow_tolerance):
         known = largest.get(diff.name)
         if not diff.same and (known is None or diff.largest_absolute > known.largest_absolute):
             largest[diff.name] = diff
     return [_change(planned, before, after, diff) for diff in largest.values()]
+
+
+def is_inexact(planned: Planned) -> bool:
+    """Return whether the capture rounds numbers of the request or its answer."""
+    return any(each.how == "inexact" for each in planned.captured.withheld.values())
+
+
+def _allow_rounding(name: str, datatype: DataType, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    largest = float(np.max(np.abs(other), where=np.isfinite(other), initial=0.0))
+    found: NDArray[Any] = allow_tolerance(name, datatype, one, other) + ROUNDING * (np.abs(other) + 0.1 * largest)
+    return found
 
 
 def _answer_words(answers: Sequence[object]) -> str:

@@ -55,7 +55,8 @@ class NoiseTest:
     @property
     def text(self) -> str:
         share = (self.requests + self.surplus) / 2 / self.requests
-        return f"{self.words} in {share:.0%} of {self.requests:,} requests (by chance: {self.chance:.1g} at most)"
+        chance = max(self.chance, 1e-99)
+        return f"{self.words} in {share:.0%} of {self.requests:,} requests (by chance: {chance:.0e} at most)"
 
 
 @dataclass

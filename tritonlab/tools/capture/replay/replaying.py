@@ -15,7 +15,17 @@ from ....exchanges.exchange import Exchange
 from ....exchanges.remote.remote_server import RemoteModel
 from ....server.api.model import Model
 from ..capture_file import Capture, CapturedRequest
-from .answer_changes import AnswerChange, ChangeGroup, Unseen, changes_between, group_changes, outputs_of, with_company
+from .answer_changes import (
+    ROUNDING,
+    AnswerChange,
+    ChangeGroup,
+    Unseen,
+    changes_between,
+    group_changes,
+    is_inexact,
+    outputs_of,
+    with_company,
+)
 from .latency_change import compare_latencies
 from .learned_noise import LearnedNoise
 from .paced_sending import Planned, Replayed, open_sender, play
@@ -109,10 +119,10 @@ class _Plan:
 def _why_unsent(captured: CapturedRequest) -> str:
     if captured.exchange.unsent:
         return captured.exchange.unsent
-    inputs = [each.how for place, each in captured.withheld.items() if place.startswith("input.")]
-    if inputs:
-        return "whose inputs are not exact in the capture" if set(inputs) == {"inexact"} else "with withheld inputs"
-    if any(place.startswith("parameter.") for place in captured.withheld):
+    withheld = [place for place, each in captured.withheld.items() if each.how != "inexact"]
+    if any(place.startswith("input.") for place in withheld):
+        return "with withheld inputs"
+    if any(place.startswith("parameter.") for place in withheld):
         return "with withheld parameters"
     return "whose sequence is withheld" if "sequence_id" in captured.withheld else ""
 
@@ -135,10 +145,10 @@ def _why_not_compared(captured: CapturedRequest, unseen: Unseen) -> str:
 
 def _unseen(planned: Planned) -> Unseen:
     found = set()
-    for place in planned.captured.withheld:
+    for place, each in planned.captured.withheld.items():
         kind, _, rest = place.partition(".")
         number, _, name = rest.partition(".")
-        if kind == "output":
+        if kind == "output" and each.how != "inexact":
             found.add((int(number), name))
     return found
 
@@ -171,6 +181,7 @@ class _Replay:
         self._compared: set[int] = set()
         self._not_compared: Counter[str] = Counter()
         self._withheld: set[int] = set()
+        self._rounded: set[int] = set()
         self._as_old: set[int] = set()
         self._latencies: dict[int, tuple[int, int]] = {}
         self._sent = 0
@@ -247,6 +258,8 @@ class _Replay:
         self._compared.add(number)
         if unseen:
             self._withheld.add(number)
+        if expected is planned.captured.exchange and is_inexact(planned):
+            self._rounded.add(number)
         changes = changes_between(planned, expected, found, unseen)
         if changes and old is not None and expected is not old:
             still = {change.output for change in changes_between(planned, old, found)}
@@ -327,6 +340,11 @@ class _Replay:
     def _notes(self) -> Iterator[str]:
         if self._withheld:
             yield f"outputs of {len(self._withheld):,} requests are withheld in the capture: they were not compared"
+        if self._rounded:
+            yield (
+                f"{len(self._rounded):,} requests have floats that the capture rounds: their answers were compared "
+                f"within {ROUNDING:g} of the value"
+            )
         if self._as_old:
             yield (
                 f"{len(self._as_old):,} requests are answered otherwise than recorded by the model before, too, and "
