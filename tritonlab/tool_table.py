@@ -873,7 +873,7 @@ _CAPTURE = Tool(
         Command(
             "push",
             "tritonlab.tools.capture.push.push_commands",
-            "load a model on a running Triton, prove it there, and undo it if an answer is different",
+            "load a model on a running Triton and prove it there, or undo that",
             after="export",
         ).takes(_NAME, *_PUSH),
     ),
