@@ -156,7 +156,7 @@ def test_the_second_replica_fails(
         (f"https://{real.server.http}", named, "that port has no TLS: write http:// or grpc://"),
     ):
         with pytest.raises(UnavailableError, match=reason):
-            connect(wrong, **options)  # type: ignore[arg-type]
+            connect(wrong, **options)
     client, client_key = ca.issue("client", "DNS:client")
     with (
         connect(real.server.grpc) as one,
