@@ -46,14 +46,14 @@ REFUSED = [r"(?=a)", r"(a)\1", "a*+", r"a\Z", "(?<n>a)", "(?P<a-b>a)", "a{1001}"
 
 
 @contextmanager
-def serving(side: str, pattern: str, path: Path) -> Iterator[tuple[str, str]]:
-    """Start a server with that pattern, and return its addresses of HTTP and gRPC."""
+def serving(side: str, for_http: str, for_grpc: str, path: Path) -> Iterator[tuple[str, str]]:
+    """Start a server with these patterns, and return its addresses of HTTP and gRPC."""
     for name, text in model(PARAMETERS, config("IN FP32 -1 optional", "OUT STRING 1")).items():
         file = path / "models" / "reports" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(str(text))
     if side == "real":
-        flags = [f"--{protocol}-header-forward-pattern={pattern}" for protocol in ("http", "grpc")]
+        flags = [f"--http-header-forward-pattern={for_http}", f"--grpc-header-forward-pattern={for_grpc}"]
         with ReferenceServer(path / "models", path, ["--model-control-mode=none", *flags]) as server:
             yield server.http, server.grpc
         return
@@ -61,8 +61,8 @@ def serving(side: str, pattern: str, path: Path) -> Iterator[tuple[str, str]]:
         http_port=0,
         grpc_port=0,
         metrics=False,
-        http_options=HTTPOptions(header_forward_pattern=pattern),
-        grpc_options=GRPCOptions(header_forward_pattern=pattern),
+        http_options=HTTPOptions(header_forward_pattern=for_http),
+        grpc_options=GRPCOptions(header_forward_pattern=for_grpc),
     )
     with tritonlab.Server(path / "models") as lab, Endpoints(lab.core, options) as endpoints:
         yield endpoints.http, endpoints.grpc
@@ -94,7 +94,7 @@ def by_grpc(address: str, names: list[str]) -> set[str]:
 def test_a_pattern_is_read_as_by_re2_and_ignores_case(side: str, tmp_path: Path) -> None:
     found = {f"x{at}-{name}" for at, (names, _) in enumerate(FOUND.values()) for name in names}
     others = {f"x{at}-{name}" for at, (_, names) in enumerate(FOUND.values()) for name in names}
-    with serving(side, PATTERN, tmp_path) as (http, rpc):
+    with serving(side, PATTERN, PATTERN, tmp_path) as (http, rpc):
         assert by_http(http, sorted(found | others)) == found
         small = {name for name in found | others if name == name.lower()}
         assert by_grpc(rpc, sorted(small)) == found & small
@@ -102,12 +102,18 @@ def test_a_pattern_is_read_as_by_re2_and_ignores_case(side: str, tmp_path: Path)
 
 @rule("6.14")
 @pytest.mark.parametrize("pattern", REFUSED)
-def test_what_re2_does_not_take_is_no_pattern(side: str, pattern: str, tmp_path: Path) -> None:
-    """Triton starts with it, complains in its log and forwards nothing; tritonlab refuses it, with the same reason."""
-    if side == "lab":
-        refused = pytest.raises(tritonlab.TritonError, match="is not a regular expression of RE2: ")
-        with refused, serving(side, pattern, tmp_path):
-            pass
-    else:
-        with serving(side, pattern, tmp_path) as (http, _):
-            assert by_http(http, ["a", "aa", "A"]) == set()
+def test_what_re2_does_not_take_is_no_pattern(pattern: str, tmp_path: Path) -> None:
+    """tritonlab refuses it, with the same reason as Triton's log."""
+    refused = pytest.raises(tritonlab.TritonError, match="is not a regular expression of RE2: ")
+    with refused, serving("lab", pattern, pattern, tmp_path):
+        pass
+
+
+@rule("6.14")
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.parametrize("patterns", list(zip(REFUSED[::2], REFUSED[1::2], strict=True)), ids=" ".join)
+def test_triton_forwards_nothing_with_what_re2_does_not_take(patterns: tuple[str, str], tmp_path: Path) -> None:
+    """It starts, and complains in its log; one server has a pattern for each protocol."""
+    with serving("real", *patterns, tmp_path) as (http, rpc):
+        assert by_http(http, ["a", "aa", "A"]) == set()
+        assert by_grpc(rpc, ["a", "aa"]) == set()
