@@ -28,7 +28,8 @@ from .test_tapped_http import INFER, answer, document, reply
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """A server that answers every request with ten times its number; that of 99 once `go_on` is set."""
+    """A server that answers every request with ten times its number; that of 99 once `go_on` is set. At
+    98 it resets the connection, as the system does for a server that is killed."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -39,6 +40,11 @@ class Answers(http.server.BaseHTTPRequestHandler):
         number = json.loads(body)["inputs"][0]["data"][0]
         if number == 99:
             self.go_on.wait(30)
+        if number == 98:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            self.connection.close()
+            return
         self.wfile.write(reply(answer(number * 10)))
 
     def log_message(self, *arguments: Any) -> None: ...
@@ -89,6 +95,8 @@ def test_odd_bytes_and_an_orderly_end(upstream: str, tmp_path: Path) -> None:
                     odd.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             if number % 10 == 0:
                 assert send(kept, number) == number * 10
+        with client(tap) as other, pytest.raises(ConnectionResetError):
+            send(other, 98)
         under_way: list[int] = []
         asking = threading.Thread(target=lambda: under_way.append(send(kept, 99)))
         Answers.go_on.clear()
@@ -100,8 +108,10 @@ def test_odd_bytes_and_an_orderly_end(upstream: str, tmp_path: Path) -> None:
         asking.join(30)
         assert under_way == [990]
         report = tap.stop()  # a second signal does no harm, and the connection is closed by then or now
-    assert numbers(file) == [1, *range(0, 100, 10), 99]
-    assert "it is encrypted (TLS)" in report and "12 requests" in report and Capture(file).facts["source"] == "tap"
+    assert numbers(file) == [1, *range(0, 100, 10), 98, 99]
+    (lost,) = [one.exchange for one in Capture(file) if not one.exchange.answered]
+    assert lost.unanswered == "the server closed the connection" and lost.failed and not lost.arrivals
+    assert "it is encrypted (TLS)" in report and "13 requests" in report and Capture(file).facts["source"] == "tap"
 
 
 @pytest.mark.parametrize("killed", ["tap", "capture"])

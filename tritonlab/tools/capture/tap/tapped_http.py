@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -176,7 +176,9 @@ class TappedHttp:
             return
         ask.sent_at = self._at
         ask.body = request.body
-        sequence = partial(self._reader.sequence, ask) if b"sequence_id" in ask.body else None
+        is_packed = b"content-encoding" in ask.headers
+        has_sequence = is_packed or ask.body.find(b"sequence_id", 0, _json_size(ask.headers, ask.body)) >= 0
+        sequence = partial(self._reader.sequence, ask) if has_sequence else None
         ask.is_chosen = self._sink.chooses(self._at, sequence)
         if not ask.is_chosen:
             ask.body = b""
@@ -303,7 +305,7 @@ class HttpReader:
                 if metadata is None:
                     return named, "the server does not tell which inputs its model has"
                 return decode_request(body, ask.model, version, metadata), ""
-            size = int(ask.headers.get(_JSON_SIZE, len(body)))
+            size = _json_size(ask.headers, body)
             config = None if size else self._models.config(ask.model, ask.version)
             if not size and config is None:
                 return named, "the server does not tell which input its model has"
@@ -360,6 +362,12 @@ class HttpReader:
             parameters={key: value for key, value in document.items() if key not in (*types, *_NAMED)},
             final=False,
         )
+
+
+def _json_size(headers: Mapping[bytes, bytes], body: bytes | bytearray) -> int:
+    """Return the bytes of JSON at the beginning of a body; a number that is none counts as all of them."""
+    text = headers.get(_JSON_SIZE, b"")
+    return int(text[:20]) if text.isdigit() else len(body)
 
 
 def _event_data(event: bytes) -> bytes:
