@@ -70,6 +70,7 @@ SEARCH_WORDS = {
     "65_ensembles": ["ensemble", "pipeline of models"],
     "75_debugging": ["debug a model", "breakpoint", "debugger", "model hangs", "traceback"],
     "78_checking_a_model": ["memory leak", "wrong answers in a batch", "find bugs"],
+    "79_replaying_requests": ["replay production traffic", "capture requests", "compare two versions"],
     "80_testing_a_model": ["unit test", "pytest", "golden set", "continuous integration"],
     "82_gpus": ["use a gpu", "cuda", "gpu memory"],
     "90_serving": ["curl", "http client", "grpc client", "token for clients", "serve a model"],

@@ -45,6 +45,7 @@ ELSEWHERE = (
     "63_opening_a_repository",
     "65_ensembles",
     "78_checking_a_model",
+    "79_replaying_requests",
     "82_gpus",
     "92_deploying",
     "95_openai",
