@@ -28,7 +28,7 @@ MATRIX := build/matrix/tools
 # torch is pip's, whose settings may name a build for the CPU: uv does not read them, and takes CUDA's 3 GB.
 UV_INSTALL := UV_CACHE_DIR=build/matrix/cache $(MATRIX)/bin/uv pip install -q --python
 
-.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench capture gpu memory rules sizes clean extension extension-check watch models-page
+.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench capture push gpu memory rules sizes clean extension extension-check watch models-page
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -42,6 +42,7 @@ help:
 	@echo "make extension  builds it and the live views, to be committed (needs node 20)"
 	@echo "make models-page  fetches the published file of RapiDoc that shows the page of models"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
+	@echo "make push    edits pushed to the real server under traffic: their times, and that no request fails"
 	@echo "make capture  20,000 requests to the real server through a tap: compares what was captured with what clients sent and got"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
@@ -166,6 +167,9 @@ bench: $(VENV)/.test $(REFERENCE)/.stamp
 capture: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.capture_proof $(CAPTURE_ARGS)
 	$(PY) -m tests.replay_proof
+
+push: $(VENV)/.test $(REFERENCE)/.stamp
+	$(PY) -m tests.push_proof
 
 # checkov pins its own versions of much that the tests have, so it lives on its own.
 build/checkov/.stamp: | $(MATRIX)/.stamp
