@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.serving import SOON
+from tritonlab.core.status import UnsupportedError
 from tritonlab.exchanges.remote.remote_server import RemoteModel, connect
 
 
@@ -138,3 +139,8 @@ def test_a_load_test_over_http_needs_no_grpc(plain: PlainServer, monkeypatch: py
         monkeypatch.delitem(sys.modules, f"tritonlab.{name}", raising=False)
     (row,) = connect(plain.address).model("m").load_test(arrivals=[0]).rows
     assert (row.requests, row.errors) == (1, {})
+
+
+def test_tokens_are_not_counted_over_http(model: RemoteModel) -> None:
+    with pytest.raises(UnsupportedError, match="connect to the server's gRPC port"):
+        model.load_test(arrivals=[0], output_tokens=lambda outputs: 1)

@@ -13,7 +13,9 @@ from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.status import InvalidArgumentError
+from tritonlab.core.status import InvalidArgumentError, UnsupportedError
+from tritonlab.exchanges.remote.remote_server import connect
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.tools.measure.load_testing.token_times import TokenLog, TokenStream, TokenTimes, token_counter
 
 MS = 1_000_000
@@ -89,11 +91,16 @@ output [ { name: "OUT" data_type: TYPE_INT32 dims: [-1] } ]
 
 def test_a_load_test_has_the_tokens_of_its_streams(tmp_path: Path) -> None:
     write_model(tmp_path, "m", streams("np.full(2, n, np.int32)", "range(int(x[0]))"), CONFIG)
-    with Server(tmp_path) as server:
-        inputs = {"IN": np.int32([3])}
-        result = server.model("m").load_test(
-            inputs=inputs, seconds=0.3, warmup=0.0, output_tokens="OUT", progress=False
-        )
+    ports_of = EndpointOptions(http_port=0, grpc_port=0, metrics=False)
+    options: Any = {"inputs": {"IN": np.int32([3])}, "seconds": 0.3, "warmup": 0.0, "output_tokens": "OUT"}
+    with Server(tmp_path) as server, Endpoints.from_server(server, ports_of) as ports:
+        result = server.model("m").load_test(**options, progress=False)
+        (remote,) = connect(f"grpc://{ports.places['GRPC']}").model("m").load_test(**options, progress=False).rows
+        with pytest.raises(UnsupportedError, match="HTTP has one response for each request"):
+            connect(ports.places["HTTP"]).model("m").load_test(**options)
+    assert remote.tokens.output_sequence_length == 6
+    assert remote.tokens.output_tokens == 6 * remote.requests > 0
+    assert remote.tokens.time_to_first_token.avg <= remote.latency.avg
     (row,) = result.rows
     assert row.tokens.output_sequence_length == 6
     assert row.tokens.output_tokens == 6 * row.requests

@@ -10,17 +10,20 @@ from ....core.inference.infer_request import InferenceRequest
 from ....core.status import TritonError
 from ....exchanges.remote.grpc_link import GrpcLink, grpc_error, infer_message
 from .http_calls import CallTimes, EncodedBodies
+from .token_times import TokenStream
 
 _MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 class GrpcCalls:
-    """The calls of all threads over one gRPC channel. Answers to unary calls are not decoded: only times are kept."""
+    """The calls of all threads over one gRPC channel. Answers to unary calls are not decoded, unless their tokens are
+    counted (`counts`): only times are kept.
+    """
 
-    def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool) -> None:
+    def __init__(self, link: GrpcLink, bodies: EncodedBodies, decoupled: bool, counts: bool) -> None:
         self._link, self._bodies, self._decoupled = link, bodies, decoupled
         self._channel = link.open_channel()
-        self._streams = GrpcLink(link.transport) if decoupled else None
+        self._streams = GrpcLink(link.transport) if decoupled or counts else None
         self._infer = self._channel.unary_unary(_MODEL_INFER, None, None)
 
     def close(self) -> None:
@@ -28,8 +31,8 @@ class GrpcCalls:
         if self._streams is not None:
             self._streams.close()
 
-    def call(self, request: InferenceRequest) -> CallTimes:
-        return self._call_stream(request) if self._decoupled else self._call_unary(request)
+    def call(self, request: InferenceRequest, stream: TokenStream | None) -> CallTimes:
+        return self._call_unary(request) if self._streams is None else self._call_stream(request, self._streams, stream)
 
     def _call_unary(self, request: InferenceRequest) -> CallTimes:
         began = monotonic_ns()
@@ -44,16 +47,18 @@ class GrpcCalls:
         done = monotonic_ns()
         return CallTimes(began, done, done, sent - began)
 
-    def _call_stream(self, request: InferenceRequest) -> CallTimes:
-        assert self._streams is not None
+    def _call_stream(self, request: InferenceRequest, link: GrpcLink, stream: TokenStream | None) -> CallTimes:
         sent, first, count, error = monotonic_ns(), 0, 0, ""
         try:
-            for response in self._streams.send(request, True):
+            for response in link.send(request, self._decoupled):
                 if response.error is not None:
                     error = response.error.message
                 elif not response.empty:
-                    first = first or monotonic_ns()
+                    now = monotonic_ns()
+                    first = first or now
                     count += 1
+                    if stream is not None:
+                        stream.take(response.outputs, now)
         except TritonError as problem:
             error = problem.message
         except ValueError as problem:  # the channel was closed

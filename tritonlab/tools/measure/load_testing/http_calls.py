@@ -13,6 +13,7 @@ import httptools
 from ....core.inference.infer_request import InferenceRequest
 from ....exchanges.http_document import model_path, request_body
 from ....exchanges.remote.http_link import HttpLink, error_text
+from .token_times import TokenStream
 
 _RECEIVE = 1 << 18
 
@@ -20,8 +21,8 @@ _RECEIVE = 1 << 18
 class Caller(Protocol):
     """The calls of one thread to a model, one request at a time."""
 
-    def call(self, request: InferenceRequest) -> CallTimes:
-        """Send a request and wait for its answer. An error is part of the result."""
+    def call(self, request: InferenceRequest, stream: TokenStream | None) -> CallTimes:
+        """Send a request and wait for its answer, whose tokens `stream` counts. An error is part of the result."""
 
     def close(self) -> None:
         """End the calls under way, from another thread."""
@@ -68,7 +69,7 @@ class HttpCaller:
         self._socket: socket.socket | None = None
         self._closed = False
 
-    def call(self, request: InferenceRequest) -> CallTimes:
+    def call(self, request: InferenceRequest, stream: TokenStream | None) -> CallTimes:
         message = self._bodies.encode(request, self._message)
         sent = monotonic_ns()
         try:

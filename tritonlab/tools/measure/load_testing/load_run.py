@@ -46,7 +46,10 @@ class LoadTest:
         self._target = target
         self._mix = plan.requests(target.inputs, version)
         if plan.output_tokens is not None and not target.sees_outputs:
-            raise UnsupportedError("output_tokens counts the outputs of a model in this kernel, not of another server")
+            raise UnsupportedError(
+                "output_tokens does not count over HTTP, where answers are not decoded and have no streams: connect to "
+                "the server's gRPC port"
+            )
         self._count = token_counter(plan.output_tokens, target.inputs.outputs)
         self._stop = threading.Event()
         self._ended = threading.Event()

@@ -18,6 +18,7 @@ from ....exchanges.remote.remote_server import RemoteModel
 from .call_log import CallLog
 from .http_calls import Caller, EncodedBodies, HttpCaller
 from .request_mix import Lane, ModelInputs, RequestMix
+from .token_times import TokenStream
 
 #: The most threads that send the requests of an open loop: so many can be under way at once, later requests wait.
 _MOST_THREADS = 256
@@ -43,7 +44,7 @@ class RemoteTarget:
         self.inputs = ModelInputs(model.name, model.metadata(), config)
         if self.inputs.decoupled and isinstance(self._link, HttpLink):
             raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
-        self.sees_outputs = False
+        self.sees_outputs = not isinstance(self._link, HttpLink)
         self._log = CallLog()
         self._bodies = EncodedBodies(())
         self._callers: list[Caller] = []
@@ -64,7 +65,7 @@ class RemoteTarget:
         if not isinstance(self._link, HttpLink):
             from .grpc_calls import GrpcCalls
 
-            self._callers = [GrpcCalls(self._link, self._bodies, self.inputs.decoupled)]
+            self._callers = [GrpcCalls(self._link, self._bodies, self.inputs.decoupled, log.tokens is not None)]
 
     def _caller(self) -> Caller:
         """Return the caller of a further thread: over HTTP each has a connection, over gRPC all share one channel."""
@@ -137,7 +138,10 @@ def _until_halted(lane: Lane, mix: RequestMix, halt: threading.Event, under_way:
 def _work(jobs: Iterable[_Job], caller: Caller, log: CallLog, under_way: _Open) -> None:
     """Send requests, one after the other, and log them."""
     for request, due in jobs:
-        *times, text = caller.call(request)
+        stream = TokenStream(log.tokens) if log.tokens is not None else None
+        *times, text = caller.call(request, stream)
         error = log.error_number(text) if text else 0
+        if stream is not None and not error:
+            stream.end(due or times[0], times[2])
         under_way.pop(id(request), None)
         log.add((due or times[0], *times, error, request.batch_size))
