@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -40,8 +43,8 @@ class TritonPythonModel:
             words = prompt.split(" ")
             if prompt == "parameters":
                 words = [request.parameters()]
-            if prompt == "for ever":
-                words = iter(lambda: "on", None)
+            if prompt in ("for ever", "flood"):
+                words = iter(lambda: "on" if prompt == "for ever" else "on" * 32_768, None)
             for number, word in enumerate(words):
                 if most is not None and number >= most.as_numpy().ravel()[0] or request.is_cancelled():
                     break
@@ -146,7 +149,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (Path(repository) / "full" / "chat_template.jinja").write_text(TEMPLATE)
     write_model(repository, "lengths", LENGTHS, LENGTHS_CONFIG)
     write_model(repository, "numbers", LENGTHS, NUMBERS_CONFIG)
-    with Server(repository) as server:
+    with Server(repository, max_unread_size=1 << 20) as server:
         yield server
 
 
@@ -174,7 +177,9 @@ def test_models_are_those_that_take_a_text(client: openai.OpenAI) -> None:
     import openai
 
     assert [each.id for each in client.models.list()] == ["full", "lengths", "parrot"]
-    assert client.models.retrieve("parrot").id == "parrot"
+    parrot = client.models.retrieve("parrot")
+    assert parrot.id == "parrot" and abs(parrot.created - time.time()) < 600
+    assert parrot.created == client.models.retrieve("parrot").created  # a constant
     with pytest.raises(openai.NotFoundError, match="unknown model: 'missing'"):
         client.models.retrieve("missing")
     with pytest.raises(openai.BadRequestError, match="no required input is a text"):
@@ -313,18 +318,58 @@ def test_errors_have_openais_form(
     assert error["type"] in ("invalid_request_error", "server_error")
 
 
+def open_request(address: str, stream: bool, prompt: str) -> socket.socket:
+    """Return a connection with a request for an endless text on it, of which nothing was read yet."""
+    body = json.dumps({"model": "parrot", "prompt": prompt, "max_tokens": 1 << 30, "stream": stream}).encode()
+    place = urlsplit(address)
+    connection = socket.create_connection((str(place.hostname), int(place.port or 0)))
+    head = f"POST {place.path}/completions HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer key\r\n"
+    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return connection
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_cancels_its_request(server: Server, address: str, stream: bool) -> None:
-    body = {"model": "parrot", "prompt": "for ever", "max_tokens": 1 << 30, "stream": stream}
-    headers = {"authorization": "Bearer key"}
-    with httpx.Client(timeout=0.5 if not stream else 30) as client:
+    with open_request(address, stream, "for ever") as connection:
+        eventually(server.requests)
         if stream:
-            with client.stream("POST", f"{address}/completions", json=body, headers=headers) as answer:
-                next(answer.iter_lines())
-        else:
-            with pytest.raises(httpx.ReadTimeout):
-                client.post(f"{address}/completions", json=body, headers=headers)
+            assert connection.recv(4096)
+    left = time.monotonic()
     eventually(lambda: not server.requests())
+    assert time.monotonic() - left < 2  # 100 ms on a quiet machine: benchmarks/openai_streams.py
+
+
+def test_a_client_that_does_not_read_is_cut_off(server: Server, address: str) -> None:
+    with open_request(address, True, "flood") as connection:
+        eventually(server.requests)
+        eventually(lambda: not server.requests())
+        received = b""
+        while data := connection.recv(1 << 20):
+            received += data
+            if b'"error"' in received[-4096:]:
+                break
+    assert b"has left more than 1048576 bytes of responses unread" in received[-4096:]
+
+
+def test_tokens_are_on_metrics_while_the_port_is_open(server: Server, client: openai.OpenAI) -> None:
+    def values() -> dict[str, float]:
+        lines = [line.rpartition(" ") for line in server.metrics().splitlines() if 'model="parrot"' in line]
+        return {name: float(value) for name, _, value in lines if name.startswith("tritonlab:") and "le=" not in name}
+
+    labels = '{model="parrot",version="1"}'
+    before = values()
+    list(client.completions.create(model="parrot", prompt="a b c", stream=True))
+    client.completions.create(model="parrot", prompt="a")
+    found = {name: value - before.get(name, 0) for name, value in values().items()}
+    assert found[f"tritonlab:time_to_first_token_seconds_count{labels}"] == 2
+    assert found[f"tritonlab:request_generation_tokens_sum{labels}"] == 4
+    assert found[f"tritonlab:inter_token_latency_seconds_count{labels}"] == 2
+    assert found[f"tritonlab:request_time_per_output_token_seconds_count{labels}"] == 1
+    whole, first = (f"tritonlab:{name}_seconds_sum{labels}" for name in ("e2e_request_latency", "time_to_first_token"))
+    assert found[whole] >= found[first] > 0
+    port = OpenAIServer(server.core, AccessRules())
+    port.stop()
+    assert values()  # of the port that is still open
 
 
 def test_a_stream_is_a_valid_stream_of_events(address: str) -> None:

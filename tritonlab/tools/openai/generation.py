@@ -9,6 +9,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic_ns
 from typing import Any
 
 from ...core.inference.infer_request import InferenceRequest
@@ -19,6 +20,7 @@ from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from .openai_errors import OpenAIError
 from .text_model import TEXT, TextModel
+from .token_metrics import TokenMetrics, TokenRequest
 
 
 @dataclass
@@ -66,7 +68,12 @@ class Generation:
     """
 
     def __init__(
-        self, core: InferenceServer, model: TextModel, request: InferenceRequest, stops: Sequence[str]
+        self,
+        core: InferenceServer,
+        model: TextModel,
+        request: InferenceRequest,
+        stops: Sequence[str],
+        metrics: TokenMetrics,
     ) -> None:
         self.finish_reason = ""
         self.tool_calls: list[Any] | None = None
@@ -81,7 +88,11 @@ class Generation:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._came: deque[InferenceResponse] = deque()
         self._unread = 0
+        #: the client does not read its responses
+        self._is_overrun = False
+        self._has_failed = False
         self._left = False
+        self._tokens = TokenRequest(metrics, model.outputs[TEXT].name, monotonic_ns())
         self._arrived = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -91,10 +102,24 @@ class Generation:
         self._core.infer(self._request, version)
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        self._unread += OVERHEAD + sum(tensor.byte_size for tensor in response.outputs.values())
-        self._came.append(response)
+        self._count(response)
+        if not self._is_overrun:
+            self._unread += _size(response)
+            self._came.append(response)
+            if self._unread > self._core.max_unread_size > 0 and len(self._came) > 1:
+                self._is_overrun = True
+                self._came.clear()
+                self.cancel()
         with contextlib.suppress(RuntimeError):  # the endpoint was stopped
             self._loop.call_soon_threadsafe(self._arrived.set)
+
+    def _count(self, response: InferenceResponse) -> None:
+        now = monotonic_ns()
+        self._has_failed |= response.error is not None
+        if not response.empty and response.error is None:
+            self._tokens.take(response, now)
+        if response.final and not (self._has_failed or self._left):
+            self._tokens.end(response, now)
 
     def cancel(self) -> None:
         """Cancel the request; its responses still come."""
@@ -111,13 +136,17 @@ class Generation:
         for a client that leaves too much unread."""
         final = False
         while not (final or self._left):
-            while not (self._came or self._left):
+            while not self._is_ready:
                 self._arrived.clear()
-                if not self._came:
+                if not self._is_ready:
                     await self._arrived.wait()
             if self._left:
                 return
-            response, final = self._take()
+            if self._is_overrun:
+                raise OpenAIError(too_much_unread(self._core.max_unread_size), 400)
+            response = self._came.popleft()
+            self._unread -= _size(response)
+            final = response.final
             if response.empty or self.stopped:
                 continue  # after a stop sequence only the end counts
             piece = self._read(response)
@@ -132,13 +161,9 @@ class Generation:
         elif rest := self._stops.rest() + self._decoder.decode(b"", True):
             yield Piece(rest)
 
-    def _take(self) -> tuple[InferenceResponse, bool]:
-        response = self._came.popleft()
-        self._unread -= OVERHEAD + sum(tensor.byte_size for tensor in response.outputs.values())
-        if self._unread > self._core.max_unread_size > 0:
-            self.cancel()
-            raise OpenAIError(too_much_unread(self._core.max_unread_size), 400)
-        return response, response.final
+    @property
+    def _is_ready(self) -> bool:
+        return bool(self._came) or self._left or self._is_overrun
 
     def _read(self, response: InferenceResponse) -> Piece:
         if response.error is not None:
@@ -167,6 +192,10 @@ class Generation:
             values = found["logprobs"].numpy().ravel().tolist() if given is None else _json_list(given, "logprobs")
             piece.log_probabilities = read_log_probabilities(values, piece.text)
         return piece
+
+
+def _size(response: InferenceResponse) -> int:
+    return OVERHEAD + sum(tensor.byte_size for tensor in response.outputs.values())
 
 
 def _join(array: Any) -> bytes:
@@ -208,11 +237,13 @@ def _token(text: str, value: float) -> dict[str, Any]:
     return {"token": text, "logprob": value, "bytes": list(text.encode())}
 
 
-def send(core: InferenceServer, version: ModelVersion, model: TextModel, options: Mapping[str, Any]) -> Generation:
+def send(
+    core: InferenceServer, version: ModelVersion, model: TextModel, options: Mapping[str, Any], metrics: TokenMetrics
+) -> Generation:
     """Send the request for one answer and return it. options: OpenAI's, with the prompt. Raises OpenAIError."""
     request = InferenceRequest(model.name, model.tensors(options))
     request.parameters = dict(model.parameters(options)) or None
-    found = Generation(core, model, request, options.get("stop") or ())
+    found = Generation(core, model, request, options.get("stop") or (), metrics)
     try:
         found.start(version)
     except TritonError as error:

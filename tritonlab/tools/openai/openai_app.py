@@ -35,6 +35,7 @@ from .openai_errors import OpenAIError
 from .openai_requests import EmbeddingRequest, TextRequest
 from .text_model import EMBEDDING, MESSAGES, PROMPT, TEXT, NotTextModelError, TextModel
 from .token_counter import Count, find_counter
+from .token_metrics import TokenMetrics
 
 _EVENTS = b"text/event-stream; charset=utf-8"
 _HEADERS = ((b"cache-control", b"no-cache"),)
@@ -42,15 +43,17 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class Facts(NamedTuple):
-    """A version of a model for this API."""
+    """A version of a model for this API. `created`: when it was loaded, in seconds since the epoch."""
 
     model: TextModel
     template: ChatTemplate
     count_tokens: Count | None
+    created: int
 
     @classmethod
-    def from_version(cls, version: ModelVersion) -> Facts:
-        """Read the configuration and the directory of a version. Raises OpenAIError."""
+    def from_version(cls, version: ModelVersion, now: int) -> Facts:
+        """Read the configuration and the directory of a version. `now`: nanoseconds of the server's clock. Raises
+        OpenAIError."""
         config = to_dict(version.config)
         try:
             model = TextModel.from_config(config)
@@ -61,7 +64,8 @@ class Facts(NamedTuple):
         directory = Path(version.files.directory)
         places = [directory / str(version.version), directory]
         tokens = config.get("parameters", {}).get("openai.tokens", {}).get("string_value", "")
-        return cls(model, ChatTemplate.find(places), find_counter(places, tokens))
+        created = int(time.time() - (now - version.load_started - version.load_ns) / 1e9)
+        return cls(model, ChatTemplate.find(places), find_counter(places, tokens), created)
 
 
 class OpenAIApp:
@@ -70,6 +74,7 @@ class OpenAIApp:
     def __init__(self, core: InferenceServer, rules: AccessRules) -> None:
         self._core = core
         self._rules = rules
+        self.metrics = TokenMetrics(core.metrics)
         self._facts: weakref.WeakKeyDictionary[ModelVersion, Facts] = weakref.WeakKeyDictionary()
         self._routes: dict[bytes, tuple[str, Callable[[Request], Awaitable[HttpReply]]]] = {
             b"/v1/models": ("GET", self._models),
@@ -109,17 +114,15 @@ class OpenAIApp:
             if version is None:
                 continue
             try:
-                self._facts_of(version)
+                facts = self._facts_of(version)
             except OpenAIError:
                 continue  # its reason is told to the client that asks for it
-            found.append(_model_document(version))
+            found.append(_model_document(facts))
         return _json({"object": "list", "data": found})
 
     async def _one_model(self, request: Request) -> HttpReply:
         name = request.path.removeprefix(b"/v1/models/").decode("utf-8", "replace")
-        version = self._find(name)
-        self._facts_of(version)
-        return _json(_model_document(version))
+        return _json(_model_document(self._facts_of(self._find(name))))
 
     def _find(self, name: str) -> ModelVersion:
         try:
@@ -130,7 +133,7 @@ class OpenAIApp:
     def _facts_of(self, version: ModelVersion) -> Facts:
         found = self._facts.get(version)
         if found is None:
-            found = self._facts[version] = Facts.from_version(version)
+            found = self._facts[version] = Facts.from_version(version, self._core.clock.now())
         return found
 
     # -- answers in text
@@ -155,7 +158,7 @@ class OpenAIApp:
             for prompt in prompts:
                 for number in range(asked.count):
                     options = {**asked.nth(number), PROMPT: prompt, MESSAGES: asked.messages or None}
-                    generations.append(send(self._core, version, facts.model, options))
+                    generations.append(send(self._core, version, facts.model, options, self.metrics))
         except BaseException:
             _cancel(generations)
             raise
@@ -297,16 +300,17 @@ class TextAnswer:
 
     async def events(self) -> AsyncIterator[bytes]:
         """Return the events of all answers as they come, and at the end [DONE]."""
-        queue: asyncio.Queue[tuple[int, Piece | None, OpenAIError | None]] = asyncio.Queue()
+        # one place: what a client does not read waits in its generation, which counts it
+        queue: asyncio.Queue[tuple[int, Piece | None, OpenAIError | None]] = asyncio.Queue(1)
         texts = [""] * len(self.generations)
 
         async def read(index: int) -> None:
             try:
                 async for piece in self.generations[index].pieces():
-                    queue.put_nowait((index, piece, None))
-                queue.put_nowait((index, None, None))
+                    await queue.put((index, piece, None))
+                await queue.put((index, None, None))
             except OpenAIError as error:
-                queue.put_nowait((index, None, error))
+                await queue.put((index, None, error))
 
         tasks = [asyncio.create_task(read(index)) for index in range(len(self.generations))]
         begun: set[int] = set()
@@ -431,8 +435,8 @@ def _completion_logs(logs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _model_document(version: ModelVersion) -> dict[str, Any]:
-    return {"id": version.name, "object": "model", "created": 0, "owned_by": "tritonlab"}
+def _model_document(facts: Facts) -> dict[str, Any]:
+    return {"id": facts.model.name, "object": "model", "created": facts.created, "owned_by": "tritonlab"}
 
 
 def _body(request: Request) -> dict[str, Any]:

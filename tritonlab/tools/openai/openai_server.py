@@ -21,8 +21,9 @@ class OpenAIServer:
     of the API."""
 
     def __init__(self, core: InferenceServer, rules: AccessRules, memory: RequestMemory | None = None) -> None:
+        self._app = OpenAIApp(core, rules)
         self._server = ConnectionServer(
-            OpenAIApp(core, rules),
+            self._app,
             "tritonlab openai",
             replace(rules, token=""),  # the application refuses in OpenAI's form
             _defect,
@@ -45,6 +46,7 @@ class OpenAIServer:
     def stop(self, timeout: float = 0.0) -> None:
         """Refuse new connections; requests under way are cut off after `timeout` seconds."""
         self._server.stop(timeout)
+        self._app.metrics.close()
 
 
 def _defect(error: Exception) -> HttpReply:
