@@ -16,7 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from .openai_errors import OpenAIError
@@ -30,13 +32,24 @@ _PLAIN = (
 )
 
 
+class GenerationTag(Extension):
+    """The tag `{% generation %}`, with which templates mark the assistant's text for training; it changes no prompt."""
+
+    tags = {"generation"}  # noqa: RUF012 - the base class has it as an instance variable
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Return the statements up to `endgeneration`."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class ChatTemplate:
     """A template of prompts. Its tokens, such as `bos_token`, are those of the tokenizer."""
 
     def __init__(self, source: str = _PLAIN, tokens: Mapping[str, Any] | None = None) -> None:
         """Compile the template. Raises jinja2.TemplateSyntaxError."""
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", GenerationTag]
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise
