@@ -8,6 +8,8 @@ PYTEST_ARGS ?=
 NOTEBOOKS := --nbmake --nbmake-timeout=300
 # Which proofs of `make engines`, all if empty.
 ENGINES_ARGS ?=
+# Which proofs of `make streams`, all but AIPerf's if empty.
+STREAMS_ARGS ?=
 # More options of `jupyter lab`: --ip=0.0.0.0 lets a browser outside the container in.
 LAB_ARGS ?=
 # As root, as in most containers, JupyterLab starts only if it is told to.
@@ -28,7 +30,7 @@ MATRIX := build/matrix/tools
 # torch is pip's, whose settings may name a build for the CPU: uv does not read them, and takes CUDA's 3 GB.
 UV_INSTALL := UV_CACHE_DIR=build/matrix/cache $(MATRIX)/bin/uv pip install -q --python
 
-.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench capture push gpu memory rules sizes clean extension extension-check watch models-page
+.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench capture push streams gpu memory rules sizes clean extension extension-check watch models-page
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -44,6 +46,7 @@ help:
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make push    edits pushed to the real server under traffic: their times, and that no request fails"
 	@echo "make capture  20,000 requests to the real server through a tap: compares what was captured with what clients sent and got"
+	@echo "make streams  streams through the port of OpenAI's API: what it adds to a chunk, clients that leave, memory after 10,000 of them (STREAMS_ARGS=\"aiperf=DIR/bin/aiperf\")"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
 	@echo "make exam    pre-flight and verify on all their traps, then model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
@@ -170,6 +173,8 @@ capture: $(VENV)/.test $(REFERENCE)/.stamp
 
 push: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.push_proof
+streams: $(VENV)/.test
+	$(PY) -m tests.benchmarks.openai_streams $(STREAMS_ARGS)
 
 # checkov pins its own versions of much that the tests have, so it lives on its own.
 build/checkov/.stamp: | $(MATRIX)/.stamp
