@@ -46,7 +46,7 @@ help:
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make push    edits pushed to the real server under traffic: their times, and that no request fails"
 	@echo "make capture  20,000 requests to the real server through a tap: compares what was captured with what clients sent and got"
-	@echo "make streams  streams through the port of OpenAI's API: what it adds to a chunk, clients that leave, memory after 10,000 of them (STREAMS_ARGS=\"aiperf=DIR/bin/aiperf\")"
+	@echo "make streams  streams through the port of OpenAI's API: delay of a chunk, clients that leave, memory after 10,000 of them (STREAMS_ARGS=\"aiperf=DIR/bin/aiperf\")"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
 	@echo "make exam    pre-flight and verify on all their traps, then model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
@@ -173,6 +173,7 @@ capture: $(VENV)/.test $(REFERENCE)/.stamp
 
 push: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.push_proof
+
 streams: $(VENV)/.test
 	$(PY) -m tests.benchmarks.openai_streams $(STREAMS_ARGS)
 

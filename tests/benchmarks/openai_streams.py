@@ -1,5 +1,5 @@
-"""Streams through the port of OpenAI's API: what it adds to each chunk, how soon a client that leaves ends its request,
-and whether the server grows.
+"""Streams through the port of OpenAI's API: the delay of each chunk, the time until a client that leaves has cancelled
+its request, and the growth of the server.
 
     python -m tests.benchmarks.openai_streams [delay] [leaving] [growth] [aiperf=DIR/bin/aiperf]
 
@@ -99,7 +99,9 @@ output [ { name: "text_output" data_type: TYPE_STRING dims: [1] } ]
 """
 
 
-async def ask(port: int, stream: bool = True, **prompt: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def open_answer(
+    port: int, stream: bool = True, **prompt: Any
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     document = {"model": "timed", "prompt": json.dumps(prompt), "stream": stream, "max_tokens": 1 << 30}
     body = json.dumps(document).encode()
@@ -110,7 +112,7 @@ async def ask(port: int, stream: bool = True, **prompt: Any) -> tuple[asyncio.St
 
 async def delays_of(port: int, **prompt: Any) -> list[float]:
     """Return the milliseconds that each chunk of a stream took."""
-    reader, writer = await ask(port, **prompt)
+    reader, writer = await open_answer(port, **prompt)
     found = []
     async for line in reader:
         now = time.monotonic_ns()
@@ -141,7 +143,7 @@ async def leaving(port: int, scratch: Path) -> None:
         found = []
         for number in range(LEAVING):
             file = scratch / f"seen-{stream}-{number}"
-            reader, writer = await ask(port, stream, gap=0.005, count=1 << 30, file=str(file))
+            reader, writer = await open_answer(port, stream, gap=0.005, count=1 << 30, file=str(file))
             await (reader.readuntil(b"data: {") if stream else asyncio.sleep(0.05))
             left = time.monotonic_ns()
             writer.transport.abort()

@@ -9,7 +9,8 @@ import pytest
 pytestmark = pytest.mark.timeout(300)
 
 #: Answers N times; POLLS says whether it looks at is_cancelled().
-MODEL = """%%triton_model count --decoupled --instances 2 --input N:INT32[1] --input POLLS:BOOL[1] --output I:INT32[1]
+MODEL = """\
+%%triton_model count --decoupled --instances 2 --input N:INT32[1] POLLS:BOOL[1] --output I:INT32[1] T:STRING[1]
 import threading, time
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -24,7 +25,9 @@ class TritonPythonModel:
         for i in range(n):
             if polls and sender.is_cancelled():
                 break
-            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], "int32"))]))
+            text = f"word {i}, " if i or n != 12 else ""
+            texts = pb_utils.Tensor("T", np.array([text], dtype=object))
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], "int32")), texts]))
             time.sleep(0.03)
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
@@ -49,6 +52,10 @@ def test_streams_are_seen_and_stopped(lab: Any, theme: str, view_of: Any) -> Non
     for _ in range(3):
         canvas.press("ArrowDown")
     lab.wait_text(view.locator(".tl-detail"), "s300 on count_0_")
+    lab.wait_text(view.locator(".tl-chosen-pane"), "s300")
+    lab.wait_text(view.locator(".tl-pane").nth(0), "word 0, word 1, word 2, word 3, word 4,")
+    lab.wait_text(view.locator(".tl-pane").nth(1), "The first response has no text")
+    lab.wait_text(view.locator(".tl-texts"), "Tokens of these streams: time to first token p50")
     lab.shot(f"streams_running_{theme}", view)
     view.locator("[data-do=cancel]").click()
     lab.wait_text(view.locator(".tl-detail"), "is_cancelled() returned True after")

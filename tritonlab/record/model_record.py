@@ -15,6 +15,7 @@ from ..core.inference.infer_request import InferenceRequest
 from ..core.inference.tensor import Tensor
 from .lone_executions import LoneExecutions, RecordLock
 from .ring import Ring
+from .stream_text import StreamText, StreamTexts
 
 #: How many rows of each table are kept, and how many Python objects of each kind.
 EVENTS = 100_000
@@ -77,9 +78,9 @@ class Cancellation:
 
 
 class OpenStream:
-    """A request that has had responses, but not the final one."""
+    """A request that has had responses, but not the final one. `text`: its text, if it is kept."""
 
-    __slots__ = ("arrived", "count", "executed", "first", "last")
+    __slots__ = ("arrived", "count", "executed", "first", "last", "text")
 
     def __init__(self, arrived: int, executed: int, first: int = 0, last: int = 0, count: int = 0) -> None:
         self.arrived = arrived
@@ -87,6 +88,7 @@ class OpenStream:
         self.first = first
         self.last = last
         self.count = count
+        self.text: StreamText | None = None
 
     def facts(self) -> tuple[int, int, int, int, int]:
         """Return the arguments that make an equal object."""
@@ -183,6 +185,8 @@ class ModelRecord:
         #: (row of REQUESTS, its request id), for those that have an id
         self.ids: deque[tuple[int, str]] = deque(maxlen=events)
         self.open: dict[int, OpenStream] = {}
+        #: the texts of the last streams; they are not saved
+        self.texts = StreamTexts()
         #: by serial, of requests that may still run; the oldest are dropped first
         self.cancelling: dict[int, Cancellation] = {}
 
@@ -236,6 +240,8 @@ class ModelRecord:
 
     def end_stream(self, serial: int, stream: OpenStream, now: int, kind: int) -> None:
         self.open.pop(serial, None)
+        if stream.text is not None:
+            self.texts.end(stream.text, now)
         cancelling = self.cancelling.pop(serial, None) or Cancellation()
         span = stream.arrived, stream.executed, stream.first, stream.last, now
         facts = cancelling.polls, cancelling.asked, cancelling.noticed

@@ -175,6 +175,10 @@ class Recorder(Instrument):
             shapes = record.shapes(response.outputs)
             record.responses.add((request.serial, now, stream.count, kind, shapes))
             if not response.empty:
+                if not stream.count:
+                    stream.text = record.texts.begin(request.serial, stream.arrived, response.outputs)
+                if stream.text is not None:
+                    stream.text.take(response.outputs, now)
                 stream.first = stream.first or now
                 stream.last = now
                 stream.count += 1

@@ -4,6 +4,7 @@ import { Key, drawTriangle } from "./legend.js";
 import { RecordState, ViewMessage } from "./recordLink.js";
 import { RecordStore } from "./recordStore.js";
 import { EMPTY, ERROR, Stream, StreamResponse, StreamsStore, begin, hanging, lastSign, sent, stopping } from "./streamsStore.js";
+import { StreamPanes, isTexts } from "./streamPanes.js";
 import { Spread, duration, short } from "./text.js";
 import { EDGE, TimeCanvas, renderer } from "./timeCanvas.js";
 
@@ -21,14 +22,21 @@ const KEYS: Key[] = [
   { shape: "triangle", tone: "bad", text: "cancelled here" },
 ];
 
-class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
+interface StreamsState extends RecordState {
+  /** the words for each class of gaps */
+  gaps: string[];
+}
+
+class Streams extends TimeCanvas<StreamsState, RecordStore, StreamsStore> {
   /** what is in view, and what of it has a lane */
   private _all: Stream[] = [];
   private _shown: Stream[] = [];
   private readonly _words = element("div");
   private readonly _cancel = element("button", "Cancel it");
+  private _panes: StreamPanes | null = null;
 
   override onMessage(message: ViewMessage, buffers: DataView[]): void {
+    if (isTexts(message)) return this._texts.apply(message);
     super.onMessage(message, buffers);
     if (this.store.following || this.store.selected === null) return;
     this.store.refresh(); // the words of a cancellation go on while the picture is paused
@@ -131,6 +139,19 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
     return factsTable(["request", "instance", "came at", "first response", "responses", "lasted", "end"], rows);
   }
 
+  /** The texts, between the facts and the words about the selected stream. */
+  private get _texts(): StreamPanes {
+    if (!this._panes) {
+      this._panes = new StreamPanes(this.model.get("state").gaps, (serial) => {
+        this.store.selected = serial;
+        this._describeSelected();
+        this.wake();
+      });
+      this.page.facts.after(this._panes.root);
+    }
+    return this._panes;
+  }
+
   private _lane(y: number): Stream | undefined {
     return this._shown[Math.floor((y - this.top) / LANE)];
   }
@@ -177,6 +198,7 @@ class Streams extends TimeCanvas<RecordState, RecordStore, StreamsStore> {
   }
 
   private _describeSelected(): void {
+    this._panes?.mark(this.store.selected);
     const stream = this.store.selected === null ? undefined : this.store.streams.get(this.store.selected);
     if (!stream) return;
     const { detail } = this.page;

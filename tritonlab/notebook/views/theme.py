@@ -40,8 +40,12 @@ _INLINE = {
     "tl-key": "display:inline-block;width:9px;height:9px;margin-right:4px",
     "tl-histogram": "display:flex;align-items:flex-end;gap:1px;height:64px;max-width:480px",
     "tl-axis": f"display:flex;justify-content:space-between;max-width:480px;{_DIM}",
+    "tl-pane": "margin:4px 0;padding:4px 8px;border:1px solid var(--tl-line,#8884);border-radius:4px",
+    "tl-pane-text": "white-space:pre-wrap",
     "tl-picture": "max-width:256px;max-height:256px",
 }
+for _gap, (_tone, _share) in enumerate((("#1976d2", 20), ("#1976d2", 42), ("#d98000", 34), ("#f04a42", 38)), 1):
+    _INLINE[f"tl-gap-{_gap}"] = f"background:color-mix(in srgb,{_tone} {_share}%,transparent)"
 _CLASSES = re.compile(r"class='([^'<>]*)'(?: style='([^'<>]*)')?")
 
 

@@ -58,7 +58,8 @@ class RecordView(LiveView):
         self.watched: Callable[[bool], None] = lambda on: None
         self._live = live
         self._ticker = ticker
-        self._is_watched = False
+        #: whether a browser has it open
+        self.is_watched = False
         self._sent: dict[str, int] = {}
         self._words: dict[str, int] = {}
         self._marks = 0
@@ -136,8 +137,8 @@ class RecordView(LiveView):
             self.renew()
 
     def _watch(self, on: bool) -> None:
-        if on is not self._is_watched:
-            self._is_watched = on
+        if on is not self.is_watched:
+            self.is_watched = on
             self.watched(on)
 
     def failed(self, error: Exception) -> None:
@@ -193,9 +194,9 @@ class RecordView(LiveView):
         self._watch(False)
         super().close()
 
-    def page(self, words: str, text: str, *figures: str, has_captions: bool = True) -> str:
-        """Return the static form: words, pictures (SVG text) with their captions and alternatives, and the time of the
-        last event, unless the recording lacks the wall clock.
+    def page(self, words: str, text: str, *figures: str, has_captions: bool = True, more: str = "") -> str:
+        """Return the static form: words, pictures (SVG text) with their captions and alternatives, `more` HTML, and the
+        time of the last event, unless the recording lacks the wall clock.
         """
         last = self.last_time()
         when = (last + self.recording.wall) / 1e9 if last else time.time()
@@ -206,7 +207,7 @@ class RecordView(LiveView):
         )
         lines = escape(words).replace("\n", "<br>")  # a sanitizer drops the style that would keep the line breaks
         date = date_line(when) if is_known else ""
-        return f"<div class='tl-panel'><div class='tl-text'>{lines}</div>{pictures}{date}</div>"
+        return f"<div class='tl-panel'><div class='tl-text'>{lines}</div>{pictures}{more}{date}</div>"
 
     def last_time(self) -> float:
         """Return the time of the last event that the view shows, on the record's clock; 0 if there is none."""

@@ -1,9 +1,11 @@
-"""The streams of a decoupled model: a lane for each request, a mark for each response, and the open requests."""
+"""The streams of a decoupled model: a lane for each request, a mark for each response, the open requests, and the
+texts of the last streams as they grow."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from ....core.inference.infer_request import InferenceRequest
@@ -14,6 +16,7 @@ from ....record.record_facts import StreamFacts, cancel_verdict, names_by_serial
 from ....record.recording import Recording
 from ..figures.streams_figure import streams_figure
 from .record_view import Live, RecordView
+from .stream_reading import GAP_LEGEND, StreamReading, panes_html, token_times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +42,61 @@ class Streams(RecordView):
     ) -> None:
         super().__init__(recording, name, live)
         self._open = open_requests
+        #: by serial, the readings that the browser has, each with its number of pieces there
+        self._shown: dict[int, tuple[StreamReading, int]] = {}
+        self.update(gaps=list(GAP_LEGEND))
+
+    # -- the texts
+
+    def readings(self) -> list[StreamReading]:
+        """Return the texts of the last streams, oldest first, each read up to now."""
+        found = self._read({})
+        for reading in found:
+            reading.read()
+        return found
+
+    def _read(self, known: Mapping[int, StreamReading]) -> list[StreamReading]:
+        """Return the readings of the texts that are kept: the known ones, and new ones for the others."""
+        record = self.record
+        names = {one.serial: one.request_id for one, _, _ in (self._open() if self._open else [])}
+        found = []
+        with record.lock:
+            kept = list(record.texts.kept)
+            if any(text.serial not in known for text in kept):
+                names |= names_by_serial(record)
+        for text in kept:
+            reading = known.get(text.serial)
+            if reading is None or reading.text is not text:
+                reading = StreamReading(text, names.get(text.serial) or f"request {text.serial}")
+            found.append(reading)
+        return found
+
+    def texts(self) -> dict[str, Any] | None:
+        """Return the pieces of texts that the browser does not have yet; None if it has all."""
+        readings = self._read({serial: reading for serial, (reading, _) in self._shown.items()})
+        changed = [reading.read() for reading in readings]
+        serials = [reading.text.serial for reading in readings]
+        if not any(changed) and serials == list(self._shown):
+            return None
+        streams = []
+        for reading, is_new in zip(readings, changed, strict=True):
+            serial = reading.text.serial
+            at = self._shown[serial][1] if serial in self._shown else 0
+            if is_new or serial not in self._shown:
+                streams.append({"at": at, **_pane(reading, at)})
+        self._shown = {reading.text.serial: (reading, len(reading.pieces)) for reading in readings}
+        return {"kind": "texts", "order": serials, "streams": streams, "times": token_times(readings)}
+
+    def _resume(self, known: Mapping[str, Any]) -> None:
+        super()._resume(known)
+        self._shown = {}
+
+    def tick(self) -> None:
+        super().tick()
+        if self.is_watched and (message := self.texts()) is not None:
+            self.send(message)
+
+    # -- requests
 
     def cancel(self, serial: int) -> bool:
         """Cancel a request, and measure how long that takes; return False if it is over."""
@@ -96,14 +154,18 @@ class Streams(RecordView):
     def text(self) -> str:
         facts, now = stream_facts(self.record), time.monotonic_ns()
         lines = [f"Streams of {self.name}: {_summary(facts)}"]
-        if facts.responses:
-            lines.append(f"  first response  median {ns_text(facts.first[0])}, 95% below {ns_text(facts.first[1])}")
-            lines.append(f"  gap             median {ns_text(facts.gap[0])}, 95% below {ns_text(facts.gap[1])}")
+        for name, (median, high) in (("first response", facts.first), ("gap           ", facts.gap)):
+            if not isnan(median):
+                lines.append(f"  {name}  median {ns_text(median)}, 95% below {ns_text(high)}")
         if facts.empty_finals:
             lines.append(
                 f"  {facts.empty_finals} ended with an empty final response: a gRPC client sees that end only with "
                 "triton_enable_empty_final_response"
             )
+        readings = self.readings()
+        if times := token_times(readings):
+            lines.append(f"  tokens          {times}")
+        lines += [f"  {reading.name}: {verdict}" for reading in readings for verdict in reading.verdicts()]
         is_live = self._open is not None
         for serial, name, count, arrived in sorted(facts.open, key=lambda one: one[3])[:_OLDEST]:
             age = f" for {ns_text(now - arrived)}" if is_live else ""
@@ -114,7 +176,9 @@ class Streams(RecordView):
         facts = stream_facts(self.record)
         words = ("serial", "id", "responses", "arrived")
         still = [dict(zip(words, one, strict=True)) for one in facts.open[:_SHOWN]]
-        return {"model": self.name, **plain(vars(facts)), "open": still, "cancellations": self.cancellations()}
+        texts = [reading.to_dict() for reading in self.readings()]
+        known = {"open": still, "cancellations": self.cancellations(), "texts": plain(texts)}
+        return {"model": self.name, **plain(vars(facts)), **known}
 
     def figure(self) -> str:
         """Return the last streams as SVG text."""
@@ -130,7 +194,20 @@ class Streams(RecordView):
 
     def html(self) -> str:
         text = self.text()
-        return self.page(text, text, self.figure())
+        return self.page(text, text, self.figure(), more=panes_html(self.readings()))
+
+
+def _pane(reading: StreamReading, at: int) -> dict[str, Any]:
+    """Return the pane of a stream, with its pieces from `at` on, for the browser."""
+    return {
+        "serial": reading.text.serial,
+        "name": reading.name,
+        "pieces": [[piece.text, piece.gap, piece.wait] for piece in reading.pieces[at:]],
+        "times": reading.times(),
+        "verdicts": reading.verdicts(),
+        "open": not reading.text.ended,
+        "cut": reading.text.is_cut,
+    }
 
 
 def _summary(facts: StreamFacts) -> str:
