@@ -143,7 +143,6 @@ def test_the_file_of_a_killed_writer_is_read(tmp_path: Path) -> None:
 
 def test_a_batch_that_the_disk_refuses_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:
     file = CaptureFile(tmp_path / "a", {})
-    file.append([captured(at_ns=0)])
     write, calls = os.write, 0
 
     def refuse(number: int, data: Any) -> int:
@@ -154,9 +153,16 @@ def test_a_batch_that_the_disk_refuses_leaves_the_file_as_it_was(tmp_path: Path,
         return write(number, data[: len(data) // 2 + 1])  # a disk may take less than it is given
 
     monkeypatch.setattr(os, "write", refuse)
-    for _ in range(3):
+    for at_ns in range(3):
         with pytest.raises(OSError, match="No space left"):
             file.append([captured(at_ns=1)])
+        if not at_ns:
+            with monkeypatch.context() as room:
+                room.setattr(os, "write", write)
+                file.append([captured(at_ns=0)])
+    with pytest.raises(OSError, match="No space left"):
+        CaptureFile(tmp_path / "b", {})
+    assert not (tmp_path / "b").exists()
     monkeypatch.undo()
     file.append([captured(at_ns=2)])
     file.close()

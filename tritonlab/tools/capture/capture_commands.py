@@ -78,7 +78,7 @@ def rules_of(
         if not equals or not pattern:
             raise OptionError(f"--redact {rule} has no PATTERN=HOW: write TEXT=drop, TEXT=hash or TEXT=shape")
         ways[pattern] = way
-    size = {} if max_mb is None else {"most_bytes": max_mb * 10**6}
+    size: dict[str, Any] = {} if max_mb is None else {"most_bytes": max_mb * 10**6}
     try:
         return CaptureRules(
             share=sample,

@@ -133,7 +133,14 @@ class CaptureFile:
         self._schema = schema(facts)
         self._file = _Unbuffered(path, most_bytes)
         options = pa.ipc.IpcWriteOptions(compression="zstd")
-        self._writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), self._schema, options=options)
+        try:
+            self._writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), self._schema, options=options)
+            # pyarrow writes the schema with the first batch, and only once
+            self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema))
+        except BaseException:
+            self._file.close()
+            os.unlink(path)
+            raise
 
     @property
     def size(self) -> int:
