@@ -2,8 +2,8 @@
 deep, how wide.
 
 `python -m tests.request_walk` prints it; `make sizes` does so beside the sizes. It counts the calls of one request
-to an `add_sub` that serves already, as `sys.setprofile` reports them: in the kernel on the caller's thread, over HTTP on
-all threads of the server.
+to an `add_sub` that serves already, as `sys.setprofile` reports them: in the kernel on the caller's thread, over HTTP
+on all threads of the server.
 """
 
 from __future__ import annotations
