@@ -25,7 +25,7 @@ def test_a_capture_in_a_notebook(notebook: Notebook, tmp_path: Path) -> None:
     found = notebook.run("%triton capture").text
     assert str(one) in found and str(other) in found
     assert "1 requests" in notebook.run(f"%triton capture {one} --stop").text
-    facts = json.loads(notebook.run("%triton capture --stop --json").text)
+    facts = json.loads(repr(notebook.run("%triton capture --stop --json").result))
     assert (facts["running"], facts["requests"], facts["path"]) == (False, 1, str(other))
     assert "nothing is captured to" in notebook.run(f"%triton capture {one} --stop").text
     assert next(iter(Capture(one))).withheld["input.IN"].how == "shape"

@@ -131,12 +131,12 @@ class CaptureFile:
         """Create the file. `most_bytes`: its largest size, without a few kilobytes at its end."""
         pa = arrow()
         self._schema = schema(facts)
+        self._path, self._was_cut = path, False
         self._file = _Unbuffered(path, most_bytes)
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
         try:
-            self._writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), self._schema, options=options)
+            self._writer = self._new_writer(self._file)
             # pyarrow writes the schema with the first batch, and only once
-            self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema))
+            self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema), custom_metadata=_counts({}))
         except BaseException:
             self._file.close()
             os.unlink(path)
@@ -160,9 +160,10 @@ class CaptureFile:
             batch = pa.RecordBatch.from_pylist([_without_surrogates(row) for row in rows], schema=self._schema)
         begin, self._file.is_limited = self._file.tell(), bool(requests)
         try:
-            self._writer.write_batch(batch, custom_metadata={_LEFT_OUT: json.dumps(dict(left_out or {})).encode()})
+            self._writer.write_batch(batch, custom_metadata=_counts(left_out or {}))
         except BaseException:
             self._file.cut(begin)
+            self._was_cut = True
             raise
         return self._file.tell()
 
@@ -170,9 +171,56 @@ class CaptureFile:
         """Write the file's footer, which other readers need, and close it."""
         self._file.is_limited = False
         try:
-            self._writer.close()
+            if self._was_cut:
+                self._file.write(self._footer())
+            else:
+                self._writer.close()
         finally:
             self._file.close()
+
+    def _new_writer(self, file: Any) -> Any:
+        pa = arrow()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        return pa.ipc.new_file(pa.PythonFile(file, "w"), self._schema, options=options)
+
+    def _footer(self) -> bytes:
+        """Return the end of the file. pyarrow's writer has wrong places of batches after one that the disk refused, so
+        all of them are written once more, to nowhere."""
+        nowhere = _Nowhere()
+        writer = self._new_writer(nowhere)
+        with open(self._path, "rb") as file:
+            for each in _messages(file):
+                if each.buffers:
+                    batch = _unpacked_batch(file, each, self._schema)
+                    writer.write_batch(batch, custom_metadata=_counts(each.left_out))
+        nowhere.kept = []
+        writer.close()
+        return b"".join(nowhere.kept)
+
+
+def _counts(left_out: Mapping[str, int]) -> dict[bytes, bytes]:
+    return {_LEFT_OUT: json.dumps(dict(left_out)).encode()}
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that keeps nothing until `kept` is a list."""
+
+    def __init__(self) -> None:
+        self._at = 0
+        self.kept: list[bytes] | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        if self.kept is not None:
+            self.kept.append(bytes(view))
+        self._at += len(view)
+        return len(view)
 
 
 class _Unbuffered(io.RawIOBase):
@@ -304,9 +352,7 @@ class Capture:
                 raise ValueError(
                     f"it has {size:,} bytes when it is unpacked, more than the {most:,} there is memory for"
                 )
-            file.seek(batch.begin)
-            whole = file.read(batch.end - batch.begin)
-            found = pa.ipc.read_record_batch(pa.py_buffer(whole), self._schema)
+            found = _unpacked_batch(file, batch, self._schema)
             found.validate(full=True)
         except (pa.ArrowException, ValueError, OSError, IndexError) as error:
             raise self._damaged(batch, error) from None
@@ -445,6 +491,12 @@ class _Table(NamedTuple):
         if begin + 4 + count * item > len(self.data):
             raise ValueError("a list of it is longer than the message")
         return begin + 4, count
+
+
+def _unpacked_batch(file: BinaryIO, batch: _Message, columns: Any) -> Any:
+    pa = arrow()
+    file.seek(batch.begin)
+    return pa.ipc.read_record_batch(pa.py_buffer(file.read(batch.end - batch.begin)), columns)
 
 
 def _unpacked(file: BinaryIO, batch: _Message, number: int) -> int:
