@@ -106,7 +106,7 @@ class Traced:
         path = Path(f"{self._file}.{self._number}")
         self._number += 1
         end = time.monotonic() + 10
-        while not (path.exists() and path.read_text().endswith("]")):
+        while not (path.exists() and path.read_bytes().endswith(b"]")):
             assert time.monotonic() < end, f"no {path}"
             time.sleep(0.01)
         return path

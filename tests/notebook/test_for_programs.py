@@ -233,7 +233,7 @@ def test_json_has_the_facts(book: Notebook, tmp_path: Path) -> None:
     assert result_of("config m --json")["max_batch_size"] == 8
     assert result_of(f"export m {tmp_path}/x --json --zip")["path"].endswith(".zip")
     assert result_of("unload m --json")["draining"] == []
-    assert "unload" in result_of("help --json")["commands"] and "--json" in book.run("%triton help").text
+    assert "unload" in result_of("help --json")["commands"] and "--json" in book.run("%triton help").result.text
     assert not book.run("%%triton_model m\nimport nowhere").success
     failed = result_of("status m --json")
     assert failed["state"] == "FAILED" and failed["error"]["where"].endswith("line 2")
