@@ -33,10 +33,14 @@ from tests.test_makefile import QUIET
 CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
+#: Whether pictures are taken. They are for people, and in CI nobody looks at them.
+TAKES_PICTURES = "CI" not in os.environ
 #: Longest that a test waits for a page, in seconds: CI runs other tests beside these.
 PATIENCE = 60.0
 #: Longest that JupyterLab takes to start, once a run; with thirty processes on two cores it took more than a minute.
 START_PATIENCE = 150.0
+#: Milliseconds between two looks at a page: at every frame, the default, they take ten times the processor.
+POLLING = 100
 #: The module and the application of JupyterLab, and of Notebook 7.
 LAB, NOTEBOOK = ("jupyterlab", "LabApp"), ("notebook", "JupyterNotebookApp")
 #: Planets that move while a page loads or changes its theme: 0.3 s of processor time.
@@ -298,7 +302,7 @@ class Lab:
                 return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
             }""",
             timeout=PATIENCE * 1000,
-            polling=100,  # at every frame it takes ten times the processor
+            polling=POLLING,
         )
 
     def start(self, index: int) -> Any:
@@ -348,6 +352,8 @@ class Lab:
     def shot(self, name: str, scroll_to: Any = None) -> None:
         if scroll_to is not None:
             self.scroll_to(scroll_to)
+        if not TAKES_PICTURES:
+            return
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
 

@@ -172,7 +172,7 @@ form
     "calls": "%triton view both graph",
     "load test": "%triton load_test scores --concurrency 1,2 --seconds 0.3",
     "what if": "scores.what_if(max_queue_delay_microseconds=500)",
-    "tune": "scores.tune(concurrency=2, seconds=6)",
+    "tune": "scores.tune(concurrency=2, seconds=3)",
     "failure": "shout(TEXT=np.array([b'\\xff'], dtype=object))",
     "failed load": """%%triton_model broken --input X:FP32[1] --output Y:FP32[1]
 import time

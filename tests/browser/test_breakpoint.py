@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Lab
+from tests.browser.conftest import POLLING, Lab
 from tests.models import CALL_STOPS, STOPS
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,7 +51,7 @@ def usable(lab: Lab, began: float) -> None:
 
 def wait_idle(lab: Lab) -> None:
     lab.page.wait_for_function(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", polling=POLLING
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.conftest import POLLING
 from tests.browser.test_notebook_in_lab import MODEL, button
 
 pytestmark = pytest.mark.timeout(300)
@@ -57,9 +58,8 @@ def reaches(lab: Any, index: int, state: str) -> Any:
 def wait_saved_form(lab: Any, text: str) -> None:
     """Wait until the outputs that would be saved contain this text."""
     cells = "window.jupyterapp.shell.currentWidget.content.widgets"
-    lab.page.wait_for_function(
-        f"text => {cells}.some(c => JSON.stringify(c.model.toJSON().outputs ?? '').includes(text))", arg=text
-    )
+    is_there = f"text => {cells}.some(c => JSON.stringify(c.model.toJSON().outputs ?? '').includes(text))"
+    lab.page.wait_for_function(is_there, arg=text, polling=POLLING)
 
 
 def test_a_card_follows_what_other_cells_do(lab: Any) -> None:

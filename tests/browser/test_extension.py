@@ -9,7 +9,7 @@ import psutil
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import PATIENCE, Lab
+from tests.browser.conftest import PATIENCE, POLLING, Lab
 from tests.models import IDENTITY, cell, initializes
 
 pytestmark = pytest.mark.timeout(300)
@@ -206,7 +206,7 @@ def test_interrupt_restart_reload_and_another_window(lab: Any) -> None:
 
     # an interrupt ends the cell that waits, and no model
     lab.start(3)
-    lab.page.wait_for_function(WAITS_FOR_ONE)
+    lab.page.wait_for_function(WAITS_FOR_ONE, polling=POLLING)
     lab.page.evaluate(f"{KERNEL}.interrupt()")
     lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "RequestInterrupted")
     assert processes(lab) == before and len(before) == 2
@@ -310,7 +310,7 @@ def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any
     lab.wait_text(row, "200 answered")
     lab.wait_text(row, "p99")
     lab.wait_text(side_panel.locator("[role=log]"), "mind the gap")
-    lab.page.wait_for_function(LAST_LINE_IS_SEEN)
+    lab.page.wait_for_function(LAST_LINE_IS_SEEN, polling=POLLING)
 
     # a cell that waits for an answer: the panel is served meanwhile, and ends it
     lab.start(3)
@@ -327,7 +327,7 @@ def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any
     # one that loads what never ends
     lab.start(4)
     side_panel.get_by_role("button", name="Stop loading forever").click()
-    lab.page.wait_for_function(IDLE)
+    lab.page.wait_for_function(IDLE, polling=POLLING)
     marked(lab, 4, "failed")
 
     side_panel.get_by_label("Level").select_option("WARNING")
