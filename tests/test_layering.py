@@ -73,6 +73,7 @@ LAZY = {
     ("tritonlab.tools.deploy.report", "tritonlab.tools.deploy.verify.verdict_history"): (
         "only for a zip file, with gRPC"
     ),
+    ("tritonlab.tools.deploy.report", "tritonlab.tools.deploy.image_build"): "only for `build`",
     ("tritonlab.tools.deploy.preflight.judge", "tritonlab.tools.deploy.preflight.trial"): (
         "only for a trial: 3 ms at %load_ext"
     ),

@@ -39,7 +39,7 @@ INNER = {
     "NotTextModelError",
     "OpenAIError",
     "ToolMissing",
-} | {"FileFull", "TraceFault"}
+} | {"FileFull", "NotReadable", "TraceFault"}
 SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
 
 #: How a cell shows an object of a class. The model is `m`, its form `p`; `here` is a directory.

@@ -91,8 +91,7 @@ def build(
     TritonError.
     """
     mode = _control_mode(options)
-    choices = BackendChoices(options.backends)
-    repository = _repository(repositories, options, choices)
+    repository = _repository(repositories, options, choices := BackendChoices(options.backends))
     clock, instruments = options.clock or SystemClock(), Instruments()
     timer, announcer = Timer(clock), Announcer(clock, instruments)
     later = partial(_call_later, clock, timer)
@@ -120,9 +119,7 @@ def build(
         failures=FailureBook(options.kept_failures),
         debugger=debugger,
     )
-    services = _load_services(
-        options, server, choices, instances=instances, timer=timer, gpus=gpus, metrics=server_metrics
-    )
+    services = _load_services(options, server, choices, instances, timer=timer, gpus=gpus, metrics=server_metrics)
     control = ModelControl(
         repository,
         services,
