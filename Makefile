@@ -30,7 +30,7 @@ MATRIX := build/matrix/tools
 # torch is pip's, whose settings may name a build for the CPU: uv does not read them, and takes CUDA's 3 GB.
 UV_INSTALL := UV_CACHE_DIR=build/matrix/cache $(MATRIX)/bin/uv pip install -q --python
 
-.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench capture push streams gpu memory rules sizes clean extension extension-check watch models-page
+.PHONY: help lab demo test bytecode releases engines matrix exam check lint docs bench long capture push streams gpu memory rules sizes clean extension extension-check watch models-page
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -47,6 +47,7 @@ help:
 	@echo "make push    edits pushed to the real server under traffic: their times, and that no request fails"
 	@echo "make capture  20,000 requests to the real server through a tap: compares what was captured with what clients sent and got"
 	@echo "make streams  streams through the port of OpenAI's API: delay of a chunk, clients that leave, memory after 10,000 of them (STREAMS_ARGS=\"aiperf=DIR/bin/aiperf\")"
+	@echo "make long    the tests that take minutes each: exports to other releases, an operator's and a newcomer's day"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
 	@echo "make exam    pre-flight and verify on all their traps, then model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
@@ -183,9 +184,15 @@ build/checkov/.stamp: | $(MATRIX)/.stamp
 	$(UV_INSTALL) build/checkov/bin/python checkov
 	@touch $@
 
-releases: $(VENV)/.test build/checkov/.stamp
+# What takes minutes, and is not in `make test` for that.
+LONG := tests/tools/deploy/test_operator.py tests/conformance/test_releases.py tests/conformance/test_judges.py \
+  tests/browser/test_newcomers_day.py
+
+long: $(VENV)/.test $(REFERENCE)/.stamp
+	TRITONLAB_LONG=1 $(PY) -m pytest -q $(LONG)
+
+releases: $(VENV)/.test build/checkov/.stamp long
 	TRITONLAB_CHECKOV=build/checkov/bin/checkov $(PY) -m pytest -q tests/tools/deploy/manifests/test_kubernetes.py -k checkov
-	TRITONLAB_OPERATOR=1 $(PY) -m pytest -q tests/tools/deploy/test_operator.py
 	$(PY) -m tests.releases --write docs/reference/models-by-release.md
 	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
 

@@ -26,9 +26,10 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import NOTEBOOK, JupyterServer, Lab, Pages, new_context, python_path, serving
 from tests.browser.newcomers_day import DRAWN_COUNTS, FAILING, OUTPUT_PATTERNS, PICTURES, cell_id, new_notebook
+from tests.long_proofs import long
 from tests.models import IDENTITY, cell
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [long, pytest.mark.timeout(600)]
 
 WRITERS = ("lab", "nbconvert", "papermill")
 OUTPUT = ".jp-Cell-outputArea, .jp-OutputArea"

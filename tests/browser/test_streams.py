@@ -28,7 +28,7 @@ class TritonPythonModel:
             text = f"word {i}, " if i or n != 12 else ""
             texts = pb_utils.Tensor("T", np.array([text], dtype=object))
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], "int32")), texts]))
-            time.sleep(0.03)
+            time.sleep(0.06 if n > 100 else 0.03)  # a busy browser takes seconds to reach Cancel
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
 LOAD = """import numpy as np, time

@@ -20,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tritonlab
+from tests.long_proofs import long
 from tests.serving import write_model
 from tritonlab import Server
 from tritonlab.core.inference.infer_request import InferenceRequest
@@ -221,6 +222,7 @@ def test_the_last_requests_are_replayed(tmp_path: Path, program: Path, monkeypat
     assert report.to_dict()["verification"]["passed"] and verification.not_verified == ()
 
 
+@long
 @pytest.mark.skipif(find_python("3.12") is None, reason="this machine has no Python 3.12")
 def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
     tmp_path: Path, wheel: object, monkeypatch: pytest.MonkeyPatch

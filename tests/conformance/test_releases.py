@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.long_proofs import long
 from tests.releases import PYTHON, Cell, table_of, text_of
 from tritonlab.tools.deploy.environment.python_prefix import find_python
 from tritonlab.tools.deploy.verify.hiding import find_hiding
@@ -22,7 +23,7 @@ if find_python(PYTHON) is None:
 if find_hiding({}).kind != "namespace":
     pytest.skip("there is no mount namespace here, so that absolute paths are not caught", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [long, pytest.mark.timeout(300)]
 
 RELEASES = ("2.51", "2.36")
 #: By kind: what every release does, what it lacks, and what only the author's machine has.

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import reference
+from tests.long_proofs import long
 from tritonlab.tools.deploy.verify.hiding import find_hiding
 
 from .environment.test_installed import python  # noqa: F401  the fixture
@@ -118,7 +119,7 @@ def errors_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.skipif("TRITONLAB_OPERATOR" not in os.environ, reason="it takes minutes: `make releases` runs it")
+@long
 @pytest.mark.skipif(reference.missing() is not None, reason=str(reference.missing()))
 def test_an_operator_needs_only_the_exported_folder(python: Path, tmp_path: Path) -> None:  # noqa: F811
     author, folder = tmp_path / "author", tmp_path / "operator"
