@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -205,3 +206,52 @@ def test_an_idle_connection_ends_when_the_tap_does(scene: Scene) -> None:
         assert client.recv(100) == b"" and server.recv(100) == b""
         scene.thread.join(SOON)
         assert not scene.thread.is_alive()
+
+
+def test_the_end_does_not_wait_for_names_of_idle_connections() -> None:
+    link, end = socket.socketpair()
+    copies, reader = CopySender(end, 1 << 24), CopyReader(link)
+    for _ in range(20_000):  # more names than the buffer of a socket takes
+        copies.add(RecordKind.FROM_CLIENT, 1, 0, b"x" * 100)
+    found: list[Record] = []
+
+    def read() -> None:
+        for record in reader:
+            found.append(record)
+            reader.tell_idle(1, 1)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    copies.finish(SOON)
+    thread.join(SOON / 10)
+    assert len(found) == 20_000
+    link.close()
+    end.close()
+
+
+class FullSocket(socket.socket):
+    """A listening socket that once has no file descriptor for a connection."""
+
+    is_full = True
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.is_full:
+            self.is_full = False
+            raise OSError(errno.EMFILE, "too many open files")
+        return super().accept()
+
+
+def test_two_listeners_meet_the_limit_of_open_files_in_one_turn(scene: Scene) -> None:
+    fronts = [FullSocket(fileno=socket.create_server(("127.0.0.1", 0)).detach()) for _ in range(2)]
+    link, end = socket.socketpair()
+    upstream = Upstream(*scene.listener.getsockname())
+    forwarder = Forwarder([(front, upstream) for front in fronts], CopySender(end, 1 << 20), grace=0.0)
+    clients = [socket.create_connection(front.getsockname()) for front in fronts]  # both wait for the first turn
+    thread = threading.Thread(target=forwarder.run)
+    thread.start()
+    servers = [scene.listener.accept()[0] for _ in clients]
+    forwarder.end()
+    thread.join(SOON)
+    assert not thread.is_alive()
+    for sock in (*clients, *servers, link, end):
+        sock.close()

@@ -11,7 +11,9 @@ import pytest
 
 from tritonlab.core.config.service_messages import messages
 from tritonlab.core.status import Code
+from tritonlab.tools.capture.tap import tapped_grpc
 from tritonlab.tools.capture.tap.frame_reader import PREFACE
+from tritonlab.tools.capture.tap.request_reading import TOO_LARGE
 from tritonlab.tools.capture.tap.tapped_grpc import TappedGrpc
 
 from .sinks import KeptRequests, sink_of
@@ -213,3 +215,16 @@ def test_shared_memory_of_a_client(is_stream: bool) -> None:
     (one,) = scene.kept.found
     assert one.exchange.unsent.startswith("input 'IN' was in the client's shared memory")
     assert set(one.withheld) == {"input.IN", "output.0.OUT"} and one.exchange.answered
+
+
+def test_a_stream_without_an_end_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tapped_grpc, "MOST_MESSAGE", 4000)
+    scene = Scene()
+    scene.call(1, STREAM)
+    scene.send(1, question(1, "endless"))
+    scene.send(1, question(2, "short"))
+    for number in range(100):
+        scene.answer(1, streamed(reply(number, "endless")))
+    scene.answer(1, streamed(reply(7, "short", final=True)))
+    scene.end(1)
+    assert [inputs(each) for each in scene.found] == [[2]] and scene.kept.left_out == {TOO_LARGE: 1}

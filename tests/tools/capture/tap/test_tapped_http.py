@@ -9,10 +9,12 @@ from collections.abc import Sequence
 import pytest
 
 from tritonlab.core.status import Code
+from tritonlab.tools.capture.tap import tapped_http
 from tritonlab.tools.capture.tap.frame_reader import NotReadable
+from tritonlab.tools.capture.tap.request_reading import TOO_LARGE
 from tritonlab.tools.capture.tap.tapped_http import TappedHttp
 
-from .sinks import KeptRequests, sink_of
+from .sinks import KeptRequests, KnownModels, sink_of
 
 INFER = "/v2/models/m/infer"
 
@@ -159,6 +161,27 @@ def test_generate_stream_has_a_response_for_each_event() -> None:
     (one,) = scene.kept.found
     assert [each["OUT"].tolist() for each in one.exchange.responses] == [[0], [1], [2]]
     assert [each.after_ns for each in one.exchange.arrivals] == [2, 3, 4] and one.exchange.answered
+
+
+def test_a_stream_without_an_end_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tapped_http, "MOST_MESSAGE", 1000)
+    scene = Scene()
+    scene.send(request(b'{"IN": 5}', "/v2/models/m/generate_stream"))
+    scene.answer(b"HTTP/1.1 200 OK\r\n\r\n", *[b'data: {"OUT": 1}\n\n'] * 100)
+    scene.connection.end_server(3)
+    assert scene.kept.found == [] and scene.kept.left_out == {TOO_LARGE: 1}
+    scene.connection.close(4, "server")
+
+
+def test_outputs_without_names_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule for an output would not find it among the parameters."""
+    monkeypatch.setattr(KnownModels, "metadata", lambda *_: None)
+    scene = Scene()
+    scene.send(request(b'{"IN": 5}', "/v2/models/m/generate"))
+    scene.answer(reply(b'{"OUT": "secret"}'))
+    (one,) = scene.kept.found
+    assert one.exchange.unanswered.endswith("the server does not name the outputs of its model")
+    assert not one.exchange.responses
 
 
 @pytest.mark.parametrize("sent", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"])

@@ -28,7 +28,7 @@ _NO_ROOM = "the capture was too slow, and its memory full"
 
 
 class TappedConnection:
-    """A connection of any protocol, which its first bytes tell. `unread`: why it is not read, or no longer.
+    """A connection of any protocol, found by its first bytes. `unread`: why it is not read, or no longer.
 
     Where copies were lost, HTTP/1.1 is read again from a request after an answer, if the client has waited for each
     answer before. gRPC is not, because the tables of its headers are lost, too.
@@ -65,8 +65,8 @@ class TappedConnection:
             self._take(kind, record.data, record.at)
         except NotReadable as error:
             self.stop(str(error), record.at)
-        except Exception as error:  # a fault here must not end the capture of other connections
-            self.stop(f"{type(error).__name__}: {error}", record.at)
+        except Exception as error:  # which must not end the capture of other connections; its text may quote a request
+            self.stop(f"a fault of the tap, {type(error).__name__}", record.at)
 
     def stop(self, reason: str, at: int) -> None:
         """Read the connection no longer. Its requests under way are lost."""

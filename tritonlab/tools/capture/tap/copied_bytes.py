@@ -10,6 +10,7 @@ import contextlib
 import enum
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -32,8 +33,6 @@ class RecordKind(enum.IntEnum):
     RESUMED = 9
     #: the tap ends: the capture shall name connections without requests under way
     DRAINING = 7
-    #: all connections have ended
-    FINISHED = 8
 
 
 #: Kind, connection, nanoseconds of the monotonic clock, bytes that were not yet sent before it, bytes after the head.
@@ -110,10 +109,13 @@ class CopySender:
 
     def finish(self, seconds: float) -> None:
         """Send all that waits, for so many seconds at most, and end the link."""
+        until = time.monotonic() + seconds
         with contextlib.suppress(OSError):
-            self.link.settimeout(seconds)
+            self.link.shutdown(socket.SHUT_RD)  # unread names of idle connections would block the capture
             for piece in self._queue if self.is_open else ():
+                self.link.settimeout(max(until - time.monotonic(), 0.001))
                 self.link.sendall(piece)
+        with contextlib.suppress(OSError):
             self.link.shutdown(socket.SHUT_WR)
         self._queue.clear()
 

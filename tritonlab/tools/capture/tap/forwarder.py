@@ -239,6 +239,8 @@ class Forwarder:
     # -- connections
 
     def _accept(self, fd: int) -> None:
+        if self._accepts_at:
+            return  # another listener has met the limit of open files in this turn
         listener, upstream = self._listeners[fd]
         for _ in range(_ACCEPTED):
             try:
@@ -360,7 +362,7 @@ class Forwarder:
             self._pass_end(peer)
 
     def _on_end(self, side: _Side) -> None:
-        """Handle the end of what a side sends, or its reset."""
+        """Handle the end of the bytes of a side, or its reset."""
         side.reads = False
         self._watch(side, side.events & ~_IN)
         self._copies.add(side.ended, side.link.number, time.monotonic_ns(), b"reset" if side.is_reset else b"")

@@ -1,6 +1,6 @@
 """HTTP/2 frames of one direction of a connection, and the messages of gRPC in their data.
 
-Only what a reader of both directions needs: settings, priorities, pings and windows are skipped.
+Settings, priorities, pings and windows are skipped, because a reader of both directions needs none of them.
 """
 
 from __future__ import annotations
@@ -176,11 +176,6 @@ class MessageReader:
         self._left: int | None = None  # bytes of the message that has begun
         self._body: Body | None = None  # its beginning, unless it is too large
         self._is_compressed = False
-
-    @property
-    def is_between(self) -> bool:
-        """Return whether the last message is complete."""
-        return not self._prefix and self._left is None
 
     def feed(self, data: bytes) -> list[Message]:
         """Return the messages that end in `data`."""

@@ -13,6 +13,7 @@ from ....core.config.model_config import ModelConfig, from_json
 from ....core.inference.data_type import DataType
 from ....core.inference.infer_request import InferenceRequest
 from ....core.inference.tensor import Tensor
+from ....core.short_number import mib_text
 from ....core.status import TritonError
 from ....exchanges.remote.http_link import HttpLink
 from ....exchanges.remote.transport import Transport
@@ -25,7 +26,7 @@ from ..capture_writer import CaptureWriter
 MOST_MESSAGE = 256 << 20
 #: The reasons for which requests are lost here.
 BEHIND = "came faster than the tap could read them"
-TOO_LARGE = f"larger than {MOST_MESSAGE >> 20} MB"
+TOO_LARGE = f"larger than {mib_text(MOST_MESSAGE)}"
 #: Seconds to wait for a model's description, and until it is asked for again after a failure.
 _ASK_SECONDS, _ASK_AGAIN = 3.0, 30.0
 
@@ -100,12 +101,12 @@ class UpstreamModels:
         self._failed: dict[tuple[str, str, str], float] = {}
 
     def metadata(self, model: str, version: str) -> dict[str, Any] | None:
-        """Return the model's metadata; None if the server does not tell."""
+        """Return the model's metadata; None if the server does not return it."""
         found: dict[str, Any] | None = self._ask("metadata", model, version)
         return found
 
     def config(self, model: str, version: str) -> ModelConfig | None:
-        """Return the model's configuration; None if the server does not tell."""
+        """Return the model's configuration; None if the server does not return it."""
         found = self._ask("config", model, version)
         return None if found is None else from_json(found)
 

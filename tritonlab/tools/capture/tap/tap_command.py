@@ -51,6 +51,7 @@ def tap(
         process = _start_capture(end, [link, *sockets], write, facts, rules)
         error = _started(link)
         if error:
+            process.kill()  # it may hang
             process.join()
             print(f"tritonlab: {error}", file=sys.stderr)
             return 1
@@ -61,7 +62,7 @@ def tap(
             print(f"tap: {host}:{port} -> {server}, captured in {write}", flush=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: forwarder.end())
-        gc.freeze()  # no later collection looks at what is here
+        gc.freeze()  # later collections skip all objects so far
         forwarder.run()
         copies.finish(_END_SECONDS)
         process.join(_END_SECONDS)

@@ -1,7 +1,7 @@
 """One connection of gRPC as a proxy sees it: calls of ModelInfer, and streams of ModelStreamInfer.
 
-The responses of a stream carry the id of their request, and nothing else tells them apart. Where several requests with
-one id are under way, the capture has the requests without their answers.
+The responses of a stream are matched by the id of their request. Where several requests with one id are under way, the
+capture has the requests without their answers.
 """
 
 from __future__ import annotations
@@ -62,8 +62,6 @@ class TappedGrpc:
     """The reader of both directions. Its methods get the time of a piece; they raise NotReadable, and must not be
     called again then."""
 
-    protocol = "grpc"
-
     def __init__(self, sink: CaptureSink, address: str) -> None:
         self._sink = sink
         self._reader = GrpcReader()
@@ -88,9 +86,6 @@ class TappedGrpc:
     def from_server(self, data: bytes, at: int) -> None:
         self._at = at
         self._server.feed(data)
-
-    def end_client(self, at: int) -> None:
-        """Note that the client sends nothing more."""
 
     def end_server(self, at: int) -> None:
         """Note that the server sends nothing more."""
@@ -171,6 +166,12 @@ class TappedGrpc:
         if not ask.is_chosen:
             ask.message, ask.raw = None, ()
         return ask
+
+    def drop(self, ask: GrpcAsk) -> None:
+        """Lose a request whose answer is too large."""
+        self._sink.writer.leave_out(TOO_LARGE)
+        ask.is_chosen = False
+        ask.message, ask.raw, ask.answers = None, (), []
 
     def finish(self, ask: GrpcAsk) -> None:
         if ask.is_chosen:
@@ -255,6 +256,8 @@ class _InferCall(_Call):
         if ask.is_chosen and not ask.unanswered:
             ask.answers.append((answer, error, self.connection.now))
             ask.byte_size += size
+            if ask.byte_size > MOST_MESSAGE:  # a stream may have no end
+                self.connection.drop(ask)
 
     def _route(self, message: Any, size: int) -> None:
         """Find the request of a response of a stream."""
@@ -309,7 +312,7 @@ def _cut(text: str) -> _End:
 
 
 def _status(trailers: Headers) -> _End:
-    """Return the end that the server's last headers tell."""
+    """Return the end of a call by the server's last headers."""
     text = unquote(trailers.get("grpc-message", ""), errors="replace")
     number = trailers.get("grpc-status", "")
     if number == "0":

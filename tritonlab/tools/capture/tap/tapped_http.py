@@ -56,6 +56,7 @@ class HttpAsk:
         "reply_headers",
         "sent_at",
         "status",
+        "stream_size",
         "version",
     )
 
@@ -74,21 +75,20 @@ class HttpAsk:
         self.reply_headers: dict[bytes, bytes] = {}
         self.reply: bytes | bytearray | None = b""
         self.events: list[tuple[bytes, int]] = []
+        #: the bytes of its events so far
+        self.stream_size = 0
         self.replied_at = at
         #: why its answer is not complete
         self.is_cut = ""
 
     @property
     def byte_size(self) -> int:
-        events = sum(len(event) for event, _ in self.events)
-        return len(self.body or b"") + len(self.reply or b"") + events + 2000
+        return len(self.body or b"") + len(self.reply or b"") + self.stream_size + 2000
 
 
 class TappedHttp:
     """The reader of both directions. Its methods get the time of a piece; they raise NotReadable, and must not be
     called again then."""
-
-    protocol = "http"
 
     def __init__(self, sink: CaptureSink, address: str) -> None:
         self._sink = sink
@@ -129,11 +129,8 @@ class TappedHttp:
                 raise error.__context__ from None
             raise NotReadable(f"HTTP: {type(error).__name__}") from None
         if self._is_in_reply and self._asks and self._asks[0].is_head:
-            self.on_reply()  # it has no body, whatever its headers say
+            self.on_reply()  # it has no body, even if its headers announce one
             self._replies = httptools.HttpResponseParser(_Replies(self))
-
-    def end_client(self, at: int) -> None:
-        """Note that the client sends nothing more; it may still read."""
 
     def end_server(self, at: int) -> None:
         """Note that the server sends nothing more. A body without a length ends here."""
@@ -210,6 +207,10 @@ class TappedHttp:
         if not ask.is_chosen or ask.reply is None:
             return
         if ask.kind == "generate_stream":
+            ask.stream_size += len(piece)
+            if ask.stream_size > MOST_MESSAGE:  # a stream may have no end
+                ask.reply, ask.events, self._event = None, [], b""
+                return
             *events, self._event = _EVENT_END.split(self._event + piece)
             ask.events += [(event, self._at) for event in events if event]
             return
@@ -303,12 +304,12 @@ class HttpReader:
             if ask.kind != "infer":
                 metadata = self._models.metadata(ask.model, ask.version)
                 if metadata is None:
-                    return named, "the server does not tell which inputs its model has"
+                    return named, "the server does not name the inputs of its model"
                 return decode_request(body, ask.model, version, metadata), ""
             size = _json_size(ask.headers, body)
             config = None if size else self._models.config(ask.model, ask.version)
             if not size and config is None:
-                return named, "the server does not tell which input its model has"
+                return named, "the server does not name the input of its model"
             with self._lock:
                 request, _ = self._decoder.decode(body, size, ask.model, version, config)
                 return request, self._regions.withhold(request, withheld)
@@ -345,7 +346,9 @@ class HttpReader:
             return InferenceResponse(
                 ask.model, error=TritonError.from_code(Code.UNKNOWN, str(document["error"])), final=False
             )
-        metadata = self._models.metadata(ask.model, ask.version) or {"outputs": ()}
+        metadata = self._models.metadata(ask.model, ask.version)
+        if metadata is None:  # without names, no rule could redact an output
+            raise ValueError("the server does not name the outputs of its model")
         types = {each["name"]: DataType[each["datatype"]] for each in metadata["outputs"]}
         outputs: dict[str, Tensor] = {}
         for name, datatype in types.items():
