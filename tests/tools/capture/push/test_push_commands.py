@@ -24,6 +24,13 @@ class Elsewhere:
     def __init__(self, *states: PushState) -> None:
         self.states = list(states)
         self.seen: list[Any] = []
+        self.closed = 0
+
+    def __enter__(self) -> Elsewhere:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.closed += 1
 
     def connect(self, address: str, **options: Any) -> Elsewhere:
         options.pop("advise")
@@ -54,7 +61,7 @@ def test_the_command_line(
     words = ["push", str(repository), "one:1", "two:2", "--token-file", str(tmp_path / "token"), "--ca", "ca.pem"]
     assert main([*words, "--json"]) == 1
     assert [address for address, *_ in there.seen] == ["one:1", "two:2", "a", "b"]
-    assert there.seen[0][1] == {"token": "abc", "ca": "ca.pem"}
+    assert there.seen[0][1] == {"token": "abc", "ca": "ca.pem"} and there.closed == 2
     name, others, proof = there.seen[2]
     assert (name, others) == ("a", 1) and isinstance(proof, GoldenSet)
     assert proof.directory == tmp_path / "models.golden"

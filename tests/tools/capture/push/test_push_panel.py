@@ -58,6 +58,9 @@ def test_push_and_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     panel.push_button.click()
     assert output() == "m -> gRPC there:8001: pushed and proved\na note"
     assert (server.proofs, panel.undo_button.layout.display, len(results)) == (["last"], "", 1)
+    panel.address.value = "nowhere:1"
+    panel.push_button.click()
+    assert output() == "no server answers at nowhere:1" and server.is_open  # for Undo
     panel.undo_button.click()
     assert "undone; the former model serves again" in output() and panel.undo_button.layout.display == "none"
     panel.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -276,6 +278,36 @@ def test_an_interrupt_undoes_it(
     assert triton.served["scale"][0] == 10
 
 
+def test_an_answer_that_cannot_be_read_undoes_it(
+    load: Callable[[int], Model], golden: GoldenSet, push: Pushed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triton = FakeTriton()
+
+    def fail(model: Any, request: InferenceRequest) -> Exchange:
+        raise ValueError("no JSON")
+
+    monkeypatch.setattr(FakeTriton._Model, "send", fail)
+    with pytest.raises(ValueError, match="no JSON"):
+        push(triton, load(3), golden)
+    assert (triton.served, triton.loads) == ({}, 1)
+
+
+def test_a_model_that_serves_without_its_configuration_is_left_alone(
+    load: Callable[[int], Model], golden: GoldenSet, push: Pushed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not known before, it would be unloaded by an undo."""
+    triton = FakeTriton(repository={"scale": 10})
+    triton.load("scale")
+
+    def fail(model: Any) -> dict[str, Any]:
+        raise UnavailableError("not now")
+
+    monkeypatch.setattr(FakeTriton._Model, "config", fail)
+    with pytest.raises(UnavailableError, match="not now"):
+        push(triton, load(3), golden)
+    assert (triton.served["scale"][0], triton.loads) == (10, 1)
+
+
 def test_a_push_from_elsewhere(load: Callable[[int], Model], golden: GoldenSet, push: Pushed) -> None:
     marked = {"name": "scale", "parameters": {"tritonlab_push": {"string_value": "abc 2026-01-01T00:00:00.000Z"}}}
     triton = FakeTriton(repository={"scale": 10}, served={"scale": (7, marked)})
@@ -293,3 +325,14 @@ def test_the_record_forgets_old_pushes(load: Callable[[int], Model], tmp_path: P
     kept = record.find(marks[-1])
     assert kept is not None and kept.files["1/model.py"].decode().strip() == source(3).strip()
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "pushes").iterdir())
+
+
+def test_a_full_disk_leaves_no_part_of_a_push(
+    load: Callable[[int], Model], tmp_path: Path, push: Pushed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fchmod", fail)
+    assert "it is not kept" in push(FakeTriton(), load(3), False).notes[0]
+    assert [*(tmp_path / "pushes").iterdir()] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def run(
     as_json: bool = False,
     **connection: Any,
 ) -> int:
-    """Push models of a repository, print the results, and return the exit status. The first one that fails ends it."""
+    """Push models of a repository, print the results, and return the exit status. The first failure ends it."""
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -50,8 +51,11 @@ def run(
         if not names:
             raise FileNotFoundError(f"{source} is not a model repository: it has no model")
         chosen = _proof_of(proof, GoldenSet(golden_beside(source)))
-        first, *others = _connect_all(url, **connection)
-        with Server(source, model_control_mode="explicit", warm=0) as server:
+        first, *others = servers = _connect_all(url, **connection)
+        with ExitStack() as opened:
+            for each in servers:
+                opened.enter_context(each)
+            server = opened.enter_context(Server(source, model_control_mode="explicit", warm=0))
             for name in names:
                 server.load(name)
             for name in names:
@@ -75,4 +79,7 @@ def _connect_all(addresses: Sequence[str], token_file: str | None = None, **opti
     token = read_text(Path(token_file).expanduser()).strip() if token_file else ""
     token = token.partition(":")[2].strip() if token.lower().startswith("authorization:") else token
     token = token.removeprefix("Bearer ")
-    return [connect(each, token=token, advise=hint, **options) for each in addresses]
+    with ExitStack() as opened:  # if one of them is not reached, the others are closed
+        found = [opened.enter_context(connect(each, token=token, advise=hint, **options)) for each in addresses]
+        opened.pop_all()
+    return found

@@ -67,7 +67,7 @@ class PushPanel(CardPanel):
             self._start(self.result.undo)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait for the end of what runs."""
+        """Wait for the end of the push or undo."""
         if self._thread is not None:
             self._thread.join(timeout)
 
@@ -78,9 +78,15 @@ class PushPanel(CardPanel):
                 "name the server: host:port; one that needs certificates or a token takes "
                 "tritonlab.connect(ADDRESS, token=…).push(model)"
             )
-        self._close_server()
-        self._server = connect(address)  # it stays open for Undo
-        return self._server.push(self._model, proof=self.proof.value, say=self._say)
+        server = connect(address)
+        try:
+            result = server.push(self._model, proof=self.proof.value, say=self._say)
+        except BaseException:
+            server.close()
+            raise
+        self._close_server()  # not before, for Undo of the last push
+        self._server = server
+        return result
 
     def _close_server(self) -> None:
         if self._server is not None:

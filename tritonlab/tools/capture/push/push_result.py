@@ -1,4 +1,4 @@
-"""The result of a push: what happened on each server, with times; `undo()` brings the former model back."""
+"""The result of a push: the steps on each server, with times; `undo()` brings the former model back."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ class PushStep:
 class TargetResult:
     """The push on one server.
 
-    before: what was served there, in words. reason: why it was not pushed, or undone. report: of the proof. again: of
-    the former model's answers to the requests of the proof, before the push and after its undo; None if not compared.
+    before: the model that was served there, in words. reason: why it was not pushed, or undone. report: the result of
+    the proof. again: the comparison of the former model's answers to the requests of the proof, before the push and
+    after its undo; None if not compared.
     """
 
     protocol: str
@@ -82,7 +83,7 @@ class Push(ProcessBound):
     """The push of one model to one server or several. `undo()` brings the former models back.
 
     model: its name. mark: names the push in the configuration there. targets: a `TargetResult` for each server. notes:
-    sentences about what is different there.
+    sentences about differences there.
     """
 
     elsewhere = "call push() in the other process, too"
@@ -118,7 +119,7 @@ class Push(ProcessBound):
         return "; ".join(f"{target.place}: {target.state.value}" for target in self.targets)
 
     def text(self) -> str:
-        """Return what happened on each server, step by step."""
+        """Return the steps on each server as lines."""
         lines: list[str] = []
         for target in self.targets:
             lines.append(f"{self.model} -> {target.place}: {target.state.value}")

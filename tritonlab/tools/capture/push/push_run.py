@@ -53,9 +53,10 @@ def push(
     for number, each in enumerate(every):
         try:
             each.run()
-        except KeyboardInterrupt:
+        except BaseException as error:  # also one of an answer that cannot be read
+            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
             for done in reversed(every[: number + 1]):
-                done.undo("interrupted", is_loading=done is each)
+                done.undo(reason, done.is_loading)
             raise
         if not each.result.state.is_pushed:
             for done in reversed(every[:number]):
@@ -83,12 +84,13 @@ class ServedState:
 
     @staticmethod
     def of(server: RemoteServer, name: str) -> ServedState:
-        """Ask a server. Raises TritonError if it does not answer."""
+        """Return the state of a model on a server. Raises TritonError if the server does not answer."""
         model = server.model(name)
         try:  # the repository index lacks models that are not in the repository, as former pushes may be
             versions, config = tuple(sorted(model.metadata()["versions"])), model.config()
         except TritonError:
-            server.index()  # raises if nothing answers there
+            if any(each == name for each, _ in ready_rows(server)):  # raises if nothing answers there
+                raise  # it serves, so an undo must not unload it
             return ServedState()
         return ServedState(versions, config, mark_of(config))
 
@@ -115,6 +117,8 @@ class _TargetPush:
         self._timeout, self._say = timeout, say
         self.result = TargetResult(server.protocol, server.address)
         self.notes: list[str] = []
+        #: whether the load may still be under way there
+        self.is_loading = False
         self._former = ServedState()
         self._former_push: PushedModel | None = None
         self._ready: set[tuple[str, str]] = set()
@@ -122,8 +126,7 @@ class _TargetPush:
         self._answers: list[Exchange] = []
 
     def check(self) -> None:
-        """Find what is served there. Raises UnsupportedError, and other errors of the server, if a push is not
-        possible."""
+        """Find the former model. Raises UnsupportedError, and other errors of the server, if a push is not possible."""
         server, name = self._server, self._pushed.name
         self._pushed.check_size(server.protocol, server.address)
         check_control(server)
@@ -153,7 +156,7 @@ class _TargetPush:
             with self._step("ask the former model") as words:
                 self._answers = [self._ask(case) for case in self._proof.cases]
                 words.append(_count(len(self._answers), "request"))
-        begun = time.monotonic()
+        begun, self.is_loading = time.monotonic(), True
         with self._step("load") as words:
             try:
                 self._server.load(pushed.name, pushed.config, pushed.files, timeout=self._timeout)
@@ -161,16 +164,16 @@ class _TargetPush:
             except TritonError as error:
                 reason = f"the load failed: {error.message.strip()}"
             words.append(reason.partition("\n")[0] or f"{pushed.size:,} bytes in {_count(len(pushed.files), 'file')}")
-        is_loading = bool(reason) and time.monotonic() - begun >= self._timeout
+        self.is_loading = bool(reason) and time.monotonic() - begun >= self._timeout
         if not reason and self._proof.cases:
             reason = self._prove()
         if reason:
-            self.undo(reason, is_loading)
+            self.undo(reason, self.is_loading)
             return
         result.state = PushState.PROVED if result.report is not None else PushState.LOADED
 
     def _check_served(self) -> str:
-        """Return why the push is not what is served now, or which other model stopped; "" if all is well."""
+        """Return why the server does not serve the push, or which other model stopped; "" if all is well."""
         ready = ready_rows(self._server)
         name = self._pushed.name
         now = ServedState.of(self._server, name)
@@ -233,7 +236,7 @@ class _TargetPush:
         else:
             self._server.load(name, timeout=self._timeout)  # of the server's own repository
             if not former.mark and self._server.model(name).config() != former.config:
-                # its files were those of the repository, but not its configuration
+                # the repository had its files, but not its configuration
                 self._server.load(name, json.dumps(former.config), timeout=self._timeout)
 
     def _ask(self, case: Any) -> Exchange:
@@ -242,7 +245,7 @@ class _TargetPush:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[list[str]]:
-        """Time a step, and say it."""
+        """Announce a step, and time it."""
         self._say(f"{self.result.place}: {name} …")
         begun, words = time.monotonic(), list[str]()
         try:

@@ -1,4 +1,4 @@
-"""A model as it is sent to a running Triton: its configuration and files; and the record of those that were sent.
+"""A model as it is sent to a running Triton, its configuration and files; and the record of sent models.
 
 A Triton does not return the files of a model. The record keeps the last ones that this user has pushed, so that a push
 in place of another one can be undone, also by a later kernel.
@@ -22,6 +22,7 @@ from google.protobuf import json_format
 
 from ....core.config.model_config import ModelConfig, parse_pbtxt, read_config_text
 from ....core.status import UnsupportedError
+from ....core.whole_file import whole_file
 from ....exchanges.remote.http_link import MOST_LOAD_BYTES
 from ....ipc.processes.own_stub import NAME as OWN_STUB
 from ....repository.layout import CONFIG_FILE
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ....server.api.model import Model
 
 #: The parameter of a pushed configuration that names the push: a hash of its files, and its time. 2.51 ignores a load
-#: whose configuration is equal to the served one, whatever its files are.
+#: whose configuration is equal to the served one, even if its files differ.
 MARK = "tritonlab_push"
 #: How many pushes are kept, and the most bytes of one.
 _KEPT, _MOST_KEPT_BYTES = 8, 256 << 20
@@ -47,7 +48,7 @@ class PushedModel:
     """A model with everything that a server needs to load it.
 
     config: in its JSON form, with the mark of this push. files: contents by the path in the model directory. needs: the
-    models of its steps. notes: sentences about what is different there.
+    models of its steps. notes: sentences about differences there.
     """
 
     name: str
@@ -59,8 +60,8 @@ class PushedModel:
 
     @staticmethod
     def from_model(model: Model, target: str) -> PushedModel:
-        """Return a loaded model in the form that an export writes for `target`. Raises UnsupportedError for one that
-        needs more than files and a configuration, and the errors of an export."""
+        """Return a loaded model in the form of an export for `target`. Raises UnsupportedError if it needs more than
+        files and a configuration, and the errors of an export."""
         build = ModelBuild.of(model, (), find_target(target))
         if build.incomplete:
             raise UnsupportedError(f"'{model.name}' was not pushed: {build.incomplete[0]}")
@@ -139,12 +140,11 @@ class PushRecord:
             return f"its {pushed.size / 1e6:,.0f} MB are not kept, so a later push in its place cannot bring it back"
         try:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            new = tempfile.NamedTemporaryFile(dir=self.directory, delete=False)  # noqa: SIM115
-            with new as file, zipfile.ZipFile(file, "w") as archive:
+            with whole_file(self._path(pushed.mark)) as file, zipfile.ZipFile(file, "w") as archive:
+                os.fchmod(file.fileno(), 0o600)
                 archive.writestr("push.json", json.dumps({"name": pushed.name, "config": pushed.config}))
                 for path, data in pushed.files.items():
                     archive.writestr(f"files/{path}", data)
-            os.replace(file.name, self._path(pushed.mark))
             for old in sorted(self.directory.glob("*.zip"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:
@@ -158,9 +158,9 @@ class PushRecord:
                 facts: dict[str, Any] = json.loads(archive.read("push.json"))
                 names = [name for name in archive.namelist() if name.startswith("files/")]
                 files = {name.removeprefix("files/"): archive.read(name) for name in names}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            return PushedModel(facts["name"], facts["config"], files, mark)
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
             return None
-        return PushedModel(facts["name"], facts["config"], files, mark)
 
     def _path(self, mark: str) -> Path:
         return self.directory / f"{hashlib.sha256(mark.encode()).hexdigest()[:32]}.zip"
@@ -169,5 +169,3 @@ class PushRecord:
 def mark_of(config: Mapping[str, Any]) -> str:
     """Return the mark of a served configuration in its JSON form; "" if it was not pushed."""
     return str(config.get("parameters", {}).get(MARK, {}).get("string_value", ""))
-
-
