@@ -122,7 +122,7 @@ def test_an_exception_is_one_group_with_its_failure(server: Server, capture: lis
 def test_what_a_batch_changes_is_stated(server: Server, capture: list[CapturedRequest]) -> None:
     found = replayed(server.model("sociable"), capture)
     (group,) = found.groups
-    assert group.alone and "the other requests of a batch matter" in group.sentence
+    assert group.alone and "other requests of the batch may matter" in group.sentence
 
 
 def test_a_model_with_noise_raises_no_alarm_and_a_bias_does(server: Server, capture: list[CapturedRequest]) -> None:
@@ -212,7 +212,10 @@ def test_an_interrupt_keeps_the_answers_so_far(server: Server, capture: list[Cap
     model = server.model("double")
     found = replayed(model, [*capture, *capture], progress=interrupt)
     assert found.stopped == "interrupted" and 0 < found.compared < 160 and not found.ok
+    assert [test.error != "" for test in found.junit_tests()] == [True]
     assert replayed(model, [*capture, *capture], progress=lambda line: False).stopped == "stopped"
+    with pytest.raises(InvalidArgumentError, match="in_flight=0 sends no request"):
+        replayed(model, capture, in_flight=0)
 
 
 def test_a_server_elsewhere_gets_the_requests_too(server: Server, capture: list[CapturedRequest]) -> None:

@@ -34,8 +34,8 @@ KINDS = {
     "responses": ("responses", "order"),
     "errors": ("error",),
 }
-#: The share by which floats may differ if the capture rounds those of the request: traces of Triton have six digits.
-#: Sums may also differ by a tenth of that of the largest number of their tensor.
+#: The share by which floats may differ if the capture rounds floats of the request: traces of Triton have six digits.
+#: Sums may also differ by a tenth of this share of the largest number of their tensor.
 ROUNDING = 1e-4
 #: Differences of sizes with a gap of this factor between them have different causes.
 _APART = 10.0
@@ -96,8 +96,8 @@ def error_words(exchange: Exchange) -> str:
 
 
 def outputs_of(exchange: Exchange, unseen: Unseen = ()) -> list[Mapping[str, Tensor]]:
-    """Return the outputs of each response before the first error, without those that are not compared; responses
-    without outputs are left out, except for those that a capture withholds."""
+    """Return the outputs of each response before the first error, without outputs that are not compared;
+    responses without outputs are left out, unless a capture withholds these."""
     hidden = {number for number, _ in unseen}
     found: list[Mapping[str, Tensor]] = []
     for number, response in enumerate(exchange.responses):
@@ -204,7 +204,7 @@ class ChangeGroup:
         """The change in one sentence."""
         text = _HEADS[self.kind].format(output=self.example.output or "the whole answer")
         text += f" {self.sizes}" if self.sizes else ""
-        text += "; sent alone, they are answered as before: the other requests of a batch matter" * bool(self.alone)
+        text += "; sent alone, they are answered as before: other requests of the batch may matter" * bool(self.alone)
         return f"{text}; {self.note}" if self.note else text
 
     def lines(self) -> list[str]:

@@ -4,7 +4,7 @@ answers differ by more.
 Of each request there are three answers: `one` and `again` of the same model, and `other`. If the other model is the
 same, `again` and `other` can be exchanged: of the requests where one of them is farther from `one`, it is `other` in
 half, and `other` is above `again` in half. The test counts the requests, so it needs no distribution of the noise, nor
-the same noise for all inputs. Of n requests that tell, the probability of a surplus of T * sqrt(n) is at most
+the same noise for all inputs. Of n requests that differ, the probability of a surplus of T * sqrt(n) is at most
 2 * exp(-T * T / 2) (Hoeffding), if requests are independent.
 
 A single answer is a change if it differs by more than 4 times the largest difference between `one` and `again` of all
@@ -42,7 +42,7 @@ Gaps = dict[str, tuple[float, float]]
 class NoiseTest:
     """The result of the test of one output.
 
-    requests: how many requests tell; `surplus`: how many more of them are on one side
+    requests: how many requests differ; `surplus`: how many more of them are on one side
     chance: the most probability of such a surplus for the same model
     """
 
@@ -186,8 +186,8 @@ def _add_gaps(found: Gaps, one: Mapping[str, Tensor], other: Mapping[str, Tensor
 
 
 def _gap(one: Tensor | None, other: Tensor | None) -> tuple[float, float]:
-    """Return the mean distance of elements, and the mean of `other` - `one`; of BYTES the share of those that
-    differ."""
+    """Return the mean distance of elements, and the mean of `other` - `one`; of BYTES the share of elements
+    that differ."""
     if one is None or other is None or one.datatype is not other.datatype or one.shape != other.shape:
         return math.inf, 0.0
     if one.data.tobytes() == other.data.tobytes():

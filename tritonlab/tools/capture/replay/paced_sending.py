@@ -203,7 +203,7 @@ def play(
 
 
 class _Play:
-    """The requests in flight of one replay, and those that wait for the one before them in their sequence."""
+    """The requests of one replay that are in flight, or wait for the request before them in their sequence."""
 
     def __init__(self, sender: Sender, now: Callable[[], int], stall: float) -> None:
         self._sender = sender

@@ -1,10 +1,11 @@
-"""`%triton replay`, and `tritonlab replay`: the models of a repository, asked what a capture has."""
+"""`%triton replay`, and `tritonlab replay`, which sends a capture to the models of a repository."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def run(
 
     Args:
         capture: the file.
-        repository: the models to ask.
+        repository: the model repository.
         models: the only ones of them.
         against: the address of a server with the old models.
         speed: the factor of the recorded pace, or `max`.
@@ -78,7 +79,7 @@ def run(
         return NOTHING
     verdicts: list[ReplayVerdict] = []
     problems: dict[str, str] = {}
-    with Server(repository, model_control_mode="explicit") as server:
+    with Server(repository, model_control_mode="explicit") as server, elsewhere or nullcontext():
         for name in chosen:
             try:
                 old = elsewhere.model(name) if elsewhere is not None else None

@@ -53,7 +53,7 @@ class ReplayVerdict:
         sent: how many requests were sent to it; `compared`: of how many the answer was compared.
         same: how many of these are answered as before.
         not_sent, not_compared: counts by reason.
-        groups: the changes by cause; those of most requests are first.
+        groups: the changes by cause, most requests first.
         noise: the noise that was learned; None without an old model.
         latency: the latencies before and now; None if they were not compared.
         notes: sentences on how to read it.
@@ -77,7 +77,7 @@ class ReplayVerdict:
 
     @property
     def proves(self) -> bool:
-        """Whether the answers that were compared prove anything: there are some, and enough to tell noise."""
+        """Whether the compared answers prove anything: there are some, and enough to tell noise from a change."""
         return bool(self.compared) and not (self.noise is not None and self.noise.is_undecided)
 
     @property
@@ -128,7 +128,7 @@ class ReplayVerdict:
 
     def _rest(self) -> Iterator[str]:
         """Yield the counts of the requests that prove nothing, and the notes."""
-        yield from (f"not sent: {count:,} requests {reason}" for reason, count in self.not_sent.items())
+        yield from (f"not sent: {count:,} requests: {reason}" for reason, count in self.not_sent.items())
         yield from (f"not compared: {count:,} requests: {reason}" for reason, count in self.not_compared.items())
         yield from self.notes
 
@@ -162,8 +162,9 @@ class ReplayVerdict:
         return Path(path)
 
     def junit_tests(self, fail_on: Collection[str] = DEFAULT_FAIL_ON) -> list[JUnitTest]:
-        """Return a test for each of these kinds of changes; an error if nothing is proved."""
-        if not self.proves:
+        """Return a test for each of these kinds of changes; an error if nothing is proved, or if no change was found
+        before it was stopped."""
+        if not self.proves or (self.stopped and not self.groups):
             return [JUnitTest("replay", error=self.text(), message=self.verdict)]
         tests = []
         for word in FAIL_ON:

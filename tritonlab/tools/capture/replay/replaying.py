@@ -55,6 +55,8 @@ def replay(
     """Replay a capture; `Model.replay` explains the arguments."""
     if speed is not None and not 0 < speed < float("inf"):
         raise InvalidArgumentError(f"speed must be more than 0, or None for as fast as it goes, not {speed}")
+    if in_flight < 1:
+        raise InvalidArgumentError(f"in_flight={in_flight} sends no request: it must be at least 1")
     requests = Capture(capture) if isinstance(capture, (str, PathLike)) else capture
     requests = requests if isinstance(requests, Capture) else list(requests)
     names = _names(requests)
@@ -73,7 +75,7 @@ def _names(requests: Iterable[CapturedRequest]) -> set[str]:
 
 @dataclass
 class _Plan:
-    """The requests to send, in order of arrival, and the counts of those that are left out, by reason."""
+    """The requests to send, in order of arrival, and the counts of requests that are left out, by reason."""
 
     requests: Capture | list[CapturedRequest]
     of: str
@@ -235,7 +237,7 @@ class _Replay:
         except KeyboardInterrupt:
             self._stopped = "interrupted"
 
-    # -- what each pass does with an answer
+    # -- the answers of each pass
 
     def _take_before(self, replayed: Replayed) -> None:
         self._first[replayed.planned.number] = replayed.exchange
