@@ -340,8 +340,8 @@ def capture(
     most_bytes: int = 1 << 30,
     server: Server | None = None,
 ) -> RunningCapture:
-    """Write the requests of clients, with their answers, to a new file from now on, until `stop()` or the end of a
-    `with` block.
+    """Write the requests of clients, with their answers, to a new file from now on, until `stop()`, or the end of a
+    `with` block or of the server.
 
     The file is one of Arrow, which pandas, polars and DuckDB read. A full or slow disk loses requests of the capture,
     which are counted, and never one of a client.

@@ -364,6 +364,8 @@ class InferenceServer:
             self.control.stop(timeout)
         finally:  # an interrupt has ended the awaited versions
             self._close()
+            if hook := self.instruments.server_stopped:
+                hook()
 
     def _close(self) -> None:
         self.tracer.close()

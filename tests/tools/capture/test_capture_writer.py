@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tritonlab.core.status import Code, TritonError
 from tritonlab.tools.capture import capture_writer
 from tritonlab.tools.capture.capture_file import Capture, CapturedRequest
 from tritonlab.tools.capture.capture_rules import NOT_SAMPLED, NOT_SOUGHT, OVER_RATE, CaptureRules
-from tritonlab.tools.capture.capture_writer import CLOSED, FILE_FULL, TOO_FAST, CaptureReport, CaptureWriter
+from tritonlab.tools.capture.capture_writer import CLOSED, FILE_FULL, TOO_FAST, TOO_LARGE, CaptureReport, CaptureWriter
 
 SECRET = "a canary of 26 letters"
 MINUTE = 60 * 10**9
@@ -165,6 +166,14 @@ def test_a_slow_disk_loses_requests_of_the_capture_and_blocks_nothing(tmp_path: 
     assert len(Capture(tmp_path / "a")) == report.requests and Capture(tmp_path / "a").left_out == report.left_out
 
 
+def test_a_request_larger_than_the_queue_has_a_reason_of_its_own(tmp_path: Path) -> None:
+    writer = CaptureWriter(tmp_path / "a", {}, CaptureRules(queue_bytes=10_000))
+    writer.add(captured({"X": numbers(10_000)}))
+    writer.add(captured({"X": numbers(10)}))
+    report = writer.close()
+    assert (report.requests, report.lost) == (1, {TOO_LARGE: 1})
+
+
 def test_a_full_disk_loses_what_came_while_it_was_full(tmp_path: Path, monkeypatch: Any) -> None:
     writer = CaptureWriter(tmp_path / "a", {})
     done = written_by(writer)
@@ -279,6 +288,14 @@ def test_ways_to_redact(tmp_path: Path) -> None:
     key = bytes(32)
     same = [run(tmp_path / name, [secret_request()], redact=RULES, key=key)[1][0].withheld for name in "cd"]
     assert same[0] == same[1]
+
+
+def test_reasons_do_not_quote_errors(tmp_path: Path) -> None:
+    one = secret_request()
+    reasons = {"unsent": f"the request is not valid: {SECRET}", "unanswered": f"the answer cannot be read: '{SECRET}'"}
+    _, found = run(tmp_path / "a", [replace(one, exchange=replace(one.exchange, **reasons))], redact={"n": "drop"})
+    exchange = found[0].exchange
+    assert (exchange.unsent, exchange.unanswered) == ("the request is not valid", "the answer cannot be read")
 
 
 def test_the_text_of_errors_is_dropped_by_name(tmp_path: Path) -> None:

@@ -147,6 +147,13 @@ def test_events_that_give_no_request_are_counted(tmp_path: Path) -> None:
     assert found[0].exchange.model == "service"  # the events have no path
 
 
+def test_a_length_that_is_no_number_is_the_fault_of_its_event(tmp_path: Path) -> None:
+    more = {"Ce-Metadata": '{"Inference-Header-Content-Length": []}'}
+    data = message("1", "request", BINARY, more) + message("2", "request", BINARY)
+    report, found = capture(tmp_path, data)
+    assert report.left_out == {NOT_V2: 1} and len(found) == 1
+
+
 def test_rules_apply(tmp_path: Path) -> None:
     lines = [
         structured(f"{n}", kind, body)

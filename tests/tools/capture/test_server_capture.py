@@ -17,6 +17,7 @@ from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import SEQUENCE_START
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.status import TritonError
+from tritonlab.server.api.server import Server
 from tritonlab.tools.capture.capture_file import Capture, CapturedRequest
 from tritonlab.tools.capture.capture_rules import CaptureRules
 from tritonlab.tools.capture.capture_writer import CaptureReport
@@ -186,6 +187,14 @@ def test_memory_that_is_shared_with_the_client_is_captured_by_value(lab: Lab, tm
     finally:
         memory.close()
         memory.unlink()
+
+
+def test_the_end_of_the_server_ends_a_capture(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    with Server(tmp_path / "models", model_control_mode="explicit") as server:
+        running = RunningCapture(server, tmp_path / "a", [], CaptureRules())
+        assert running.is_running and running._writer._thread.is_alive()
+    assert not running.is_running and not running._writer._thread.is_alive() and running.report.is_complete
 
 
 def test_without_a_capture_a_request_pays_nothing(lab: Lab, tmp_path: Path) -> None:

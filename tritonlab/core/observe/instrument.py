@@ -135,6 +135,9 @@ class Instrument:
         because only the stub knows the value.
         """
 
+    def server_stopped(self) -> None:
+        """All models have ended, and the server takes no more requests."""
+
 
 Kind = TypeVar("Kind", bound=Instrument)
 HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))
@@ -166,6 +169,7 @@ class Instruments:
     metric: Callable[..., None] | None
     log: Callable[..., None] | None
     shm: Callable[..., None] | None
+    server_stopped: Callable[..., None] | None
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _instruments; callers need no lock, as hooks are assigned whole

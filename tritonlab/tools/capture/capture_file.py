@@ -3,7 +3,7 @@
 `pandas.read_feather`, `polars.read_ipc` and DuckDB read it. The buffers are compressed with zstd. Each batch of rows
 is complete on the disk before the next one: of a file whose writer was killed, all complete batches are read.
 
-Bytes of a tensor are those of the protocol (`raw_input_contents` of KServe): little-endian numbers in C order, BYTES as
+The bytes of a tensor are as in KServe's protocol (`raw_input_contents`): little-endian numbers in C order, BYTES as
 elements with their length in four bytes. The schema's metadata has JSON at the key `tritonlab.capture`; the metadata of
 a batch has the counts of the requests that are not in the file, since the batch before, at `tritonlab.left_out`.
 """
@@ -184,8 +184,8 @@ class CaptureFile:
         return pa.ipc.new_file(pa.PythonFile(file, "w"), self._schema, options=options)
 
     def _footer(self) -> bytes:
-        """Return the end of the file. pyarrow's writer has wrong places of batches after one that the disk refused, so
-        all of them are written once more, to nowhere."""
+        """Return the end of the file. After the disk has refused a batch, pyarrow's writer has wrong places for the
+        following ones, so all of them are written once more, to nowhere."""
         nowhere = _Nowhere()
         writer = self._new_writer(nowhere)
         with open(self._path, "rb") as file:
@@ -263,7 +263,7 @@ class _Unbuffered(io.RawIOBase):
 class Capture:
     """A capture in a file. Iterate over it for its requests, in order of arrival; only a few batches are in memory.
 
-    facts: JSON values: `source`, `server`, `began` (seconds since 1970) and whatever its source notes
+    facts: JSON values: `source`, `server`, `began` (seconds since 1970) and facts of the source
 
     Raises OSError, and ValueError for a file that is not a capture, now or when a damaged row is reached. A file whose
     writer was killed ends with its last complete batch.
@@ -344,7 +344,7 @@ class Capture:
         return times
 
     def _read(self, file: BinaryIO, batch: _Message) -> Any:
-        """Return a batch with its data. Raises ValueError for one that does not fit into memory, or is damaged."""
+        """Return a batch with its data. Raises ValueError if it does not fit into memory or is damaged."""
         pa = arrow()
         try:
             size = sum(_unpacked(file, batch, number) for number in range(len(batch.buffers)))
@@ -375,8 +375,8 @@ _OPEN_BATCHES = 4
 
 
 class _Message(NamedTuple):
-    """A message of Arrow's IPC format: its place in the file, the bytes of its head (the schema's have no body), and
-    what the head of a batch says: the places of its buffers in the file, the rows, and the counts left out."""
+    """A message of Arrow's IPC format: its place in the file, the bytes of its head and, from the head of a batch, the
+    places of its buffers in the file, the rows, and the counts left out. A schema has no body."""
 
     begin: int
     end: int
@@ -399,7 +399,7 @@ def _messages(file: BinaryIO) -> Iterator[_Message]:
     while True:
         file.seek(at)
         prefix = file.read(8)
-        if len(prefix) < 8 or not any(prefix):  # zeros: the disk did not get what was written last
+        if len(prefix) < 8 or not any(prefix):  # zeros: the last write did not reach the disk
             return
         marker, length = struct.unpack("<Ii", prefix)
         if marker != 0xFFFFFFFF or length < 0:

@@ -81,7 +81,7 @@ class CaptureRules:
 class Choice:
     """The choice of the requests that are kept. Not thread-safe.
 
-    A source asks `at_arrival` before it copies anything, and the writer asks `at_end` with the answer.
+    A source calls `at_arrival` before it copies anything, and the writer calls `at_end` with the answer.
     """
 
     def __init__(self, rules: CaptureRules) -> None:
@@ -174,7 +174,8 @@ class Redaction:
             exchange,
             request=InferenceRequest(request.model_name, inputs, model_version=request.model_version, **settings),
             arrivals=tuple(map(Arrival, responses, [arrival.after_ns for arrival in exchange.arrivals])),
-            unsent=exchange.unsent or unsent,
+            unsent=_without_error(exchange.unsent) or unsent,
+            unanswered=_without_error(exchange.unanswered),
         )
         return replace(captured, exchange=changed, withheld=withheld)
 
@@ -237,6 +238,11 @@ def _texts(captured: CapturedRequest, withheld: Mapping[str, Withheld]) -> list[
         elif value.datatype is DataType.BYTES:
             found += _elements(value.to_host().data.tobytes())
     return sorted({each for each in found if len(each) >= _SHORTEST}, key=len, reverse=True)
+
+
+def _without_error(reason: str) -> str:
+    """Return a reason without the text of an error after it, which may quote the request."""
+    return reason.partition(": ")[0]
 
 
 def _utf8(text: str) -> bytes:

@@ -37,8 +37,8 @@ def convert(files: Sequence[Path], path: str | os.PathLike[str], rules: CaptureR
     kinds = {_is_trace(file) for file in files}
     if len(kinds) > 1:
         raise ValueError("some of the files are traces of Triton, and some are not: make a capture of each kind")
-    read = trace_capture.read_requests if kinds == {True} else cloud_events.read_events
-    is_trace = kinds == {True}
+    (is_trace,) = kinds
+    read = trace_capture.read_requests if is_trace else cloud_events.read_events
     facts = {"source": "trace" if is_trace else "events", "files": [file.name for file in files]}
     found = _read(read, files)
     first = next(found, None)  # an unreadable file is refused before there is a capture

@@ -16,6 +16,7 @@ from .capture_file import CapturedRequest, CaptureFile, FileFull
 from .capture_rules import CHOSEN, CaptureRules, Choice, Redaction
 
 TOO_FAST = "came faster than they could be written"
+TOO_LARGE = "larger than the memory for requests that wait"
 FILE_FULL = "the file had its largest size"
 CLOSED = "the capture had ended"
 #: Bytes of memory of a request besides its tensors, roughly.
@@ -57,7 +58,7 @@ class CaptureReport:
         return {**vars(self), "path": os.fspath(self.path), "left_out": dict(self.left_out), "lost": self.lost}
 
     def lines(self) -> list[str]:
-        """Return the report as sentences: the file, what is left out, and what needs a look."""
+        """Return the report as sentences: the file, requests that are left out, and problems."""
         found = [f"{self.path}: {self.requests:,} requests, {self.file_bytes:,} bytes"]
         found += [f"left out: {count:,}, {reason}" for reason, count in self.left_out.items() if reason in CHOSEN]
         found += [f"lost: {count:,}, {reason}" for reason, count in self.lost.items()]
@@ -73,7 +74,7 @@ class CaptureWriter:
     """A capture that is being written. All methods may be called from any thread; none but `close` waits, and none
     raises after the constructor.
 
-    A source asks `chooses` when a request arrives, before it copies anything, and calls `add` after the answer.
+    A source calls `chooses` when a request arrives, before it copies anything, and calls `add` after the answer.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class CaptureWriter:
         """Hand over an answered request that `chooses` has chosen, or a function that makes it on the writer's thread
         and returns None for nothing. Its tensors must not change any more.
 
-        byte_size: the bytes of memory that it holds, by default those of the tensors; required of a function
+        byte_size: the bytes of memory that it holds, by default the bytes of the tensors; required for a function
         waits: whether to wait for the disk when the queue is full, for a source that is a file
         """
         try:
@@ -165,13 +166,13 @@ class CaptureWriter:
         self, captured: CapturedRequest | Callable[[], CapturedRequest | None], byte_size: int, waits: bool
     ) -> None:
         with self._lock:
-            if waits:  # one that is larger than the whole queue comes alone
+            if waits:  # a request that is larger than the whole queue comes alone
                 most = max(self.rules.queue_bytes - byte_size, 0)
                 self._lock.wait_for(lambda: self._bytes <= most or self._is_full or self._is_closing)
             if self._is_full or self._is_closing:
                 self._left_out[FILE_FULL if self._is_full else CLOSED] += 1
             elif self._bytes + byte_size > self.rules.queue_bytes and not waits:
-                self._left_out[TOO_FAST] += 1
+                self._left_out[TOO_LARGE if byte_size > self.rules.queue_bytes else TOO_FAST] += 1
             else:
                 self._bytes += byte_size
                 self._queue.append((captured, byte_size))

@@ -92,11 +92,12 @@ def _captured(sent: _LoggedBody, answer: _LoggedBody | None) -> CapturedRequest 
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, TritonError):
             unanswered = UNREADABLE_ANSWER
     model = (response.model_name if response is not None else "") or sent.service
-    head = _head_length(sent)
     decoder = InferDecoder(SharedMemoryManager(), len(sent.body))
+    head = None
     try:
+        head = _head_length(sent)
         request, _ = decoder.decode(sent.body, head or len(sent.body), model, -1)
-    except (TritonError, ValueError, TypeError, AttributeError) as error:
+    except (TritonError, ValueError, TypeError, AttributeError, IndexError) as error:
         text = sent.body[:head].decode(errors="replace")
         is_shared = isinstance(error, TritonError) and "shared_memory_region" in text
         return IN_SHARED_MEMORY if is_shared else NOT_V2

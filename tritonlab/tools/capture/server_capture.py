@@ -28,6 +28,8 @@ from .capture_writer import REQUEST_BYTES, CaptureReport, CaptureWriter
 NO_ROOM = "no memory was left for requests in flight"
 OPEN_AT_END = "not answered when the capture ended"
 _GPU = "a tensor on a GPU could not be read"
+#: Seconds for the rest of the file when the server or the process ends.
+_END_SECONDS = 5.0
 
 
 class _OpenRequest:
@@ -44,8 +46,8 @@ class _OpenRequest:
 
 
 class RunningCapture(Instrument, ProcessBound):
-    """A capture of the requests of clients of a server in this process. `stop()`, or the end of a `with` block, ends
-    it; a cell shows how many requests it has.
+    """A capture of the requests of clients of a server in this process. `stop()`, the end of a `with` block or of the
+    server ends it; a cell shows how many requests it has.
 
     Requests that models and ensembles make are part of the answer, and not captured; nor are those that the server
     refuses before they are queued.
@@ -68,7 +70,7 @@ class RunningCapture(Instrument, ProcessBound):
         self._open: dict[int, _OpenRequest | None] = {}
         self._open_bytes = 0
         self._instruments.add(self)
-        atexit.register(self.stop, 5.0)
+        atexit.register(self.stop, _END_SECONDS)
 
     def stop(self, seconds: float = 30.0) -> CaptureReport:
         """End the capture, write the rest within `seconds`, and return the report. Safe to call twice."""
@@ -160,6 +162,9 @@ class RunningCapture(Instrument, ProcessBound):
         with self._lock:
             opened = self._open.pop(request.serial, None)
             self._open_bytes -= opened.byte_size if opened is not None else 0
+
+    def server_stopped(self) -> None:
+        self.stop(_END_SECONDS)
 
     def _is_ours(self, request: InferenceRequest) -> bool:
         """Return whether a request is a client's, to a captured model, and came after the capture began."""

@@ -1,8 +1,9 @@
 """The requests in trace files of Triton (`--trace-config mode=triton`, levels TIMESTAMPS and TENSORS).
 
 Triton writes tensors as text (2.51, measured on 2026-11-28). Integers, BOOL and BYTES come back as they were, INT8 and
-UINT8 from a byte for each number. Of FP32 and FP64 it writes six digits, so they are marked `inexact`, and of FP16 and
-BF16 nothing. A trace has no errors, parameters, sequences, priorities, timeouts or requested outputs.
+UINT8 from a byte for each number. Of FP32 and FP64 it writes six digits, so they are marked `inexact`, and of FP16
+nothing. BF16 was not measured; its values are not read. A trace has no errors, parameters, sequences, priorities,
+timeouts or requested outputs.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _NO_ANSWER = "the trace has no outputs of it: it failed, or had none"
-_NO_VALUES = "the trace has no values of its input '{name}': Triton writes none of FP16 and BF16"
+_NO_VALUES = "the trace has no values of its input '{name}': Triton writes none of FP16, and BF16 is not read"
 _INEXACT = (DataType.FP32, DataType.FP64)
-#: Of these Triton writes the byte itself for each element, and of those nothing.
-_AS_BYTES, _NOT_TRACED = (DataType.INT8, DataType.UINT8), (DataType.FP16, DataType.BF16)
+#: Triton writes the byte itself for each element of these.
+_AS_BYTES = (DataType.INT8, DataType.UINT8)
+#: Values that are not read: Triton writes none of FP16, and BF16 was not measured.
+_NOT_READ = (DataType.FP16, DataType.BF16)
 
 
 class TraceFault(ValueError):
@@ -142,10 +145,10 @@ def _captured(traced: _TracedRequest, text: mmap.mmap) -> CapturedRequest:
 
 
 def _tensor(traced: _TracedTensor, data: bytes) -> Tensor | None:
-    """Return a tensor of the text of its values, None if Triton writes none. Raises TraceFault."""
+    """Return a tensor of the text of its values, None if they are not read. Raises TraceFault."""
     try:
         datatype, count = DataType[traced.datatype], math.prod(traced.shape)
-        if datatype in _NOT_TRACED:
+        if datatype in _NOT_READ:
             return None
         values = _elements(datatype, data, count)
         if len(values) != count:
