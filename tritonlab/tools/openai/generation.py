@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import contextlib
 import json
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Generation:
         self._request = request
         self._stops = StopTexts(stops)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._lock = threading.Lock()  # guards the next three, which the model's thread and the loop change
         self._came: deque[InferenceResponse] = deque()
         self._unread = 0
         #: the client does not read its responses
@@ -103,13 +105,16 @@ class Generation:
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         self._count(response)
-        if not self._is_overrun:
-            self._unread += _size(response)
-            self._came.append(response)
-            if self._unread > self._core.max_unread_size > 0 and len(self._came) > 1:
-                self._is_overrun = True
-                self._came.clear()
-                self.cancel()
+        with self._lock:
+            was_overrun = self._is_overrun
+            if not was_overrun:
+                self._unread += _size(response)
+                self._came.append(response)
+                if self._unread > self._core.max_unread_size > 0 and len(self._came) > 1:
+                    self._is_overrun = True
+                    self._came.clear()
+        if self._is_overrun and not was_overrun:
+            self.cancel()
         with contextlib.suppress(RuntimeError):  # the endpoint was stopped
             self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -142,10 +147,11 @@ class Generation:
                     await self._arrived.wait()
             if self._left:
                 return
-            if self._is_overrun:
-                raise OpenAIError(too_much_unread(self._core.max_unread_size), 400)
-            response = self._came.popleft()
-            self._unread -= _size(response)
+            with self._lock:
+                if self._is_overrun:
+                    raise OpenAIError(too_much_unread(self._core.max_unread_size), 400)
+                response = self._came.popleft()
+                self._unread -= _size(response)
             final = response.final
             if response.empty or self.stopped:
                 continue  # after a stop sequence only the end counts

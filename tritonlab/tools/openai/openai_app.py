@@ -300,7 +300,7 @@ class TextAnswer:
 
     async def events(self) -> AsyncIterator[bytes]:
         """Return the events of all answers as they come, and at the end [DONE]."""
-        # one place: what a client does not read waits in its generation, which counts it
+        # one place: pieces that a client does not read wait in their generation, which counts them
         queue: asyncio.Queue[tuple[int, Piece | None, OpenAIError | None]] = asyncio.Queue(1)
         texts = [""] * len(self.generations)
 
