@@ -20,7 +20,8 @@ from .image_build import build_image, with_docker
 from .report import ExportConflict, ExportReport
 from .repository import export
 
-#: Exit statuses: it was written and, if asked for, proved; a server did not give the same answers; nothing was written.
+#: Exit statuses: it was written and, if asked for, proved; a server did not give the same answers; nothing was written,
+#: or its image was not built.
 WRITTEN, DIFFERS, NOTHING = 0, 1, 2
 _MARK = "tritonlab export report: "
 _CELL_SECONDS = 600
@@ -68,15 +69,20 @@ def run(
         else:
             report = _export_repository(source.expanduser(), out, options)
             text, facts = str(report), report.to_dict()
-        if builds and not dry_run:
-            image = build_image(out.parent, engine, run=run_image, say=_say)
-            text, facts = f"{text}\n{image}", {**facts, "build": image.to_dict()}
     except (TritonError, ValueError, OSError, ExportConflict) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
-    print(json.dumps(facts, indent=1) if as_json else text)
     proof = facts["verification"]
-    return DIFFERS if proof is not None and not proof["passed"] else WRITTEN
+    status = DIFFERS if proof is not None and not proof["passed"] else WRITTEN
+    if builds and not dry_run:
+        try:
+            image = build_image(out.parent, engine, run=run_image, say=_say)
+            text, facts = f"{text}\n{image}", {**facts, "build": image.to_dict()}
+        except (ValueError, OSError) as error:
+            print(f"tritonlab: the image was not built: {error}", file=sys.stderr)
+            status = NOTHING
+    print(json.dumps(facts, indent=1) if as_json else text)
+    return status
 
 
 def _say(text: str) -> None:
