@@ -218,7 +218,8 @@ class Recorder(Instrument):
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
             cancelling = record.cancelling.get(request.serial)
             if cancelling is not None and cancelling.asked:  # a stream that ended before its first response
-                record.end_stream(request.serial, OpenStream.from_request(request), now, FINAL + ERROR)
+                stream = record.open.get(request.serial) or OpenStream.from_request(request)
+                record.end_stream(request.serial, stream, now, FINAL + ERROR)
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
         self._mark(model, now, "restart", f"{instance}: {reason}" if reason else instance)

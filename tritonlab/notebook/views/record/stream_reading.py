@@ -231,7 +231,9 @@ def _responses(count: int, one: str = "ends", several: str = "end") -> str:
 
 
 def _is_within_grapheme(before: str, after: str) -> bool:
-    """Return whether a character of people goes on from one text into the next one (UAX #29)."""
+    """Return whether a character as a reader sees it goes on from one text into the next one (UAX #29)."""
+    if (before[-1:] + after[:1]).isascii() and after[:1] != "\n":
+        return False  # the usual case, without the walk
     end = 0
     for grapheme in iter_graphemes(before + after):
         end += len(grapheme)
