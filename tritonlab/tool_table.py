@@ -848,7 +848,7 @@ _CAPTURE = Tool(
         Command(
             "capture",
             "tritonlab.tools.capture.capture_commands",
-            "write what clients send and get to FILE from now on; without FILE: show it",
+            "write the requests of clients, with their answers, to FILE from now on; without FILE: show it",
             after="trace",
         ).takes(
             Argument("file", nargs="?", help="a new file, which pandas.read_feather reads"),

@@ -31,6 +31,6 @@ def size_text(count: int) -> str:
 
 
 def mib_text(count: float) -> str:
-    """Return bytes in MiB, as `12.5 MiB`; fewer than a tenth of one in KiB."""
+    """Return bytes in MiB, as `12.5 MiB`; fewer than 0.1 MiB in KiB."""
     small = 0 < abs(count) < (1 << 20) / 10
     return f"{short_number(count / (1 << 10))} KiB" if small else f"{short_number(count / (1 << 20))} MiB"

@@ -289,7 +289,7 @@ class ModelRepositoryManager:
         found = self._read_config(directory / config_file) if overriding is None else overriding
         run_agents(found, directory)
         if found == ModelConfig() and not contents.first_files and self._replaced(name, directory.parent):
-            found.backend = "python"  # that of the model which asks the other server
+            found.backend = "python"  # the model that passes requests on is in Python
         filled = polled(found, model_name=name, files=contents.first_files)
         return ModelFiles(
             name=name,

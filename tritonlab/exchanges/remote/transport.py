@@ -1,7 +1,7 @@
 """The connection to a server elsewhere: its address, the headers of each request, and TLS.
 
-All sockets of HTTP are opened here, and all channels of gRPC are made of what is here, so that every caller of a
-server, also a load test, has the same certificates.
+All sockets of HTTP are opened here, and channels of gRPC have the address and the certificates from here, so that every
+caller of a server, also a load test, has the same certificates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...core.status import UnavailableError
 
 #: Seconds to find out why a connection failed, and for the answer of a server to a client's certificate.
 _FIND_SECONDS, _ALERT_SECONDS = 3.0, 0.5
-#: What a header may have (RFC 9110), so that no value can add a line to a request.
+#: The characters of a header (RFC 9110), so that no value can add a line to a request.
 _HEADER_NAME, _HEADER_VALUE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 #: The numbers of OpenSSL for a chain of certificates that ends in an unknown one.
 _UNKNOWN_ISSUER = {2, 18, 19, 20, 21}
@@ -50,8 +50,8 @@ class Tls:
         key: str | PathLike[str] | None,
         server_name: str,
     ) -> Tls:
-        """Return the certificates. Raises OSError for a file that cannot be read, ValueError for one that is not what
-        it is to be."""
+        """Return the certificates. Raises OSError for a file that cannot be read, ValueError for one without
+        certificates or the key."""
         if key is not None and certificate is None:
             raise ValueError("a key without a certificate is of no use: give `certificate`, too")
         found = Tls(_path(ca), _path(certificate), _path(key), server_name)
@@ -85,7 +85,7 @@ def _path(name: str | PathLike[str] | None) -> Path | None:
 @dataclass(frozen=True)
 class Transport:
     """The address of a server, the headers of each request to it, the seconds that a request may take, and TLS, if it
-    is used. `shown`: the address that people know it by, if it is another one."""
+    is used. `shown`: the address to show, if it is another one."""
 
     address: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -126,12 +126,12 @@ class Transport:
         return self.tls.context()
 
     def failure(self, protocol: str, error: BaseException) -> UnavailableError:
-        """Return the error for a request over `protocol` that failed because of `error`: the reason, and what to do."""
+        """Return the error for a request over `protocol` that failed because of `error`: the reason and the remedy."""
         reason = self._tls_reason(error) if isinstance(error, ssl.SSLError) else str(error) or type(error).__name__
         return UnavailableError(f"{self.name} does not answer over {protocol}: {reason}")
 
     def find_reason(self, protocol: str) -> str:
-        """Try to connect, and return why no server of this kind is there, and what to do; "" if that is not known."""
+        """Try to connect, and return why no server of this kind is there, with the remedy; "" if that is not known."""
         host, port = self._place
         context = ssl.create_default_context() if self.tls is None else self.tls.context()
         if self.tls is None:
@@ -155,13 +155,13 @@ class Transport:
         except ssl.SSLError as error:
             if self.tls is not None:
                 return self._tls_reason(error)
-            return _TLS_THERE if _is_alert(error) else ""  # one that asks for a client's certificate
+            return _TLS_THERE if _is_alert(error) else ""  # the server requires a client's certificate
         except OSError:  # it closed the connection
             return _NO_TLS_THERE if self.tls is not None else ""
         return ""
 
     def _tls_reason(self, error: ssl.SSLError) -> str:
-        """Return the reason of a failed handshake, and what to do; OpenSSL's words if it is another one."""
+        """Return the reason of a failed handshake and the remedy; OpenSSL's words for other reasons."""
         assert self.tls is not None
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._certificate_reason(error, self.tls)

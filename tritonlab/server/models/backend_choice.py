@@ -138,7 +138,7 @@ class BackendChoices:
         self._choices[model] = BackendChoice.from_written(model, written, _working_directory())
 
     def replaces(self, model: str, repository: Path) -> bool:
-        """Return whether the answers of a model, chosen by its name, are not those of its own backend. Raises
+        """Return whether a choice by its name replaces the answers of a model's own backend. Raises
         InvalidArgumentError for an invalid file."""
         choice = self.find(model, model, repository)
         return choice is not None and choice.use is not Use.REAL
