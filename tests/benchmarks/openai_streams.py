@@ -189,12 +189,15 @@ def aiperf(program: str, port: int, metrics: Callable[[], str], scratch: Path) -
     command = [program, "profile", "--model=timed", f"--url=http://127.0.0.1:{port}", "--endpoint-type=completions"]
     command += ["--streaming", f"--tokenizer={tokenizer}", "--concurrency=4", f"--request-count={REQUESTS}"]
     command += ["--isl=5", f"--osl={TEXTS}", f"--artifact-dir={scratch / 'aiperf'}", "--ui=none"]
+    before = metrics()
     subprocess.run(command, cwd=scratch, stdout=subprocess.DEVNULL, check=True)
+    after = metrics()
     (file,) = (scratch / "aiperf").rglob("profile_export_aiperf.json")
     theirs = json.loads(file.read_text())
 
     def mean(name: str) -> float:
-        total, count = (_number(metrics(), f"tritonlab:{name}_{kind}") for kind in ("sum", "count"))
+        parts = [f"tritonlab:{name}_{kind}" for kind in ("sum", "count")]
+        total, count = (_number(after, part) - _number(before, part) for part in parts)
         return 1e3 * total / count
 
     pairs = {
@@ -202,18 +205,20 @@ def aiperf(program: str, port: int, metrics: Callable[[], str], scratch: Path) -
         "inter_token_latency": ("request_time_per_output_token_seconds", BETWEEN),
         "request_latency": ("e2e_request_latency_seconds", FIRST + (TEXTS - 1) * BETWEEN),
     }
+    apart = {}
     for name, (ours, known) in pairs.items():
-        there, here = theirs[name]["avg"], mean(ours)
-        apart = abs(there - here) / there
+        there, here = theirs[name]["p50"], mean(ours)  # its clients begin slowly
+        apart[name] = abs(there - here) / there
         print(
-            f"aiperf: {name} {there:.2f} ms, on /metrics {here:.2f} ms ({100 * apart:.2f}% apart), of the model "
+            f"aiperf: {name} {there:.2f} ms, on /metrics {here:.2f} ms ({100 * apart[name]:.2f}% apart), of the model "
             f"{known * 1e3:g} ms (load average {os.getloadavg()[0]:.1f})"
         )
-        assert apart < AGREE
+    assert all(each < AGREE for each in apart.values())
 
 
 def _number(text: str, name: str) -> float:
-    return float(next(line for line in text.splitlines() if line.startswith(f"{name}{{")).rpartition(" ")[2])
+    found = (line for line in text.splitlines() if line.startswith(f"{name}{{"))
+    return float(next(found, "0").rpartition(" ")[2])
 
 
 def main(parts: list[str]) -> None:

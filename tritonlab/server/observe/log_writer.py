@@ -80,7 +80,7 @@ class LogWriter(Instrument):
             with self._lock:
                 stream.write(line + "\n")
                 stream.flush()
-        except OSError as error:  # a full disk
+        except (OSError, ValueError) as error:  # a full disk, or a stream that its owner has closed
             if stream is self._file:
                 name = stream.name
                 self.close()

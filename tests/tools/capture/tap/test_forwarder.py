@@ -154,7 +154,7 @@ def test_an_answer_before_the_end_of_the_request_arrives(scene: Scene) -> None:
 
 def test_without_a_server_the_connection_is_reset(scene: Scene) -> None:
     scene.listener.close()
-    with scene.client() as client, pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionResetError), scene.client() as client:  # while it connects, or after
         client.recv(1)
 
 

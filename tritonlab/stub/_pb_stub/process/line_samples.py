@@ -147,9 +147,11 @@ class LookPace:
 
     def until_next(self, busy: int) -> int:
         """Return the nanoseconds until the next look. `busy`: those of `execute` so far."""
-        computed = time.process_time_ns() - self._computed_before
+        share = busy / max(time.process_time_ns() - self._computed_before, 1)
+        # a model that waits is not slowed by more looks
+        pause = self._by_cost() * share if share < 1 else max(self._by_cost() / share, _PAUSE * 1e9)
+        pause = max(pause, _LEAST_PAUSE * 1e9)
         # at a fixed pace the looks might follow the model's rhythm
-        pause = max(self._by_cost() * min(busy / max(computed, 1), 1.0), _LEAST_PAUSE * 1e9)
         return int(pause * self._chance.uniform(0.5, 1.5))
 
     def beside(self) -> float:
