@@ -191,7 +191,7 @@ class CaptureFile:
         with open(self._path, "rb") as file:
             for each in _messages(file):
                 if each.buffers:
-                    batch = _unpacked_batch(file, each, self._schema)
+                    batch = _unpack_batch(file, each, self._schema)
                     writer.write_batch(batch, custom_metadata=_counts(each.left_out))
         nowhere.kept = []
         writer.close()
@@ -340,25 +340,25 @@ class Capture:
             data = _buffer(file, batch, 1)
             times = np.frombuffer(data, np.int64, count=batch.rows)
         except (arrow().ArrowException, ValueError, OSError, IndexError) as error:
-            raise self._damaged(batch, error) from None
+            raise self._describe_damage(batch, error) from None
         return times
 
     def _read(self, file: BinaryIO, batch: _Message) -> Any:
         """Return a batch with its data. Raises ValueError if it does not fit into memory or is damaged."""
         pa = arrow()
         try:
-            size = sum(_unpacked(file, batch, number) for number in range(len(batch.buffers)))
+            size = sum(_measure_unpacked(file, batch, number) for number in range(len(batch.buffers)))
             if size > (most := memory_left() // 2):
                 raise ValueError(
                     f"it has {size:,} bytes when it is unpacked, more than the {most:,} there is memory for"
                 )
-            found = _unpacked_batch(file, batch, self._schema)
+            found = _unpack_batch(file, batch, self._schema)
             found.validate(full=True)
         except (pa.ArrowException, ValueError, OSError, IndexError) as error:
-            raise self._damaged(batch, error) from None
+            raise self._describe_damage(batch, error) from None
         return found
 
-    def _damaged(self, batch: _Message, error: Exception) -> ValueError:
+    def _describe_damage(self, batch: _Message, error: Exception) -> ValueError:
         return ValueError(f"{self.path} is damaged: the batch at byte {batch.begin:,}: {error}")
 
     def _request(self, batch: Any, row: int) -> CapturedRequest:
@@ -493,13 +493,13 @@ class _Table(NamedTuple):
         return begin + 4, count
 
 
-def _unpacked_batch(file: BinaryIO, batch: _Message, columns: Any) -> Any:
+def _unpack_batch(file: BinaryIO, batch: _Message, columns: Any) -> Any:
     pa = arrow()
     file.seek(batch.begin)
     return pa.ipc.read_record_batch(pa.py_buffer(file.read(batch.end - batch.begin)), columns)
 
 
-def _unpacked(file: BinaryIO, batch: _Message, number: int) -> int:
+def _measure_unpacked(file: BinaryIO, batch: _Message, number: int) -> int:
     """Return the bytes of a buffer when it is unpacked."""
     place, length = batch.buffers[number]
     if length < 8:
@@ -512,7 +512,7 @@ def _unpacked(file: BinaryIO, batch: _Message, number: int) -> int:
 def _buffer(file: BinaryIO, batch: _Message, number: int) -> bytes:
     """Return a buffer of a batch, unpacked. Raises ValueError if it is larger than the numbers of all rows need."""
     place, length = batch.buffers[number]
-    size = _unpacked(file, batch, number)
+    size = _measure_unpacked(file, batch, number)
     if not 0 <= batch.rows * 8 <= size <= batch.rows * 8 + 64:
         raise ValueError(f"{size:,} bytes for the times of {batch.rows:,} rows")
     file.seek(place)
@@ -596,11 +596,11 @@ def _without_surrogates(row: dict[str, Any]) -> dict[str, Any]:
     `odd_texts` has the text as it was, with its place."""
     odd: list[list[Any]] = []
 
-    def changed(value: Any, place: list[Any]) -> Any:
+    def replace_odd(value: Any, place: list[Any]) -> Any:
         if isinstance(value, dict):
-            return {key: changed(each, [*place, key]) for key, each in value.items()}
+            return {key: replace_odd(each, [*place, key]) for key, each in value.items()}
         if isinstance(value, list):
-            return [changed(each, [*place, number]) for number, each in enumerate(value)]
+            return [replace_odd(each, [*place, number]) for number, each in enumerate(value)]
         if not isinstance(value, str):
             return value
         plain = value.encode(errors="replace").decode()
@@ -608,7 +608,7 @@ def _without_surrogates(row: dict[str, Any]) -> dict[str, Any]:
             odd.append([*place, value])
         return plain
 
-    return {**changed(row, []), "odd_texts": json.dumps(odd)}
+    return {**replace_odd(row, []), "odd_texts": json.dumps(odd)}
 
 
 def _request(row: dict[str, Any]) -> CapturedRequest:

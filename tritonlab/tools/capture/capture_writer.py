@@ -145,7 +145,7 @@ class CaptureWriter:
 
     @property
     def report(self) -> CaptureReport:
-        """The counts so far; those of the last half second may be missing."""
+        """The counts up to half a second ago."""
         with self._lock:
             left_out = dict(self._left_out)
         unmatched = tuple(self._redaction.unmatched)
@@ -202,7 +202,7 @@ class CaptureWriter:
             queue, self._queue = self._queue, deque()
         while queue:
             source, byte_size = queue.popleft()
-            captured = self._redacted(source)
+            captured = self._redact(source)
             if captured is None:
                 self._free(byte_size)
                 continue
@@ -215,7 +215,7 @@ class CaptureWriter:
             self._write()
         return not is_last
 
-    def _redacted(self, source: CapturedRequest | Callable[[], CapturedRequest | None]) -> CapturedRequest | None:
+    def _redact(self, source: CapturedRequest | Callable[[], CapturedRequest | None]) -> CapturedRequest | None:
         """Return the request in the form for the file, or None if the rules leave it out or it cannot be read."""
         try:
             captured = source() if callable(source) else source

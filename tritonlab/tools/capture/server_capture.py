@@ -85,7 +85,7 @@ class RunningCapture(Instrument, ProcessBound):
 
     @property
     def report(self) -> CaptureReport:
-        """The counts so far; those of the last half second may be missing."""
+        """The counts up to half a second ago."""
         return self._writer.report
 
     @property
