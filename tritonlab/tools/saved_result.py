@@ -72,9 +72,10 @@ def save_result(path: str | PathLike[str], tool: str, facts: Mapping[str, Any]) 
     return Path(path)
 
 
-def read_result(earlier: Any, tool: str) -> dict[str, Any]:
-    """Return the facts of an earlier result: of the path of a saved one, of what `to_dict` returned, or of the result
-    itself. Raises InvalidArgumentError if it is none of the tool, OSError if it cannot be read."""
+def read_result(earlier: Any, tool: str, *facts: str) -> dict[str, Any]:
+    """Return the facts of an earlier result: of the path of a saved one, of a `to_dict()`, or of the result itself.
+    Raises InvalidArgumentError if it is not a result of the tool, or lacks one of `facts`, OSError if it cannot be
+    read."""
     if isinstance(earlier, Mapping):
         found: Any = dict(earlier)
     elif hasattr(earlier, "to_dict"):
@@ -84,6 +85,6 @@ def read_result(earlier: Any, tool: str) -> dict[str, Any]:
             found = json.loads(read_text(Path(earlier)))
         except ValueError as error:
             raise InvalidArgumentError(f"{earlier} holds no saved result: {error}") from None
-    if not isinstance(found, dict) or found.get("tool", tool) != tool or "model" not in found:
+    if not isinstance(found, dict) or found.get("tool", tool) != tool or not {"model", *facts} <= found.keys():
         raise InvalidArgumentError(f"{earlier} is no saved result of {tool}: save(path) of a result writes one")
     return found

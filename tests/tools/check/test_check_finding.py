@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import given
 
 from tests.hostile import NAMES, nothing_runs, quick
+from tritonlab.core.status import InvalidArgumentError
 from tritonlab.tools.check.case import Case, Judgement
 from tritonlab.tools.check.check_finding import CheckFinding, group_findings
+from tritonlab.tools.check.check_result import CheckResult, Tried
 from tritonlab.tools.check.sample import ModelAnswer
 
 
@@ -77,3 +81,46 @@ def test_findings_that_explain_each_other_are_all_reported() -> None:
     with mock.patch("tritonlab.tools.check.check_finding._explains", lambda one, other: True):
         heads = group_findings(findings)
     assert {each.sentence for head in heads for each in (head, *head.also)} == {"accident", "answered", "failed"}
+
+
+def checked(*findings: CheckFinding, left_out: str = "") -> CheckResult:
+    """Return a result of three relations, of which `left_out` was not tried."""
+    tried = [Tried(name, "", "no time" if name == left_out else "") for name in ("edges", "neighbours", "life")]
+    return CheckResult("m", findings, tuple(tried), (), seconds=1.0, requests=9, seed=0)
+
+
+def test_a_check_is_compared_with_a_kept_one_relation_by_relation(tmp_path: Path) -> None:
+    edge, life = found("edges", "accident", line=9), found("life", "end")
+    kept = checked(edge).save(tmp_path / "kept.json")
+    same = checked(found("edges", "died", line=12)).compare(kept)
+    assert same.ok and "Check of m: nothing worse than before" in same.text()
+    worse = checked(edge, life).compare(kept)
+    assert [change for change in worse.changes if change.is_worse] == [("life, findings", "0", "1", True, "")]
+    assert not worse.ok and "1 worse" in worse.html() and worse.to_dict()["ok"] is False
+    better = checked().compare(kept)
+    assert better.ok and better.changes[0] == ("edges, findings", "1", "0", False, "better")
+    # a relation that is no longer tried proves nothing; one that is tried for the first time is judged by itself
+    silent, first = checked(edge, left_out="life").compare(kept), checked(edge).compare(checked(edge, left_out="life"))
+    assert [change for change in silent.changes if change.is_worse] == [("life, findings", "0", "not tried", True, "")]
+    assert first.ok and first.changes[2] == ("life, findings", "not tried", "0", False, "")
+
+
+def test_a_finding_that_another_explains_is_compared_too() -> None:
+    edge, beside = found("edges", "accident", line=9), found("neighbours", "failed", (0, 1), line=9)
+    together = checked(replace(edge, also=(beside,)))
+    assert not together.compare(checked(edge)).ok, "the neighbours are disturbed now"
+    assert together.compare(checked(edge, beside)).ok, "the same two findings"
+
+
+def test_a_relation_that_the_later_check_lacks_is_worse() -> None:
+    later = replace(checked(), tried=checked().tried[:2])
+    assert [change for change in later.compare(checked()).changes if change.is_worse] == [
+        ("life, findings", "0", "not tried", True, "")
+    ]
+
+
+@pytest.mark.parametrize("text", ["{}", "no JSON", '{"tool": "load_test", "model": "m"}', '{"model": "m"}'])
+def test_what_is_no_saved_check_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kept.json").write_text(text)
+    with pytest.raises(InvalidArgumentError, match="no saved result"):
+        checked().compare(tmp_path / "kept.json")

@@ -140,13 +140,13 @@ class CheckResult:
 
     def compare(self, earlier: Any) -> ResultComparison:
         """Compare the findings of each relation with those of an earlier result: the path of a saved one, a result, or
-        its `to_dict()`. A relation is worse if it has more findings, or was tried before and is not now. Raises
-        InvalidArgumentError if it is not the result of a check."""
-        before, now = read_result(earlier, TOOL), self.to_dict()
-        olds, news = _findings_by_relation(before), _findings_by_relation(now)
+        its `to_dict()`. A relation is worse if it has more findings, or was tried before and is not now; findings that
+        another explains count too. Raises InvalidArgumentError if it is not the result of a check."""
+        before = read_result(earlier, TOOL, "relations", "findings")
+        olds, news = _findings_by_relation(before), _findings_by_relation(self.to_dict())
         changes = []
-        for name in news:
-            old, new = olds.get(name), news[name]
+        for name in {**news, **olds}:
+            old, new = olds.get(name), news.get(name)
             words = "not tried" if old is None else str(old), "not tried" if new is None else str(new)
             is_worse = (new or 0) > (old or 0) or (old is not None and new is None)
             changes.append(
@@ -196,7 +196,7 @@ class CheckResult:
 
 def _findings_by_relation(facts: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the number of findings of each relation of `to_dict`; None for one that was not tried."""
-    counts = Counter(finding["relation"] for finding in facts["findings"])
+    counts = Counter(one["relation"] for head in facts["findings"] for one in (head, *head["also"]))
     return {one["name"]: counts[one["name"]] if one["tried"] else None for one in facts["relations"]}
 
 

@@ -191,7 +191,7 @@ def test_a_saved_result_is_compared_level_by_level(tmp_path: Path) -> None:
     assert "worse" in slower.html() and slower.to_dict()["ok"] is False
 
 
-@pytest.mark.parametrize("text", ["{}", "no JSON", '{"tool": "check", "model": "m"}'])
+@pytest.mark.parametrize("text", ["{}", "no JSON", '{"tool": "check", "model": "m"}', '{"model": "m"}'])
 def test_what_is_no_saved_load_test_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "kept.json").write_text(text)
     with pytest.raises(InvalidArgumentError, match="saved result"):

@@ -95,7 +95,7 @@ class LoadResult:
 
         Raises InvalidArgumentError if it is not the result of a load test, or has no level of load in common.
         """
-        before = read_result(earlier, TOOL)
+        before = read_result(earlier, TOOL, "mode", "rows")
         rows = {row["level"]: row for row in before["rows"]} if before["mode"] == self.mode else {}
         both = [(rows[row.level], row) for row in self.rows if row.level in rows]
         changes = [change for old, row in both for change in _changes(old, row, tolerance)]
