@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.tools.openai import template_cases
 from tritonlab.tools.openai.chat_template import ChatTemplate
 from tritonlab.tools.openai.openai_errors import OpenAIError
 
@@ -16,10 +16,6 @@ CHATML = (
     "{% if message.role == 'assistant' %}{% generation %}{{ message.content }}{% endgeneration %}"
     "{% else %}{{ message.content | trim }}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-TOOLS = (
-    "{% if tools %}Tools: {{ tools | tojson(indent=1) }}\n{% endif %}{% for message in messages %}"
-    "{% if message.role == 'tool' %}{% continue %}{% endif %}[{{ message['content'] }}]{{ eos_token }}{% endfor %}"
 )
 MESSAGES = [
     {"role": "system", "content": " Be <brief>. "},
@@ -47,16 +43,35 @@ def test_a_template_may_refuse_and_runs_in_a_sandbox() -> None:
         ChatTemplate("{{ messages.__class__.__base__.__subclasses__() }}").render(MESSAGES)
 
 
-@pytest.mark.parametrize("template", [CHATML, TOOLS])
-@pytest.mark.parametrize("tools", [None, A_TOOL])
-def test_prompts_are_those_of_transformers(tmp_path: Path, template: str, tools: Any) -> None:
-    transformers = pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<s>": 1, "</s>": 2, "?": 3}, unk_token="?"))
-    made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, bos_token="<s>", eos_token="</s>", unk_token="?", chat_template=template
-    )
-    made.save_pretrained(tmp_path)
-    read = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    expected = read.apply_chat_template(MESSAGES, tools=tools, tokenize=False, add_generation_prompt=True)
-    assert ChatTemplate.find([tmp_path]).render(MESSAGES, tools) == expected
+@pytest.mark.parametrize("name", template_cases.TEMPLATES)
+def test_prompts_and_errors_are_those_of_transformers(tmp_path: Path, name: str) -> None:
+    expected = json.loads(template_cases.PROMPTS.read_text())["prompts"][name]
+    template_cases.write_files(tmp_path, template_cases.TEMPLATES[name])
+    found: dict[str, str | list[str]] = {}
+    for chat, (messages, tools) in template_cases.CHATS.items():
+        try:
+            found[chat] = ChatTemplate.find([tmp_path]).render(messages, tools)
+        except OpenAIError as error:
+            _, _, text = error.message.partition("refuses the messages: ")
+            found[chat] = [text or error.message.partition(f"template in {tmp_path} is wrong: ")[2]]
+    assert found == expected
+
+
+def test_the_stored_prompts_are_those_of_the_installed_transformers() -> None:
+    pytest.importorskip("transformers")
+    assert template_cases.prompts() == json.loads(template_cases.PROMPTS.read_text())["prompts"]
+
+
+def test_a_tokenizer_may_have_a_template_for_tools(tmp_path: Path) -> None:
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "chat_template.jinja").write_text("plain")
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("{{ tools | length }}")
+    template = ChatTemplate.find([tmp_path])
+    assert (template.render(MESSAGES), template.render(MESSAGES, A_TOOL)) == ("plain", "1")
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [('{"a": 1}', "1"), ("", ""), ("{a", "")])
+def test_arguments_of_calls_are_read(arguments: str, expected: str) -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "look", "arguments": arguments}}]
+    template = ChatTemplate("{{ messages[0].tool_calls[0].function.arguments.a }}")
+    assert template.render([{"role": "assistant", "content": None, "tool_calls": calls}]) == expected

@@ -151,11 +151,9 @@ def _messages(found: Any) -> list[dict[str, Any]]:
         content = message.get("content")
         if isinstance(content, list):  # parts, of which only texts can be read
             content = "".join(_part(part, number) for part in content)
-        elif content is None:
-            content = ""
-        elif not isinstance(content, str):
+        elif not isinstance(content, str | None):
             raise OpenAIError("a message's content must be a text or parts of one", param=f"messages[{number}].content")
-        messages.append({**message, "content": content})
+        messages.append(message if content is None else {**message, "content": content})
     return messages
 
 
