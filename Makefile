@@ -192,7 +192,7 @@ long: $(VENV)/.test $(REFERENCE)/.stamp
 	TRITONLAB_LONG=1 $(PY) -m pytest -q $(LONG)
 
 releases: $(VENV)/.test build/checkov/.stamp long
-	TRITONLAB_CHECKOV=build/checkov/bin/checkov $(PY) -m pytest -q tests/tools/deploy/manifests/test_kubernetes.py -k checkov
+	TRITONLAB_CHECKOV=$(abspath build/checkov/bin/checkov) $(PY) -m pytest -q tests/tools/deploy/manifests/test_kubernetes.py -k checkov
 	$(PY) -m tests.releases --write docs/reference/models-by-release.md
 	$(PY) notebooks/run.py notebooks/92_deploying.ipynb
 

@@ -39,6 +39,7 @@ def engines(folder: Path, monkeypatch: pytest.MonkeyPatch, **fails: str) -> Path
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setattr("tritonlab.tools.deploy.image_build.shutil.which", lambda name: name in fails or None)
+    monkeypatch.setattr("tritonlab.tools.deploy.image_build._is_ready", lambda: True)
     return folder / "log"
 
 
@@ -49,7 +50,7 @@ def test_the_first_engine_that_answers_builds_and_runs(
     log, lines = engines(tmp_path, monkeypatch, docker="info", podman=""), list[str]()
     report = build_image(export, run=True, say=lines.append)
     build = f"podman build -t {IMAGE} -f {export}/deploy/Dockerfile {export}"
-    up = f"podman compose -f {export}/deploy/compose.yaml up --detach --wait"
+    up = f"podman compose -f {export}/deploy/compose.yaml up --detach"
     assert log.read_text().splitlines() == ["docker info", "podman info", build, up]
     assert [re.sub("'", "", line) for line in lines] == [build, up]
     assert report.engine == "podman" and str(report).startswith(f"podman has built {IMAGE}:")
@@ -65,6 +66,19 @@ def test_without_an_engine_the_steps_are_named(export: Path, tmp_path: Path, mon
         assert step[0] == "docker"
         assert all(Path(word).exists() for word in step if word.startswith("/"))
     assert json.dumps(report.steps).count("compose.yaml") == 1
+
+
+def test_it_waits_until_the_server_is_ready(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines(tmp_path, monkeypatch, docker="")
+    looks = [False, False, True]
+    monkeypatch.setattr("tritonlab.tools.deploy.image_build._LOOK_SECONDS", 0)
+    monkeypatch.setattr("tritonlab.tools.deploy.image_build._is_ready", lambda: looks.pop(0))
+    assert build_image(export, run=True).engine == "docker" and not looks
+    looks += [False, False]
+    monkeypatch.setattr("tritonlab.tools.deploy.image_build._READY_SECONDS", -1)
+    with pytest.raises(CommandFailed, match="Triton was not ready") as raised:
+        build_image(export, run=True)
+    assert raised.value.remedy() == f"read docker compose -f '{export}/deploy/compose.yaml' logs"
 
 
 def test_a_failure_is_reported(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

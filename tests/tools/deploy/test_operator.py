@@ -1,33 +1,43 @@
 """The operator's part of an export: only the exported folder is there, of an author who has the wheel of this checkout.
 
-The author's folder and Python are hidden from a real tritonserver, and the README's commands run as they are written.
-`docker` and `kubectl` are programs of the test's own where they would need an engine or a cluster.
+The author's machine is hidden from a real tritonserver with its container's Python, and the README's commands run as
+they are written. `docker` and `kubectl` are programs of the test's own where they would need an engine or a cluster.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.conformance import reference
+from tests.interpreters import interpreters
 from tests.long_proofs import long
-from tritonlab.tools.deploy.verify.hiding import find_hiding
+from tritonlab.tools.deploy.export_run import WRITTEN, run
+from tritonlab.tools.deploy.verify.hiding import author_paths
+from tritonlab.tools.deploy.verify.judge_server import JudgeServer, Ports, Start
+from tritonlab.tools.deploy.verify.judges import WheelJudge, judge_python
+from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE, find_wheel, unpacked
 
-from .environment.test_installed import python  # noqa: F401  the fixture
+from .environment.test_installed import install_wheel
 from .manifests.manifests import compose_errors, kserve_errors, kubernetes_errors, schema_errors
 from .manifests.promtool import PROMTOOL
 
+#: Keeps the answers of the author's server as golden requests, and exports with the command line.
 AUTHOR = """
-import sys
+import json, subprocess, sys
 from pathlib import Path
 import numpy as np
 import tritonlab
@@ -36,16 +46,19 @@ from tritonlab.core.inference.tensor import Tensor
 from tritonlab.exchanges.exchange import Exchange, arrivals_of
 from tritonlab.exchanges.golden import GoldenSet
 
-root = Path(sys.argv[1])
-with tritonlab.Server(root / "source", warm=0) as server:
-    models = [server.model(name) for name in ("top", "stream", "total")]
-    for model, answers in (("top", [20]), ("stream", [10, 10])):
-        tensors = {"IN": Tensor.from_numpy(np.array([10], np.float32))}
-        made = arrivals_of([{"OUT": Tensor.from_numpy(np.array([each], np.float32))} for each in answers])
-        if not list(Path("notebook.golden").glob(f"{model}/*")):
-            GoldenSet().add(Exchange(InferenceRequest(model, tensors), made))
-    report = tritonlab.export(models, sys.argv[2], deploy=["docker", "k8s", "kserve"], env="none")
-    print(report.version)
+folder, env, answers = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+value = np.array([10], np.float32)
+with tritonlab.Server("source", warm=0) as server:
+    for name, wanted in answers.items():
+        found = server.model(name)(IN=value)
+        found = [float(each["OUT"][0]) for each in (found if len(wanted) > 1 else [found])]
+        assert found == wanted, found
+        made = arrivals_of([{"OUT": Tensor.from_numpy(np.array([each], np.float32))} for each in found])
+        if not list(Path("notebook.golden").glob(f"{name}/*")):
+            GoldenSet().add(Exchange(InferenceRequest(name, {"IN": Tensor.from_numpy(value)}), made))
+command = [Path(sys.executable).with_name("tritonlab"), "export", "source", folder, "--deploy=docker,k8s,kserve"]
+done = subprocess.run([*command, f"--env={env}", "--json"], stdout=subprocess.PIPE, check=True)
+print(json.loads(done.stdout)["version"])
 """
 HEAD = "import os\nimport triton_python_backend_utils as pb_utils\n\n\nclass TritonPythonModel:\n"
 CALLER = """    def execute(self, requests):
@@ -70,14 +83,56 @@ STREAM = """    def execute(self, requests):
             sender.send(pb_utils.InferenceResponse([tensor]))
             sender.send(pb_utils.InferenceResponse([tensor]), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
+#: Only packages of its own environment can answer: PyTorch, and a syntax of Python 3.12.
+TORCH = """    def initialize(self, args):
+        self.layer = torch.nn.Linear(1, 1)
+        self.layer.load_state_dict(torch.load(os.path.join(os.path.dirname(__file__), "weights.pt")))
+
+    def execute(self, requests):
+        found = [pb_utils.get_input_tensor_by_name(each, "IN").as_numpy() for each in requests]
+        with torch.no_grad():
+            found = [self.layer(torch.from_numpy(each)).numpy() for each in found]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each)]) for each in found]
+"""
+WEIGHTS = "import torch; torch.save({'weight': torch.tensor([[3.0]]), 'bias': torch.tensor([0.5])}, 'weights.pt')"
+NEWER = """    type Number = float
+
+    def execute(self, requests):
+        minor: Number = sys.version_info.minor
+        found = [minor + pb_utils.get_input_tensor_by_name(each, "IN").as_numpy() for each in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each)]) for each in found]
+"""
 TENSORS = 'input { name: "IN" data_type: TYPE_FP32 dims: [1] } output { name: "OUT" data_type: TYPE_FP32 dims: [1] }\n'
-MODELS = {
-    "top": (CALLER.format("middle"), ""),
-    "middle": (CALLER.format("leaf"), ""),
-    "leaf": (LEAF, ""),
-    "stream": (STREAM, "model_transaction_policy { decoupled: true }"),
-    "total": (LEAF, "max_batch_size: 2 sequence_batching { direct {} }"),
+
+
+class Work(NamedTuple):
+    """The work of an author: the models, each with more of its config, and the answers to 10; the Python, its packages
+    that pip installs, and the environment that the export packs."""
+
+    models: Mapping[str, tuple[str, str]]
+    answers: Mapping[str, list[float]]
+    python: str = "3.11"
+    package: str = ""
+    env: str = "none"
+
+
+WORKS = {
+    "packages of the image": Work(
+        models={
+            "top": (HEAD + CALLER.format("middle"), ""),
+            "middle": (HEAD + CALLER.format("leaf"), ""),
+            "leaf": (HEAD + LEAF, ""),
+            "stream": (HEAD + STREAM, "model_transaction_policy { decoupled: true }"),
+            "total": (HEAD + LEAF, "max_batch_size: 2 sequence_batching { direct {} }"),
+        },
+        answers={"top": [20.0], "stream": [10.0, 10.0]},
+    ),
+    "torch": Work({"net": (f"import torch\n{HEAD}{TORCH}", "")}, {"net": [30.5]}, package="torch", env="archive"),
+    "3.12": Work({"newer": (f"import sys\n{HEAD}{NEWER}", "")}, {"newer": [22.0]}, python="3.12", env="dir"),
 }
+#: As user 1000 without a capability, with a filter of system calls, and no way to get more.
+RESTRICTED = {"Uid": "1000", "CapEff": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
+ENGINE = os.environ.get("TRITONLAB_TEST_ENGINE")
 #: What needs an engine, a cluster, or port 8000 of this machine.
 PROGRAMS = {
     "docker": 'echo "docker $*" >> "$LOG"; for word; do case $word in deploy/*) test -f "$word" || exit 1;; esac; done',
@@ -88,13 +143,60 @@ PROGRAMS = {
 }
 
 
-def exported(python: Path, author: Path, folder: Path) -> str:  # noqa: F811
-    """Export the author's models to `folder`/models, and return the version."""
+def write_models(work: Work, author: Path) -> None:
+    for name, (source, more) in work.models.items():
+        path = author / "source" / name / "1" / "model.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(source)
+        (path.parents[1] / "config.pbtxt").write_text(f"{TENSORS}{more}\ninstance_group {{ kind: KIND_CPU }}\n")
+
+
+def install(work: Work, author: Path, place: Path) -> Path:
+    """Return the author's Python, which has the wheel and the packages."""
+    if work.python not in interpreters():
+        pytest.skip(f"no Python {work.python}: name one in TRITONLAB_TEST_PYTHONS")
+    python = install_wheel(place, interpreters()[work.python])
+    if work.package:  # by pip, whose settings may name a build for CPUs
+        constraints = reference.ROOT / "tests/constraints.txt"
+        pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", constraints, work.package]
+        subprocess.run(pip, check=True, capture_output=True, timeout=400)
+        subprocess.run([python, "-c", WEIGHTS], cwd=author / "source/net/1", check=True, timeout=100)
+    return python
+
+
+def exported(work: Work, python: Path, author: Path, folder: Path) -> str:
+    """Export the author's models into `folder`, and return the version."""
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "RATE")}
-    command = [python, "-c", AUTHOR, author, folder / "models"]
-    done = subprocess.run(command, cwd=author, env=clean, capture_output=True, text=True, timeout=200, check=False)
+    command = [python, "-c", AUTHOR, folder, work.env, json.dumps(work.answers)]
+    done = subprocess.run(command, cwd=author, env=clean, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()[-1]
+
+
+@contextlib.contextmanager
+def operators_server(folder: Path, author: Path, python: Path, scratch: Path) -> Iterator[JudgeServer]:
+    """Start a real 2.51 on the exported models as its container would be, where nothing of the author's is seen."""
+    cancel = threading.Event()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE_VARIABLE, str(reference.ROOT / "build/cache"))
+        wheel = find_wheel("2.51")
+        own = judge_python(wheel, version="3.10", lock="", say=print, cancel=cancel)
+        hide = author_paths({author: "the author's folder", python.parents[1]: "the author's Python"})
+        judge = WheelJudge("2.51", unpacked(wheel, print, cancel), own, hide)
+    hiding = judge.hiding()
+    if hiding.kind == "namespace":
+        assert any(Path.home().is_relative_to(each) for each in hiding.hidden) and not hiding.kept, str(hiding)
+
+    def start(ports: Ports) -> Start:
+        found = judge.start(folder / "models", brought=(), scratch=scratch, hiding=hiding, ports=ports)
+        return found._replace(command=[*found.command, "--model-control-mode=none"])  # as in the image
+
+    with JudgeServer(start, scratch, cancel) as server:
+        deadline = time.monotonic() + 120  # an archive is unpacked
+        while not ready(server.http) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert ready(server.http), server.last_lines(60)
+        yield server
 
 
 def commands(readme: str) -> list[str]:
@@ -118,48 +220,87 @@ def errors_of(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @long
 @pytest.mark.skipif(reference.missing() is not None, reason=str(reference.missing()))
-def test_an_operator_needs_only_the_exported_folder(python: Path, tmp_path: Path) -> None:  # noqa: F811
-    author, folder = tmp_path / "author", tmp_path / "operator"
-    for name, (source, more) in MODELS.items():
-        path = author / "source" / name / "1" / "model.py"
-        path.parent.mkdir(parents=True)
-        path.write_text(HEAD + source)
-        (path.parents[1] / "config.pbtxt").write_text(f"{TENSORS}{more}\ninstance_group {{ kind: KIND_CPU }}\n")
-    first = exported(python, author, folder)
+@pytest.mark.parametrize("work", WORKS.values(), ids=list(WORKS))
+def test_an_operator_needs_only_the_exported_folder(work: Work, tmp_path: Path) -> None:
+    author, folder, scratch = tmp_path / "author", tmp_path / "operator", tmp_path / "scratch"
+    write_models(work, author)
+    python = install(work, author, tmp_path / "installed")
+    first = exported(work, python, author, folder)
     assert errors_of(folder) == []
     if PROMTOOL is not None:
         subprocess.run([PROMTOOL, "check", "rules", folder / "deploy/monitoring/alerts.yaml"], check=True, timeout=60)
-
-    hiding = find_hiding({author: "the author's folder", python.parents[1]: "the author's Python"})
-    scratch = tmp_path / "scratch"
     scratch.mkdir()
-    temporary, models = scratch / "tmp", folder / "models"
-    temporary.mkdir()
-    within, seen = hiding.command([], {"models": models}, temporary), Path(hiding.place("models", models))
-    with reference.ReferenceServer(seen, scratch, ["--model-control-mode=none"], within) as server:
-        deadline = time.monotonic() + 60
-        while not ready(server.http) and time.monotonic() < deadline:
-            time.sleep(0.1)
+    with operators_server(folder, author, python, scratch) as server:
         log = run_readme(folder, server, scratch)
-    image = f"top:{first}"
+    image = f"{min(work.models)}:{first}"
     assert f"docker build -t {image} -f deploy/Dockerfile ." in log
     assert "docker compose -f deploy/compose.yaml up --build" in log and "kubectl apply -k deploy/k8s/base" in log
+    if work.env == "none":
+        update_and_go_back(work, python, author, first=first, folder=folder)
 
-    # an update, and the way back
-    model = author / "source/leaf/1/model.py"
-    model.write_text(model.read_text().replace('"2"', '"3"'))
-    second = exported(python, author, tmp_path / "second")
+
+@pytest.mark.timeout(900)
+@long
+@pytest.mark.skipif(ENGINE is None, reason="TRITONLAB_TEST_ENGINE names a container engine that has the target's image")
+def test_a_container_engine_builds_and_runs_it(tmp_path: Path) -> None:
+    """Also as the Deployment says, where the engine plays manifests as podman does: its restrictions are those of a
+    cluster's pod."""
+    write_models(WORKS["packages of the image"], tmp_path)
+    engine, folder = str(ENGINE), tmp_path / "out"
+    compose = [engine, "compose", "-f", str(folder / "deploy/compose.yaml")]
+    try:
+        assert run(tmp_path / "source", folder, deploy="k8s", run_image=True, engine=engine) == WRITTEN
+        assert answer("top") == 20
+    finally:
+        subprocess.run([*compose, "down"], cwd=folder, check=True, capture_output=True, timeout=100)
+    if subprocess.run([engine, "kube", "--help"], capture_output=True, timeout=100, check=False).returncode:
+        return
+    built = subprocess.run(["kubectl", "kustomize", folder / "deploy/k8s/base"], stdout=subprocess.PIPE, check=True)
+    (tmp_path / "built.yaml").write_bytes(built.stdout)
+    try:
+        subprocess.run([engine, "kube", "play", tmp_path / "built.yaml"], check=True, timeout=100)
+        deadline = time.monotonic() + 60
+        while not ready("localhost:8000") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert answer("top") == 20
+        assert status_of("tritonserver --model-repository=/models") == RESTRICTED
+    finally:
+        subprocess.run([engine, "kube", "down", tmp_path / "built.yaml"], check=True, timeout=100)
+
+
+def answer(model: str) -> float:
+    body = {"inputs": [{"name": "IN", "shape": [1], "datatype": "FP32", "data": [10]}]}
+    address = f"http://localhost:8000/v2/models/{model}/infer"
+    with urllib.request.urlopen(address, json.dumps(body).encode(), timeout=10) as response:
+        return float(json.load(response)["outputs"][0]["data"][0])
+
+
+def status_of(command: str) -> dict[str, str]:
+    """Return what the kernel says of the process that runs a command."""
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (place / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip() == command:
+                lines = (line.split(":") for line in (place / "status").read_text().splitlines())
+                return {name: value.split()[0] for name, value in lines if name in RESTRICTED}
+    return {}
+
+
+def update_and_go_back(work: Work, python: Path, author: Path, *, first: str, folder: Path) -> None:
+    model, newer = author / "source/leaf/1/model.py", folder.with_name("newer")
+    before = model.read_text()
+    model.write_text(before.replace('"2"', '"3"'))
+    second = exported(work._replace(answers={"top": [30.0]}), python, author, newer)
     assert second != first
-    for place, version in ((folder, first), (tmp_path / "second", second)):
+    for place, version in ((folder, first), (newer, second)):
         text = (place / "deploy/k8s/base/deployment.yaml").read_text()
         assert text.count(f"app.kubernetes.io/version: {version}") == 2 or text.count(f'version: "{version}"') == 2
         assert version in (place / "README.md").read_text()
         assert "rollout undo" in (place / "README.md").read_text()
-    model.write_text(model.read_text().replace('"3"', '"2"'))
-    assert exported(python, author, tmp_path / "third") == first
+    model.write_text(before)
+    assert exported(work, python, author, folder.with_name("again")) == first
 
 
 def ready(address: str) -> bool:
@@ -170,7 +311,7 @@ def ready(address: str) -> bool:
         return False
 
 
-def run_readme(folder: Path, server: reference.ReferenceServer, scratch: Path) -> str:
+def run_readme(folder: Path, server: JudgeServer, scratch: Path) -> str:
     """Run all commands of the README in the exported folder, each as it is written, and return what docker and kubectl
     were told."""
     programs, log = scratch / "bin", scratch / "log"

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import re
 import shlex
 import shutil
 import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .child_command import CommandFailed, Say, run_command
+from .child_command import CommandFailed, Say, raise_if_cancelled, run_command
 from .export_options import ExportOptionError
 
-#: The engines that are looked for, in this order. Their commands have the same options.
+#: The engines that are looked for, in this order. Their commands have the same options here; `compose up --wait` is
+#: refused by nerdctl and by older releases of podman-compose, of which newer ones may not wait.
 ENGINES = ("docker", "podman", "nerdctl")
 _DOCKERFILE, _COMPOSE = "deploy/Dockerfile", "deploy/compose.yaml"
 _LABEL = re.compile(r"^LABEL org\.opencontainers\.image\.(title|version)=(\S+)$", re.MULTILINE)
-_BUILD_SECONDS, _ANSWER_SECONDS = 3600.0, 30.0
+_BUILD_SECONDS, _ANSWER_SECONDS, _READY_SECONDS = 3600.0, 30.0, 600.0
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,32 @@ def build_image(
     program = found or ENGINES[0]
     steps = [(program, "build", "-t", image, "-f", str(root / _DOCKERFILE), str(root))]
     if run:
-        steps.append((program, "compose", "-f", str(root / _COMPOSE), "up", "--detach", "--wait"))
+        steps.append((program, "compose", "-f", str(root / _COMPOSE), "up", "--detach"))
     for step in steps if found else ():
         say(shlex.join(step))
         run_command(step, cancel=cancel, timeout=_BUILD_SECONDS)
+    if run and found:
+        _wait_until_ready([*steps[-1][:-2], "logs"], cancel)
     return ImageReport(image, tuple(steps), found)
+
+
+def _wait_until_ready(logs: Sequence[str], cancel: threading.Event) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not _is_ready():
+        raise_if_cancelled(cancel)
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"Triton was not ready within {_READY_SECONDS:g} s", f"read {shlex.join(logs)}")
+        cancel.wait(_LOOK_SECONDS)
+
+
+def _is_ready() -> bool:
+    """Return whether Triton is ready at the port of the compose file."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", 8000, timeout=_ANSWER_SECONDS)) as connection:
+        try:
+            connection.request("GET", "/v2/health/ready")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
 
 
 def with_docker(deploy: str) -> str:

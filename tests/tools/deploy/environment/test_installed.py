@@ -38,25 +38,29 @@ class TritonPythonModel:
 TEXT = 'input { name: "IN" data_type: TYPE_FP32 dims: [-1] } output { name: "IN" data_type: TYPE_FP32 dims: [-1] }'
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the Python of an environment that has the wheel of this checkout."""
+def install_wheel(place: Path, interpreter: str, *packages: str) -> Path:
+    """Return the Python of a new environment that has the wheel of this checkout, and the packages."""
     pytest.importorskip("hatchling")
     if not UV.exists():
         pytest.skip("uv is not there: make matrix brings it")
-    place = tmp_path_factory.mktemp("installed")
     environment = {**os.environ, "UV_CACHE_DIR": str(ROOT / "build/matrix/cache")}
     made = place / "venv" / "bin" / "python"
     for command in (
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place],
-        [UV, "venv", "-q", "--seed", "--python", sys.executable, place / "venv"],
+        [UV, "venv", "-q", "--seed", "--python", interpreter, place / "venv"],
     ):
         subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=120)
     wheel = next(place.glob("*.whl"))
-    install = [UV, "pip", "install", "-q", "--python", made, "-c", ROOT / "tests/constraints.txt", wheel, PACKAGE]
+    install = [UV, "pip", "install", "-q", "--python", made, "-c", ROOT / "tests/constraints.txt", wheel, *packages]
     subprocess.run(install, env=environment, check=True, capture_output=True, timeout=300)
     wheel.unlink()  # as after an installation from an index
     return made
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of an environment that has the wheel of this checkout."""
+    return install_wheel(tmp_path_factory.mktemp("installed"), sys.executable, PACKAGE)
 
 
 def test_the_environment_has_the_imports_of_the_model_only(python: Path, tmp_path: Path) -> None:

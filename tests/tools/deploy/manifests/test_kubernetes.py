@@ -245,6 +245,7 @@ def test_kubectl_builds_what_the_files_say(make: Callable[[], Deployment], tmp_p
         assert deployed["metadata"]["namespace"] == "live"
 
 
+@pytest.mark.timeout(400)  # a run takes 20 s of a processor, and there are two
 @pytest.mark.skipif(
     CHECKOV is None,
     reason="checkov is not installed (it wants an environment of its own: TRITONLAB_CHECKOV names its program)",
