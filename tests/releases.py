@@ -25,6 +25,7 @@ from tritonlab.exchanges.exchange import Exchange
 from tritonlab.exchanges.sending import ask
 from tritonlab.tools.deploy.environment.built_environment import pack
 from tritonlab.tools.deploy.preflight.judge import preflight
+from tritonlab.tools.deploy.preflight.trial import try_models
 from tritonlab.tools.deploy.verify.judgement import ModelJudgement
 from tritonlab.tools.deploy.verify.judges import judge_python
 from tritonlab.tools.deploy.verify.verification import verify
@@ -111,8 +112,11 @@ def table_of(
     with authored(scratch, names, environment) as server:
         loaded = [server.model(name) for name in rows]
         export(loaded, scratch / "models", alone=True)
-        predictions = {
-            (model.name, release): preflight(model, release).outcome for model in loaded for release in releases
+        predictions = {  # a trial is the same for each release
+            (model.name, release): preflight(model, release, trial=trial).outcome
+            for model in loaded
+            for trial in [try_models([model], ()).get(model.name)]
+            for release in releases
         }
         cases = [answered(server, case) for name, row in rows.items() for case in row.cases(name)]
     print(f"{len(rows)} models, {len(cases)} requests", flush=True)

@@ -48,6 +48,22 @@ pytestmark = pytest.mark.timeout(300)  # the first run fetches a wheel and build
 CACHE = ROOT / "build" / "cache"
 #: A container that no wheel has.
 LATER = "2.52"
+CALLER = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        found = []
+        for each in requests:
+            value = pb_utils.get_input_tensor_by_name(each, "IN").as_numpy()
+            asked = pb_utils.InferenceRequest(
+                model_name="net", inputs=[pb_utils.Tensor("x", value)], requested_output_names=["y"]
+            )
+            answer = asked.exec().output_tensors()[0].as_numpy()
+            found.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", answer)]))
+        return found
+"""
 SERVER = """#!/bin/sh
 export LD_LIBRARY_PATH={libraries}:{libdir} PATH={python}/bin:$PATH
 exec {server}/bin/tritonserver --backend-directory={backends} --cache-directory={server}/caches "$@"
@@ -256,3 +272,31 @@ def test_environments_of_3_12_and_of_3_11_answer_equal_with_everything_hidden(
         again = tritonlab.export(server.model("m0"), tmp_path / "again")
     compared = compare_trees(tmp_path / "again" / "m0", tmp_path / "models" / "m0")
     assert not compared.differs and len(compared.unchanged) > 1000, again
+
+
+@long
+def test_an_opened_repository_is_proved_but_for_its_model_of_another_backend(
+    tmp_path: Path, wheel: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel has Python's backend only: of three models, what calls the ONNX model is not proved either, and why."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.backends import onnx_models
+
+    monkeypatch.chdir(tmp_path)
+    net = onnx_models.three_layers(width=4, out=4)
+    onnx_models.write(tmp_path / "source", "net", {"model.onnx": net}, 'backend: "onnxruntime"\n')
+    write_model(tmp_path / "source", "first", MODEL.format(head="", body="value * 2"), CONFIG)
+    write_model(tmp_path / "source", "last", CALLER, CONFIG)
+    tritonlab.reset()
+    try:
+        opened = tritonlab.open(tmp_path / "source")
+        Recorder.for_instruments(opened.workspace.server.instruments)
+        for name in opened:
+            model = opened[name].load()
+            model(**{"x" if name == "net" else "IN": np.ones((1, 4), np.float32)})
+        report = opened.export(tmp_path / "out/models", env="requirements", deploy="docker,k8s", verify="2.51")
+    finally:
+        tritonlab.reset()
+    print(report)
+    assert 0

@@ -50,8 +50,8 @@ folder, env, answers = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 value = np.array([10], np.float32)
 with tritonlab.Server("source", warm=0) as server:
     for name, wanted in answers.items():
-        found = server.model(name)(IN=value)
-        found = [float(each["OUT"][0]) for each in (found if len(wanted) > 1 else [found])]
+        responses = server.model(name).infer(inputs={"IN": value})
+        found = [float(each.outputs["OUT"].numpy()[0]) for each in responses if each.outputs]
         assert found == wanted, found
         made = arrivals_of([{"OUT": Tensor.from_numpy(np.array([each], np.float32))} for each in found])
         if not list(Path("notebook.golden").glob(f"{name}/*")):
@@ -327,6 +327,7 @@ def run_readme(folder: Path, server: JudgeServer, scratch: Path) -> str:
     }
     blocks = commands((folder / "README.md").read_text())
     assert any("client.py" in block for block in blocks) and any("curl" in block for block in blocks)
+    assert all(block.strip() for block in blocks)
     for block in blocks:
         command = ["sh", "-e", "-c", block]
         done = subprocess.run(

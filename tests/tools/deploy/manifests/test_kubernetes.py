@@ -82,6 +82,8 @@ def test_another_version_is_another_pod() -> None:
         service = read(files["deploy/kserve/inference-service.yaml"])
         labels = [each["metadata"]["labels"] for each in (deployed, template, service)]
         versions = [each["app.kubernetes.io/version"] for each in labels]
+        cause = deployed["metadata"]["annotations"]["kubernetes.io/change-cause"]  # what `rollout history` shows
+        assert cause == f"digits-v2:{version}"
         return [*versions, template["spec"]["containers"][0]["image"].partition(":")[2], image["newTag"]]
 
     assert (parts("24.10-1a2b"), parts("24.10-3c4d")) == (["24.10-1a2b"] * 5, ["24.10-3c4d"] * 5)

@@ -106,6 +106,10 @@ def test_it_has_the_authors_line_and_what_the_operator_sets() -> None:
     assert "- `digits.v2`: it connects with db:5432. To do: make the address a parameter.\n" in text
     assert "Triton 2.51: `verify.html` has" in text
     assert "No real server was asked" in page("k8s") and "Nothing that was looked at" in page("k8s")
+    assert "the ConfigMap `digits-v2-settings` and the Secret `digits-v2-secrets`, which have to be there before" in text
+    only = page("k8s", operator=OperatorFacts(variables=[Variable("RATE", "0.5")]))
+    assert "from the ConfigMap `digits-v2-settings`, if it is there:\n\n```sh\nkubectl create configmap" in only
+    assert "--from-literal=RATE=...\n```" in only and "Secret" not in only
     assert "Settings" not in page("k8s") and ".env" in page("docker", operator=facts)
 
 
