@@ -131,203 +131,153 @@ BATCHING_NOTE = (
     " max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
 )
 
-#: model, inputs, further options, code, text
-BAD_REQUESTS: dict[str, tuple[str, Any, dict[str, Any], str, str]] = {
-    "one input too many, which Triton counts before it looks at names": (
+
+def bad(
+    name: str, inputs: dict[str, Any], text: str, code: str = "INVALID_ARG", **options: Any
+) -> tuple[str, dict[str, Any], dict[str, Any], str, str]:
+    """Return a request to a model, its further options, and the code and text of its refusal."""
+    return name, inputs, options, code, text
+
+
+BAD_REQUESTS = {
+    "one input too many, which Triton counts before it looks at names": bad(
         "add_sub",
         {**ADD_SUB_INPUTS, "X": f32(4)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "expected 2 inputs but got 3 inputs for model 'add_sub'. Got input(s) ['INPUT0','INPUT1','X'], but"
         " missing required input(s) ]. Please provide all required input(s).",
     ),
-    "outputs are looked at first": (
-        "add_sub",
-        {"INPUT0": f32(4)},
-        {"outputs": ["NO"]},
-        "INVALID_ARG",
-        "unexpected inference output 'NO' for model 'add_sub'",
+    "outputs are looked at first": bad(
+        "add_sub", {"INPUT0": f32(4)}, "unexpected inference output 'NO' for model 'add_sub'", outputs=["NO"]
     ),
-    "names before the batch": (
+    "names before the batch": bad(
         "echo_pair",
         {"A": i32(1), "X": np.zeros((9, 1), dtype=np.int32)},
-        {},
-        "INVALID_ARG",
         "unexpected inference input 'X' for model 'echo_pair'",
     ),
-    "the batch before the datatype": (
+    "the batch before the datatype": bad(
         "echo_batch",
         {"IN": np.zeros((5, 4), dtype=np.int32)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "inference request batch-size must be <= 4 for 'echo_batch'",
     ),
-    "unknown input instead of a known one": (
-        "add_sub",
-        {"INPUT0": f32(4), "X": f32(4)},
-        {},
-        "INVALID_ARG",
-        "unexpected inference input 'X' for model 'add_sub'",
+    "unknown input instead of a known one": bad(
+        "add_sub", {"INPUT0": f32(4), "X": f32(4)}, "unexpected inference input 'X' for model 'add_sub'"
     ),
-    "unknown output": (
-        "add_sub",
-        ADD_SUB_INPUTS,
-        {"outputs": ["NO"]},
-        "INVALID_ARG",
-        "unexpected inference output 'NO' for model 'add_sub'",
+    "unknown output": bad(
+        "add_sub", ADD_SUB_INPUTS, "unexpected inference output 'NO' for model 'add_sub'", outputs=["NO"]
     ),
-    "one input missing": (
+    "one input missing": bad(
         "add_sub",
         {"INPUT0": f32(4)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "expected 2 inputs but got 1 inputs for model 'add_sub'. Got input(s) ['INPUT0'], but missing"
         " required input(s) ['INPUT1']. Please provide all required input(s).",
     ),
-    "no input at all": (
+    "no input at all": bad(
         "echo_any",
         {},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "expected 1 inputs but got 0 inputs for model 'echo_any'. Got input(s) [], but missing required"
         " input(s) ['IN']. Please provide all required input(s).",
     ),
-    "no input where some are optional": (
+    "no input where some are optional": bad(
         "echo_optional",
         {},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "expected number of inputs between 1 and 2 but got 0 inputs for model 'echo_optional'. Got input(s)"
         " [], but missing required input(s) ['A']. Please provide all required input(s).",
     ),
-    "the id stands in the prefix": (
+    "the id stands in the prefix": bad(
         "add_sub",
         {"INPUT0": f32(4)},
-        {"request_id": "r7"},
-        "INVALID_ARG",
         "[request id: r7] expected 2 inputs but got 1 inputs for model 'add_sub'. Got input(s) ['INPUT0'], but missing"
         " required input(s) ['INPUT1']. Please provide all required input(s).",
+        request_id="r7",
     ),
-    "shape": (
+    "shape": bad(
         "add_sub",
         {"INPUT0": f32(5), "INPUT1": f32(4)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "unexpected shape for input 'INPUT0' for model 'add_sub'. Expected [4], got [5]. ",
     ),
-    "rank": (
+    "rank": bad(
         "echo_any",
         {"IN": np.zeros((1, 2, 2))},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "unexpected shape for input 'IN' for model 'echo_any'. Expected [-1,2], got [1,2,2]. ",
     ),
-    "no batch dimension": (
+    "no batch dimension": bad(
         "echo_batch",
         {"IN": f32(4)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "unexpected shape for input 'IN' for model 'echo_batch'. Expected [-1,4], got [4]." + BATCHING_NOTE,
     ),
-    "shape of a batching model": (
+    "shape of a batching model": bad(
         "echo_batch",
         {"IN": f32(2, 3)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "unexpected shape for input 'IN' for model 'echo_batch'. Expected [-1,4], got [2,3]." + BATCHING_NOTE,
     ),
-    "no shape on a batching model": (
+    "no shape on a batching model": bad(
         "echo_batch",
         {"IN": np.float32(1).reshape(())},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "input 'IN' has no shape but model requires batch dimension for 'echo_batch'",
     ),
-    "batch too large": (
-        "echo_batch",
-        {"IN": f32(5, 4)},
-        {},
-        "INVALID_ARG",
-        UNKNOWN + "inference request batch-size must be <= 4 for 'echo_batch'",
+    "batch too large": bad(
+        "echo_batch", {"IN": f32(5, 4)}, UNKNOWN + "inference request batch-size must be <= 4 for 'echo_batch'"
     ),
-    "batch dimensions differ": (
+    "batch dimensions differ": bad(
         "echo_pair",
         {"A": i32(1), "B": np.zeros((2, 1), dtype=np.int32)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "input 'A|B' batch size does not match other inputs for 'echo_pair'",
     ),
-    "batch of none": (
+    "batch of none": bad(
         "echo_batch",
         {"IN": f32(0, 4)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "input byte size mismatch for input 'IN' for model 'echo_batch'. Expected 16, got 0",
     ),
-    "dtype": (
+    "dtype": bad(
         "add_sub",
         {"INPUT0": np.zeros(4, dtype=np.int32), "INPUT1": f32(4)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "inference input 'INPUT0' data-type is 'INT32', but model 'add_sub' expects 'FP32'",
     ),
-    "dtype before shape": (
+    "dtype before shape": bad(
         "echo_any",
         {"IN": np.zeros((3, 3), dtype=np.float32)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "inference input 'IN' data-type is 'FP32', but model 'echo_any' expects 'FP64'",
     ),
-    "too few bytes": (
+    "too few bytes": bad(
         "add_sub",
         {"INPUT0": Raw("FP32", [4], b"\0" * 12), "INPUT1": f32(4)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "input byte size mismatch for input 'INPUT0' for model 'add_sub'. Expected 16, got 12",
     ),
-    "too few strings": (
+    "too few strings": bad(
         "echo_text",
         {"IN": Raw("BYTES", [2], b"\x01\0\0\0a")},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "expected 2 string elements for inference input 'IN' for model 'echo_text', got 1",
     ),
-    "too many strings": (
+    "too many strings": bad(
         "echo_text",
         {"IN": Raw("BYTES", [2], b"\x01\0\0\0a" * 3)},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "unexpected number of string elements 3 for inference input 'IN' for model 'echo_text', expecting 2",
     ),
-    "length of a string cut": (
+    "length of a string cut": bad(
         "echo_text",
         {"IN": Raw("BYTES", [2], b"\x01\0\0\0a\x01\0")},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "incomplete string length indicator for inference input 'IN' for model 'echo_text', expecting 4 bytes"
         " but only 2 bytes available. Please make sure the string length indicator is in one buffer.",
     ),
-    "string cut": (
+    "string cut": bad(
         "echo_text",
         {"IN": Raw("BYTES", [2], b"\x01\0\0\0a\x09\0\0\0b")},
-        {},
-        "INVALID_ARG",
         "incomplete string data for inference input 'IN', expecting string of length 9 but only 1 bytes available",
     ),
-    "string cut before the last": (
+    "string cut before the last": bad(
         "echo_text",
         {"IN": Raw("BYTES", [2], b"\x09\0\0\0b\x01\0\0\0")},
-        {},
-        "INVALID_ARG",
         UNKNOWN + "expected 2 string elements for inference input 'IN' for model 'echo_text', got 1",
     ),
-    "unknown model": ("nobody", {"IN": f32(1)}, {}, "NOT_FOUND", "Request for unknown model: 'nobody' is not found"),
-    "unknown version": (
+    "unknown model": bad(
+        "nobody", {"IN": f32(1)}, "Request for unknown model: 'nobody' is not found", code="NOT_FOUND"
+    ),
+    "unknown version": bad(
         "versions",
         {"IN": i32(1)[0]},
-        {"version": 7},
-        "NOT_FOUND",
         "Request for unknown model: 'versions' version 7 is not found",
+        code="NOT_FOUND",
+        version=7,
     ),
 }
 
