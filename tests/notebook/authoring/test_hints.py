@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,203 +13,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "m": {"max_batch_size": 8, "input": [{"name": "A", "dims": [-1, 3]}, {"name": "B"}], "output": [{"name": "SUM"}]},
     "flat": {"max_batch_size": 0, "input": []},
 }
-P = "[request id: <id_unknown>] "
-DECODE = "text arrives as bytes: value.decode()"
+#: Texts of errors and, indented below each, the advice for it, `-` for none. `\n` and `\s` are white space.
+_PAIRS = re.findall(r"(.+)\n    (.+)\n", Path(__file__).with_name("hints.txt").read_text())
+ADVICE = [(text.replace(r"\n", "\n").replace(r"\s", " "), advice.removeprefix("-")) for text, advice in _PAIRS]
 PARAMETER = "a parameter of the config is an object: config['parameters'][KEY]['string_value'] is its text"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [4]. NOTE: Setting a non-zero",
-            "the first dimension is the batch: array[None], or a list within a list, has shape [1, 4]",
-        ),
-        (
-            P + "input 'A' has no shape but model requires batch dimension for 'm'",
-            "send an array of shape [batch ≤ 8, any, 3]",
-        ),
-        (P + "input 'X' has no shape but model requires batch dimension for 'm'", ""),
-        (
-            P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [5].",
-            "send an array of shape [batch ≤ 8, 4]",
-        ),
-        (
-            P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [1,5].",
-            "send an array of shape [batch ≤ 8, 4]",
-        ),
-        (
-            P + "unexpected shape for input 'A' for model 'flat'. Expected [-1,4], got [5].  ",
-            "send an array of shape [any, 4]",
-        ),
-        (
-            P + "inference input 'A' data-type is 'FP64', but model 'm' expects 'FP32'",
-            "convert it: array.astype(numpy.float32)",
-        ),
-        ("unexpected inference input 'X' for model 'm'", "its inputs are A, B"),
-        (
-            "TritonModelException: Model m - Error when running inference: unexpected inference output 'SUN' for "
-            "model 'm'",
-            "did you mean 'SUM'? Its outputs are SUM",
-        ),
-        ("unexpected inference output 'X' for model 'flat'", ""),
-        ("unexpected inference input 'a' for model 'm'", "did you mean 'A'? Its inputs are A, B"),
-        ("AttributeError: 'MetricFamily' object has no attribute 'metric'", "did you mean 'Metric'?"),
-        ("AttributeError: 'Metric' object has no attribute 'incremnt'", "did you mean 'increment'?"),
-        ("TypeError: float() argument must be a string or a real number, not 'dict'", PARAMETER),
-        ("TypeError: int() argument must be a string, a bytes-like object or a real number, not 'dict'", PARAMETER),
-        ("TypeError: the JSON object must be str, bytes or bytearray, not dict", PARAMETER),
-        (
-            "inputs for model 'm'. Got input(s) ['A','correlation_id','sequence_start'], but missing required input(s)",
-            "sequence_start is not an input: m.infer(inputs={…}, flags=1)",
-        ),
-        ("TypeError: a bytes-like object is required, not 'str'", DECODE),
-        ("TypeError: startswith first arg must be bytes or a tuple of bytes, not str", DECODE),
-        ("TypeError: argument should be integer or bytes-like object, not 'str'", DECODE),
-        ("TypeError: cannot use a string pattern on a bytes-like object", DECODE),
-        ("TypeError: 'in <string>' requires string as left operand, not bytes", DECODE),
-        ("TypeError: sequence item 0: expected str instance, bytes found", DECODE),
-        ("TypeError: can't concat str to bytes", DECODE),
-        ('TypeError: can only concatenate str (not "bytes") to str', DECODE),
-        ("TypeError: Object of type bytes is not JSON serializable", DECODE),
-        ("AttributeError: 'bytes' object has no attribute 'casefold'", DECODE),
-        (
-            "AttributeError: 'numpy.ndarray' object has no attribute 'split'",
-            "a tensor of text is an array of bytes: [text.decode() for text in array.ravel()]",
-        ),
-        ("AttributeError: 'numpy.ndarray' object has no attribute 'unknown'", ""),
-        (
-            "Python model 'm_0' is using the decoupled mode and the execute function must return None.",
-            "a decoupled model answers with request.get_response_sender().send(…), the last time with "
-            "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL",
-        ),
-        (
-            "TritonModelException: Unable to send response. Non-decoupled model cannot send more than one response.",
-            "only a decoupled model may send several: --decoupled at %%triton_model",
-        ),
-        (
-            "TritonModelException: NumPy dtype is not supported.",
-            "text goes as objects: numpy.array([...], dtype=object); Triton has no complex numbers, dates and records",
-        ),
-        (
-            "AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensor'",
-            "on a Triton server too, Tensor is there only once model.py has been imported: use it inside the methods; "
-            "for annotations begin with `from __future__ import annotations`",
-        ),
-        ("AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensr'", "did you mean 'Tensor'?"),
-        (
-            "AttributeError: module 'triton_python_backend_utils' has no attribute 'get_input_by_name'",
-            "did you mean 'get_input_tensor_by_name' or 'get_input_config_by_name'?",
-        ),
-        ("AttributeError: module 'triton_python_backend_utils' has no attribute 'nothing_like_it'", ""),
-        (
-            "TypeError: __init__(): incompatible constructor arguments. The following argument types are supported:\n"
-            "    1. c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)\n\nInvoked with: 'Y', tensor([1.])",
-            "Tensor.from_dlpack(name, tensor) takes a torch tensor; Tensor(name, array) takes a numpy array",
-        ),
-        ("TypeError: initialize() takes 1 positional argument but 2 were given", "write def initialize(self, args)"),
-        (
-            "TypeError: TritonPythonModel.auto_complete_config() missing 1 required positional argument: 'config'",
-            "write @staticmethod, and below it def auto_complete_config(auto_complete_model_config)",
-        ),
-        ("TypeError: check() takes 1 positional argument but 2 were given", ""),
-        (
-            "AttributeError: '_asyncio.Future' object has no attribute 'error'",
-            "await it: answer = await request.async_exec()",
-        ),
-        (
-            "TypeError: Tensor.__init__() got some positional-only arguments passed as keyword arguments: 'name'",
-            "Tensor(name, array) takes a numpy array, such as numpy.array([value]), and no keywords",
-        ),
-        (
-            "TypeError: unsupported operand type(s) for *: 'Tensor' and 'int'",
-            "the array of a tensor is tensor.as_numpy()",
-        ),
-        (
-            "TypeError: __init__(): incompatible constructor arguments. The following argument types are supported:\n"
-            "    1. c_python_backend_utils.InferenceResponse(output_tensors: List[c_python_backend_utils.Tensor] = [], "
-            "error: c_python_backend_utils.TritonError = None, parameters: object = None)\n\n"
-            "Invoked with: kwargs: error='no'",
-            "write InferenceResponse([pb_utils.Tensor(name, array), …]), or of a failure "
-            "InferenceResponse(error=pb_utils.TritonError(text))",
-        ),
-        (
-            "AttributeError: 'list' object has no attribute 'inputs'",
-            "execute gets a list of requests: for request in requests: …",
-        ),
-        (
-            "AttributeError: module 'triton_python_backend_utils' has no attribute 'deserialize_bytes_tensor'",
-            "Triton's stub took a triton_python_backend_utils.py of the model for its own: delete or rename that file",
-        ),
-        (
-            "AttributeError: type object 'Logger' has no attribute 'info'",
-            "it has log_info, log_warn, log_error and log_verbose",
-        ),
-        (
-            "AttributeError: 'numpy.ndarray' object has no attribute 'c_contiguous'",
-            "Triton has no masked arrays: send array.filled(value)",
-        ),
-        (
-            "NameError: name 'np' is not defined",
-            "model.py does not see what other cells define: import or define np in the model's own cell",
-        ),
-        (
-            "TypeError: string indices must be integers, not 'str'",
-            "args['model_config'] is a JSON text: json.loads(args['model_config']) reads it",
-        ),
-        ("RuntimeError: no running event loop", "async_exec() is for `async def execute`; elsewhere call exec()"),
-        ('TypeError: can only concatenate str (not "bytes") to str', "text arrives as bytes: value.decode()"),
-        ("ImportError: cannot import name 'Tensor' from 'torch' (/torch.py)", ""),
-        (
-            "TritonModelException: Error when creating MetricFamily: Failed to process the request for model 'm_0', "
-            "message: Family name already exists with different type",
-            "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload "
-            "it and run the cell again, or give the metric another name",
-        ),
-        (
-            "Invalid argument: instance group m_0 of model m has kind KIND_GPU but no GPUs are available;\n",
-            "this machine has no GPU: leave kind out of instance_group, which then takes GPUs where there are some and "
-            "the CPU here; or tritonlab.reset(simulated_gpus=1) simulates one, and the cells are run again",
-        ),
-        (
-            "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs",
-            "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again",
-        ),
-        (
-            "FileNotFoundError: [Errno 2] No such file or directory: '${engine_dir}/rank0.engine'",
-            "${engine_dir} is a placeholder that config.pbtxt still has from its template: write a value for it",
-        ),
-        ("specifies invalid or unsupported gpu id 5. GPUs with … compatibility of 6.000000 are: 0, 1;\n", ""),
-        (
-            "expected 1 inputs but got 2 inputs for model 'm'. Got input(s) ['A','correlation_id'], but missing "
-            "required input(s) ]. Please provide all required input(s).",
-            "correlation_id is not an input: m.infer(inputs={…}, correlation_id=…)",
-        ),
-        (
-            "expected 2 inputs but got 1 inputs for model 'm'. Got input(s) ['A'], but missing required input(s) ['B']",
-            "",
-        ),
-        (
-            "inference request to model 'm' must specify a non-zero or non-empty correlation ID",
-            "m.infer(inputs={…}, correlation_id=1, flags=1) begins a sequence; flags=2 ends it, 3 does both",
-        ),
-        (
-            "inference request for sequence 6 to model 'm' must specify the START flag on the first request of the "
-            "sequence",
-            "m.infer(inputs={…}, correlation_id=1, flags=1) begins a sequence; flags=2 ends it, 3 does both",
-        ),
-        (
-            "AttributeError: module '1.model' has no attribute 'TritonPythonModel'",
-            "call the class of the model TritonPythonModel",
-        ),
-        (
-            "TritonModelException: Failed to set metric value: Invalid metric operation as the corresponding "
-            "'MetricFamily' has been deleted. The 'MetricFamily' object should be deleted AFTER its corresponding",
-            "keep the MetricFamily for as long as its metrics, as in self.family = pb_utils.MetricFamily(…)",
-        ),
-        ("something nobody has seen", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), ADVICE)
 def test_texts_of_triton_get_advice(text: str, expected: str) -> None:
     assert hint(text, CONFIGS.get) == expected
 
