@@ -296,6 +296,12 @@ def numbers(text: str) -> list[float]:
     return [float(word) for word in text.split(",")]
 
 
+
+def _models_to(use: str) -> tuple[Argument, Argument]:
+    """Return the arguments for a model repository, and for the only models of it."""
+    return Argument("--model-repository", dest="repository", metavar="DIR", type=Path, required=True, help=use), _ONLY
+
+
 #: The group of entry points with the tools of other distributions.
 GROUP = "tritonlab.tools"
 #: The beginning of the names of modules of tritonlab's own tools.
@@ -314,14 +320,39 @@ _JSON = Argument("--json", dest="as_json", action="store_true", help="print the 
 _BATCH = Argument("--batch", "-b", type=int, help="rows of each request")
 _SECONDS = Argument("--seconds", "-s", type=seconds, help="how long each is measured; else until it is stable")
 _JUNIT = Argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
-_REPOSITORY = {"metavar": "DIR", "type": Path, "required": True}
-_ABOUT = Argument("--about", metavar="TEXT", help="the purpose of the models in one line, for their README")
+_ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
 _IMAGE = (
     Argument("--build", action="store_true", help="build the image with docker, podman or nerdctl (--deploy=docker)"),
     Argument("--run", dest="run_image", action="store_true", help="build it, start it, and wait until it is ready"),
     Argument("--engine", metavar="NAME", help="the container engine to build it with (the first that answers)"),
 )
-_ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
+_WRITTEN = (
+    Argument("--overwrite", action="store_true", help="replace what is there, keep a backup"),
+    Argument("--dry-run", action="store_true", help="write nothing, show what would be written"),
+    _TARGET,
+    Argument(
+        "--include",
+        action="append",
+        metavar="NAME",
+        help="a file or pattern that is otherwise left out: hidden, or larger than 100 MB",
+    ),
+    Argument("--env", help="requirements (a lock), dir or archive (relocatable), or the path of a prefix"),
+    Argument("--deploy", metavar="KINDS", help="files beside models/ that deploy it: docker,k8s,kserve,ray"),
+    Argument("--about", metavar="TEXT", help="the purpose of the models in one line, for their README"),
+)
+_RATE = {"metavar": "R,R", "help": "so many requests per second: 100,500"}
+_PROFILE = (
+    Argument("--seconds", "-s", type=seconds, help="how long (3)"),
+    Argument("--concurrency", "-c", type=int, help="so many clients at once (1)"),
+    _BATCH,
+    Argument("--memory", action="store_true", help="what each line still holds of what it allocated"),
+)
+_CHECKED = (
+    Argument("--seconds", "-s", type=seconds, help="about how long each model may take (60)"),
+    _SEED,
+    Argument("--relations", type=names, metavar="NAME,NAME", help="those to try: company,neighbours; all by default"),
+    Argument("--side-effects", action="store_true", help="also a model that talks to other models or services"),
+)
 _PUSH = (
     Argument("url", metavar="URL", nargs="+", help="host:port, grpcs://host:port or kube://namespace/service:port"),
     Argument("--proof", metavar="PROOF", help="golden (the default), last, none, or a golden set or capture"),
@@ -376,11 +407,8 @@ _MAGICS = (
     ),
     Command("profile", _REQUESTS, "show which lines of a model take the time, by batch size, or keep memory").takes(
         _NAME,
-        Argument("--seconds", "-s", type=seconds, help="how long (3)"),
-        Argument("--concurrency", "-c", type=int, help="so many clients at once (1)"),
-        Argument("--batch", "-b", type=int, help="rows of each request"),
+        *_PROFILE,
         Argument("--watch", action="store_true", help="send nothing, look at what others send"),
-        Argument("--memory", action="store_true", help="what each line still holds of what it allocated"),
     ),
     Command("infer", _REQUESTS, "send one request", usage="NAME INPUT0=expression, INPUT1=expression", is_raw=True),
     Command(
@@ -458,7 +486,7 @@ _COMMANDS = (
         "doctor",
         "tritonlab.doctor:run",
         "says what of this machine and environment is missing or does not fit, and the mend",
-    ).takes(Argument("--json", dest="as_json", action="store_true", help="print it as JSON")),
+    ).takes(_JSON),
     Command(
         "stub",
         "tritonlab.ipc.processes.own_stub:run",
@@ -492,8 +520,7 @@ _COMMANDS = (
         note="It needs ai-dynamo, in this environment; DYN_* variables go to its runtime.",
     ).takes(
         Argument("--dynamo", action="store_true", required=True, help="the kind of fleet; there is one"),
-        Argument("--model-repository", help="the models to serve", **_REPOSITORY),
-        _ONLY,
+        *_models_to("the models to serve"),
         Argument("--namespace", help="keeps fleets apart (dynamo)"),
         Argument(
             "--discovery",
@@ -525,7 +552,7 @@ _MEASURE = Tool(
         ).takes(
             _NAME,
             Argument("--concurrency", "-c", metavar="N,N", help="so many clients at once: 1,2,8"),
-            Argument("--request-rate", "-r", metavar="R,R", help="so many requests per second: 100,500"),
+            Argument("--request-rate", "-r", **_RATE),
             _SECONDS,
             _BATCH,
             Argument("--shape", action="append", metavar="NAME:N,N", help="of an input of any size"),
@@ -539,10 +566,9 @@ _MEASURE = Tool(
             "measures throughput and latency of models under load",
             after="check",
         ).takes(
-            Argument("--model-repository", dest="repository", help="the models to measure", **_REPOSITORY),
-            _ONLY,
+            *_models_to("the models to measure"),
             Argument("--concurrency", "-c", type=numbers, metavar="N,N", help="so many clients at once: 1,2,8 (1)"),
-            Argument("--request-rate", "-r", type=numbers, metavar="R,R", help="so many requests per second: 100,500"),
+            Argument("--request-rate", "-r", type=numbers, **_RATE),
             _SECONDS,
             _BATCH,
             _SEED,
@@ -558,12 +584,8 @@ _MEASURE = Tool(
             "shows which lines of models take the time under load, or keep memory",
             after="load-test",
         ).takes(
-            Argument("--model-repository", dest="repository", help="the models to profile", **_REPOSITORY),
-            _ONLY,
-            Argument("--seconds", type=seconds, help="how long (3)"),
-            Argument("--concurrency", "-c", type=int, help="so many clients at once (1)"),
-            _BATCH,
-            Argument("--memory", action="store_true", help="what each line still holds of what it allocated"),
+            *_models_to("the models to profile"),
+            *_PROFILE,
             _SEED,
             _JUNIT,
             _JSON,
@@ -575,8 +597,7 @@ _MEASURE = Tool(
             note="The files of the repository stay as they are; the lines for config.pbtxt are in the result.",
             after="profile",
         ).takes(
-            Argument("--model-repository", dest="repository", help="the models to tune", **_REPOSITORY),
-            _ONLY,
+            *_models_to("the models to tune"),
             Argument("--p99-ms", type=float, metavar="MS", help="99 of 100 requests must be answered within it"),
             Argument("--seconds", type=seconds, help="about the most that each model may take (60)"),
             Argument("--max-instances", type=int, metavar="N", help="the most instances"),
@@ -591,8 +612,7 @@ _MEASURE = Tool(
             after="test",
         ).takes(
             Argument("action", choices=["record"], help="record: keep the present answers"),
-            Argument("--model-repository", dest="repository", help="the models to ask", **_REPOSITORY),
-            _ONLY,
+            *_models_to("the models to ask"),
             Argument("--count", type=int, metavar="N", help="requests of random values to a model without cases (3)"),
             _SEED,
             _JUNIT,
@@ -624,12 +644,7 @@ _CHECK = Tool(
             after="load_test",
         ).takes(
             _NAME,
-            Argument("--seconds", "-s", type=seconds, help="about how long it may take (60)"),
-            _SEED,
-            Argument(
-                "--relations", type=names, metavar="NAME,NAME", help="those to try: company,neighbours; all by default"
-            ),
-            Argument("--side-effects", action="store_true", help="also a model that talks to other models or services"),
+            *_CHECKED,
         ),
     ),
     commands=(
@@ -639,14 +654,8 @@ _CHECK = Tool(
             "looks for what goes wrong with models in company: batches, state, failures that spread, leaks",
             after="test",
         ).takes(
-            Argument("--model-repository", dest="repository", help="the models to check", **_REPOSITORY),
-            _ONLY,
-            Argument("--seconds", type=float, help="about how long each model may take (60)"),
-            _SEED,
-            Argument(
-                "--relations", type=names, metavar="NAME,NAME", help="those to try, as company,neighbours; else all"
-            ),
-            Argument("--side-effects", action="store_true", help="also models that talk to others"),
+            *_models_to("the models to check"),
+            *_CHECKED,
             _JUNIT,
             Argument("--tests", metavar="DIR", type=Path, help="write a pytest of each finding"),
             _JSON,
@@ -691,23 +700,13 @@ _DEPLOY = Tool(
                 metavar="[NAME ...] DIR",
                 help="more models, and last the repository (model_repository)",
             ),
-            Argument("--overwrite", action="store_true", help="replace what is there, keep a backup"),
+            *_WRITTEN,
             Argument("--alone", action="store_true", help="without the models that its steps or its BLS calls name"),
             Argument("--zip", action="store_true", help="also pack it, beside the repository"),
-            Argument("--dry-run", action="store_true", help="write nothing, show what would be written"),
-            _TARGET,
             Argument("--capture", action="store_true", help="write what other cells define in front of the model"),
             Argument("--artifact", action="append", metavar="FILE=EXPR", help="keep a value as a file beside model.py"),
-            Argument(
-                "--include",
-                action="append",
-                metavar="NAME",
-                help="a file or pattern that is otherwise left out: hidden, or larger than 100 MB",
-            ),
-            Argument("--env", help="requirements (a lock), dir or archive (relocatable), or the path of a prefix"),
             Argument("--env-python", metavar="VERSION", help="the Python of --env, as 3.12 (this one's; the image's)"),
             Argument("--env-budget", type=int, metavar="MB", help="refuse an environment that is larger"),
-            Argument("--deploy", metavar="KINDS", help="files beside models/ that deploy it: docker,k8s,kserve,ray"),
             Argument(
                 "--verify",
                 nargs="?",
@@ -715,7 +714,6 @@ _DEPLOY = Tool(
                 help="prove it on real releases of Triton: --verify=2.51,2.41 (the target)",
             ),
             Argument("--last", type=int, metavar="N", help="how many last requests of each model --verify sends (all)"),
-            _ABOUT,
             *_IMAGE,
         ),
         Command(
@@ -743,14 +741,8 @@ _DEPLOY = Tool(
         ).takes(
             Argument("source", metavar="DIR_OR_NOTEBOOK", type=Path, help="a model repository, or an .ipynb"),
             Argument("directory", metavar="OUT", type=Path, help="the repository to write; OUT/models with --deploy"),
-            Argument("--overwrite", action="store_true", help="replace what is there, keep a backup"),
-            Argument("--dry-run", action="store_true", help="write nothing, print what would be written"),
-            Argument("--target", metavar="RELEASE", help="2.49, its container as 24.08, kserve, dynamo or ray (2.51)"),
-            Argument("--include", action="append", metavar="NAME", help="a file or pattern that is otherwise left out"),
-            Argument("--env", help="requirements (a lock), dir or archive (relocatable), or the path of a prefix"),
-            Argument("--deploy", metavar="KINDS", help="files beside models/ that deploy it: docker,k8s,kserve,ray"),
+            *_WRITTEN,
             Argument("--verify", nargs="?", const=True, metavar="RELEASES", help="prove it on releases (the target)"),
-            _ABOUT,
             *_IMAGE,
             _JSON,
         ),
@@ -765,8 +757,8 @@ _DEPLOY = Tool(
                 metavar="DIR_OR_NAME",
                 help="a model directory, a model repository, or the name of a model in ./model_repository",
             ),
-            Argument("--target", help="2.49, its container as 24.08, kserve, dynamo or ray (2.51)"),
-            Argument("--json", dest="as_json", action="store_true", help="print the findings as JSON"),
+            _TARGET,
+            _JSON,
         ),
         Command(
             "verify",
@@ -825,8 +817,11 @@ _CAPTURE_SOURCES = Argument(
     help="make it of trace files of Triton (levels TIMESTAMPS and TENSORS), or of CloudEvents of KServe's logger",
 )
 
-_SPEED = Argument("--speed", metavar="N", help="factor of the recorded pace (1); max: as fast as it goes")
-_LIMIT = Argument("--limit", type=int, metavar="N", help="the most requests of each model")
+_REPLAYED = (
+    Argument("--speed", metavar="N", help="factor of the recorded pace (1); max: as fast as it goes"),
+    Argument("--limit", type=int, metavar="N", help="the most requests of each model"),
+    Argument("--seconds", "-s", type=seconds, help="only so many seconds of the capture"),
+)
 
 _CAPTURE = Tool(
     "capture",
@@ -866,9 +861,7 @@ _CAPTURE = Tool(
             _NAME,
             Argument("capture", metavar="FILE", help="the capture"),
             Argument("--against", metavar="NAME", help="the old model, for its noise and its latencies"),
-            _SPEED,
-            _LIMIT,
-            Argument("--seconds", "-s", type=seconds, help="only so many seconds of the capture"),
+            *_REPLAYED,
         ),
         Command(
             "push",
@@ -895,12 +888,9 @@ _CAPTURE = Tool(
             after="check",
         ).takes(
             Argument("capture", metavar="CAPTURE", type=Path, help="the file of a capture"),
-            Argument("--model-repository", dest="repository", help="the models to ask", **_REPOSITORY),
-            _ONLY,
+            *_models_to("the models to ask"),
             Argument("--against", metavar="URL", help="a server with the old models, for their noise and latencies"),
-            _SPEED,
-            _LIMIT,
-            Argument("--seconds", type=seconds, help="only so many seconds of the capture"),
+            *_REPLAYED,
             Argument(
                 "--fail-on",
                 type=names,

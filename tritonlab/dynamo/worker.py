@@ -68,7 +68,7 @@ class Refused(Exception):
 
 def run(
     dynamo: bool,
-    model_repository: Path,
+    repository: Path,
     models: Sequence[str] = (),
     namespace: str = "dynamo",
     discovery: str | None = None,
@@ -80,7 +80,7 @@ def run(
         print(f"tritonlab: {_MISSING}", file=sys.stderr)
         return 1
     options = WorkerOptions(
-        model_repository,
+        repository,
         tuple(models),
         namespace=namespace,
         discovery=discovery or os.environ.get("DYN_DISCOVERY_BACKEND", "file"),
