@@ -1,8 +1,12 @@
-"""The house alone: a wheel without `tritonlab/tools/` runs the quickstart, and says what the tools would need."""
+"""The built wheel: without `tritonlab/tools/` it runs the quickstart, and says what the tools would need; with them it
+captures, replays and pushes."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -12,6 +16,9 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.models import answers
+from tests.serve_process import ServeProcess
+from tests.serving import config, write_model
 from tests.test_layering import ROOT
 
 nbclient = pytest.importorskip("nbclient")
@@ -25,18 +32,25 @@ LEAVES_OUT = "tritonlab is installed without its tool '{}': pip install --force-
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with the built wheel, but its tools, installed as `pip install --target` does."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the built wheel, installed as `pip install --target` does."""
     from hatchling.builders.wheel import WheelBuilder  # type: ignore[import-not-found,unused-ignore]
 
-    built, directory = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("house")
+    built, directory = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("wheel")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HATCH_BUILD_NO_HOOKS", "true")  # the extension's bundle is committed
         (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(built), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
-        kept = [name for name in archive.namelist() if not name.startswith("tritonlab/tools/")]
-        assert len(kept) < len(archive.namelist())
-        archive.extractall(directory, kept)
+        archive.extractall(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def house(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the wheel but its tools."""
+    directory = tmp_path_factory.mktemp("house")
+    shutil.copytree(wheel, directory, ignore=shutil.ignore_patterns("tools"), dirs_exist_ok=True)
+    assert not (directory / "tritonlab" / "tools").exists()
     return directory
 
 
@@ -99,3 +113,19 @@ def test_subcommands_and_buttons_say_the_same(client: Any) -> None:
     assert output == f"{sentence}\n1 tritonlab: {sentence}\n\n[]\n"
     with pytest.raises(nbclient.exceptions.CellExecutionError, match=LEAVES_OUT.format("check")):
         executed(client, "%triton check add_sub")
+
+
+def test_the_wheel_captures_replays_and_pushes(wheel: Path, tmp_path: Path) -> None:
+    settings = config("X INT32 2", "Y INT32 2", "max_batch_size: 8")
+    write_model(tmp_path / "models", "double", answers("2 * x", reads="X", writes="Y"), settings)
+    environment = {"PYTHONPATH": str(wheel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    program = (sys.executable, "-P", "-m", "tritonlab")
+    options = ("--model-control-mode=explicit", "--load-model=double")
+    with ServeProcess(tmp_path / "models", tmp_path, *options, environment=environment, program=program) as server:
+        server.serving()
+        command = [sys.executable, "-P", ROOT / "tests" / "installed_capture.py", tmp_path, server.http, server.grpc]
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(f"tritonlab of {wheel}")
