@@ -15,8 +15,9 @@ from tests.serving import Lab, config, eventually
 from tests.tools.capture.captures import texts
 from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import SEQUENCE_START
+from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.status import TritonError
+from tritonlab.core.status import NotFoundError, TritonError
 from tritonlab.server.api.server import Server
 from tritonlab.tools.capture.capture_file import Capture, CapturedRequest
 from tritonlab.tools.capture.capture_rules import CaptureRules
@@ -153,6 +154,8 @@ def test_one_model_a_filter_and_the_card(lab: Lab, tmp_path: Path) -> None:
         begin(lab, tmp_path / "one")
     with pytest.raises(ValueError, match="share=2 is not a share"):
         begin(lab, tmp_path / "no", share=2)
+    with pytest.raises(NotFoundError, match="no model 'stram' to capture: did you mean 'stream'"):
+        begin(lab, tmp_path / "no", ["add", "stram"])
     assert not (tmp_path / "no").exists() and not any(isinstance(e, RunningCapture) for e in lab.server.instruments)
 
 
@@ -207,7 +210,26 @@ def test_without_a_capture_a_request_pays_nothing(lab: Lab, tmp_path: Path) -> N
 
 def test_a_capture_that_raises_harms_no_request(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = begin(lab, tmp_path / "a")
-    monkeypatch.setattr(running, "_copies", lambda tensors: 1 / 0)
+    monkeypatch.setattr(running, "_copies", lambda *tensors: 1 / 0)
     answer = lab.server.model("add")(IN=np.zeros(1, np.float32))
     assert answer["OUT"].tolist() == [1] and not running.is_running
     running.stop()
+
+
+def test_an_answer_while_its_inputs_are_copied_is_counted_once(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = begin(lab, tmp_path / "a", per_minute=1)
+    request = lab.server.model("add").create_request(inputs={"IN": np.zeros(1, np.float32)})
+    request.serial, request.request_start = 1, lab.server.core.clock.now()
+    copy = running._copies
+
+    def answered_meanwhile(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        running.response_sent(request, InferenceResponse("add", final=True), 0)
+        return copy(*arguments)
+
+    monkeypatch.setattr(running, "_copies", answered_meanwhile)
+    running.request_queued(request, 0)
+    report = running.stop()
+    assert (report.requests, report.left_out) == (1, {})

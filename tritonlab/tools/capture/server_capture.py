@@ -15,7 +15,8 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor
 from ...core.observe.instrument import Instrument
 from ...core.process_bound import ProcessBound
-from ...core.status import TritonError
+from ...core.status import NotFoundError, TritonError
+from ...core.unknown_option import did_you_mean
 from ...core.version import VERSION
 from ...exchanges.exchange import Arrival, Exchange
 from ...notebook.views.theme import stored_html
@@ -33,14 +34,16 @@ _END_SECONDS = 5.0
 
 
 class _OpenRequest:
-    """A captured request in flight, with copies of its tensors: a client may change its memory after the answer."""
+    """A captured request in flight, with copies of its tensors: a client may change its memory after the answer.
 
-    def __init__(self, request: InferenceRequest, inputs: dict[str, Tensor], at_ns: int, byte_size: int) -> None:
-        self.request = InferenceRequest(
-            request.model_name, inputs, model_version=request.model_version, **request.settings()
-        )
+    inputs: None until a hook has copied them
+    """
+
+    def __init__(self, request: InferenceRequest, at_ns: int) -> None:
+        self.settings = {"model_version": request.model_version, **request.settings()}
+        self.inputs: dict[str, Tensor] | None = None
         self.at_ns = at_ns
-        self.byte_size = byte_size
+        self.byte_size = 0
         self.begun = request.request_start
         self.arrivals: list[Arrival] = []
 
@@ -66,7 +69,7 @@ class RunningCapture(Instrument, ProcessBound):
         facts = {"source": "server", "server": f"tritonlab {VERSION}", "began": core.clock.wall() / 1e9}
         self._writer = CaptureWriter(path, {**facts, "models": sorted(models)}, rules)
         self._began = core.clock.now()
-        self._lock = threading.Lock()  # guards the two fields below
+        self._lock = threading.Lock()  # guards the two fields below, and the requests
         self._open: dict[int, _OpenRequest | None] = {}
         self._open_bytes = 0
         self._instruments.add(self)
@@ -114,28 +117,14 @@ class RunningCapture(Instrument, ProcessBound):
     # -- hooks, on the server's threads
 
     def request_queued(self, request: InferenceRequest, now: int) -> None:
-        if request.made or not self._is_ours(request) or request.serial in self._open:
-            return
-        opened = self._begin(request)
-        with self._lock:
-            if request.state is not RequestState.RELEASED and request.serial not in self._open:
-                self._keep(request, opened)
+        self._opened(request)
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
-        if request.made or not self._is_ours(request):
-            return
-        with self._lock:
-            is_known = request.serial in self._open
-            opened = self._open.get(request.serial)
-        if not is_known:  # from the cache, or faster than `request_queued`
-            opened = self._begin(request)
-            with self._lock:
-                self._keep(request, opened)
+        opened = self._opened(request)  # it is new if it is from the cache, or faster than `request_queued`
         if opened is None:
             return
-        outputs = self._copies(response.outputs)
+        outputs = self._copies(request, response.outputs)
         if outputs is None:
-            self._drop(request)
             return
         copy = InferenceResponse(
             response.model_name,
@@ -148,14 +137,13 @@ class RunningCapture(Instrument, ProcessBound):
             response.empty,
         )
         opened.arrivals.append(Arrival(copy, now - opened.begun))
-        size = REQUEST_BYTES + sum(tensor.byte_size for tensor in outputs.values())
-        opened.byte_size += size
         with self._lock:
-            self._open_bytes += size
+            self._hold(opened, outputs)
         if response.final:
             self._drop(request)
             error = next((each.response.error for each in opened.arrivals if each.response.error is not None), None)
-            exchange = Exchange(opened.request, tuple(opened.arrivals), error)
+            captured = InferenceRequest(request.model_name, opened.inputs or {}, **opened.settings)
+            exchange = Exchange(captured, tuple(opened.arrivals), error)
             self._writer.add(CapturedRequest(exchange, opened.at_ns), opened.byte_size)
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
@@ -168,47 +156,68 @@ class RunningCapture(Instrument, ProcessBound):
 
     def _is_ours(self, request: InferenceRequest) -> bool:
         """Return whether a request is a client's, to a captured model, and came after the capture began."""
-        if request.null or not request.serial or request.request_start < self._began:
+        if request.made or request.null or not request.serial or request.request_start < self._began:
             return False
         return not self._models or request.model_name in self._models
 
-    def _begin(self, request: InferenceRequest) -> _OpenRequest | None:
-        """Return the request with copies of its inputs as the client sent them; None if it is left out."""
-        at_ns = request.request_start - self._began
-        sequence = (request.model_name, request.correlation_id) if request.correlation_id else None
-        if not self._writer.chooses(at_ns, sequence, request.flags):
+    def _opened(self, request: InferenceRequest) -> _OpenRequest | None:
+        """Return a request with copies of its inputs; None if it is left out. Each request is chosen and counted once,
+        by the hook that is called first; the other one may run at the same time."""
+        if not self._is_ours(request):
             return None
+        with self._lock:
+            if request.serial in self._open:
+                opened = self._open[request.serial]
+            elif request.state is RequestState.RELEASED:
+                return None  # it was answered before `request_queued`
+            else:
+                opened = self._open[request.serial] = self._choose(request)
+        if opened is None or opened.inputs is not None:
+            return opened
         inputs: Mapping[str, Tensor] = request.inputs
         with contextlib.suppress(TritonError):  # it is being unloaded
             inputs = self._find(request.model_name, request.model_version).rules.as_sent(inputs)
-        copies = self._copies(inputs)
+        copies = self._copies(request, inputs)
         if copies is None:
             return None
-        size = REQUEST_BYTES + sum(tensor.byte_size for tensor in copies.values())
-        return _OpenRequest(request, copies, at_ns, size)
+        with self._lock:
+            if opened.inputs is None and self._open.get(request.serial) is opened:
+                opened.inputs = copies
+                self._hold(opened, copies)
+        return opened if opened.inputs is not None else None
 
-    def _copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    def _choose(self, request: InferenceRequest) -> _OpenRequest | None:
+        at_ns = request.request_start - self._began
+        sequence = (request.model_name, request.correlation_id) if request.correlation_id else None
+        return _OpenRequest(request, at_ns) if self._writer.chooses(at_ns, sequence, request.flags) else None
+
+    def _copies(self, request: InferenceRequest, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         """Return copies in host memory; None, counted, if there is no room for them."""
         size = sum(tensor.byte_size for tensor in tensors.values())
         if self._open_bytes + size > self._writer.rules.queue_bytes:
-            self._writer.leave_out(NO_ROOM)
+            self._drop(request, NO_ROOM)
             return None
         try:
             return {name: _copy(tensor) for name, tensor in tensors.items()}
         except TritonError:
-            self._writer.leave_out(_GPU)
+            self._drop(request, _GPU)
             return None
 
-    def _keep(self, request: InferenceRequest, opened: _OpenRequest | None) -> None:
-        self._open[request.serial] = opened
-        self._open_bytes += opened.byte_size if opened is not None else 0
+    def _hold(self, opened: _OpenRequest, tensors: Mapping[str, Tensor]) -> None:
+        size = REQUEST_BYTES + sum(tensor.byte_size for tensor in tensors.values())
+        opened.byte_size += size
+        self._open_bytes += size
 
-    def _drop(self, request: InferenceRequest) -> None:
-        """Free the memory of a request in flight, whose further responses are not captured."""
+    def _drop(self, request: InferenceRequest, reason: str = "") -> None:
+        """Free the memory of a request in flight, whose further responses are not captured, and count it as left out
+        for a reason."""
         with self._lock:
             opened = self._open.get(request.serial)
-            self._open_bytes -= opened.byte_size if opened is not None else 0
             self._open[request.serial] = None
+            if opened is not None:
+                self._open_bytes -= opened.byte_size
+                if reason:
+                    self._writer.leave_out(reason)
 
 
 def _copy(tensor: Tensor) -> Tensor:
@@ -229,4 +238,12 @@ def capture(
     """Do the work of `tritonlab.capture`."""
     given = [] if models is None else [models] if isinstance(models, (Model, str)) else list(models)
     names = [each if isinstance(each, str) else each.name for each in given]
-    return RunningCapture(server(), path, names, CaptureRules(**rules))
+    found = server()
+    known = sorted({row["name"] for row in found.index()})
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise NotFoundError(
+                f"no model '{name}' to capture: {near or 'the server has ' + (', '.join(known) or 'none')}"
+            )
+    return RunningCapture(found, path, names, CaptureRules(**rules))
