@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.tools.capture.replay.captures import answer_of, planned
-from tritonlab.tools.capture.replay.answer_changes import AnswerChange, changes_between, group_changes
+from tritonlab.tools.capture.replay.answer_changes import AnswerChange, ChangeLog, changes_between, group_changes
 
 ONE = {"OUT": np.float32([1, 2])}
 
@@ -76,3 +76,17 @@ def test_causes_are_distinguished_and_ranked_by_requests() -> None:
         "    requests 0, 1, 2",
     ]
     assert groups[0].to_dict()["example"]["after"] == "row 17 is bad"
+
+
+def test_a_few_similar_changes_keep_their_evidence() -> None:
+    """At least one of each group, also where noise covers the small ones."""
+    log = ChangeLog()
+    for number in [*range(20, 60), *range(20)]:
+        log.add(change(number, [1.0], [1.001 + number / 100_000]))
+    log.add(change(60, [1.0], [9.0]))
+    small, large = group_changes(log.changes)
+    assert (small.count, small.example.number, large.example.number) == (60, 0, 60)
+    assert [each.number for each in log.changes if each.evidence is not None] == [59, 0, 1, 60]
+    (beyond,) = group_changes(each for each in log.changes if 0.001555 < each.absolute < 1)
+    assert (beyond.count, beyond.example.number, beyond.example.evidence is not None) == (4, 59, True)
+    assert [group.example.evidence is not None for group in (small, large)] == [True, True]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,23 +40,34 @@ ROUNDING = 1e-4
 #: Differences of sizes with a gap of this factor between them have different causes.
 _APART = 10.0
 _NUMBER = re.compile(r"\d+")
+#: The changes of one kind and size that have their evidence.
+_KEPT = 3
 
 
-@dataclass(frozen=True)
+class Evidence(NamedTuple):
+    """A request with its answer before and its answer now."""
+
+    planned: Planned
+    expected: Exchange
+    exchange: Exchange
+
+
+@dataclass(eq=False)
 class AnswerChange:
     """One change. `before` and `after`: both sides in words.
 
-    expected: the answer before; `exchange`: the request with its answer now
+    number: of the request in the capture, from 0
     kind: error, responses, order, outputs, datatype, shape, value, or distribution: of all requests together
+    evidence: the request and its answers; None if similar changes have them
     output: the name of the output; empty for a change of the whole answer
     index: the first differing element of response number `response`
     absolute, relative: the size of the largest difference of numbers; 0 for others
     """
 
-    planned: Planned
-    expected: Exchange
-    exchange: Exchange
+    number: int
+    request_id: str
     kind: str
+    evidence: Evidence | None = field(repr=False)
     output: str = ""
     response: int = 0
     index: tuple[int, ...] = ()
@@ -64,11 +75,6 @@ class AnswerChange:
     relative: float = 0.0
     before: str = ""
     after: str = ""
-
-    @property
-    def number(self) -> int:
-        """The number of the request in the capture, from 0."""
-        return self.planned.number
 
     @property
     def place(self) -> str:
@@ -79,7 +85,7 @@ class AnswerChange:
     def to_dict(self) -> dict[str, Any]:
         return {
             "request": self.number,
-            "request_id": self.planned.captured.exchange.request.request_id,
+            "request_id": self.request_id,
             "place": self.place,
             "before": self.before,
             "after": self.after,
@@ -111,25 +117,24 @@ def outputs_of(exchange: Exchange, unseen: Unseen = ()) -> list[Mapping[str, Ten
 def changes_between(planned: Planned, before: Exchange, after: Exchange, unseen: Unseen = ()) -> list[AnswerChange]:
     """Return the changes from one answer to another, one for each output that differs: in its largest difference of
     numbers, or else in its first."""
+    evidence = Evidence(planned, before, after)
     texts = error_words(before), error_words(after)
     if texts[0] != texts[1]:
         pairs = zip(texts, (before, after), strict=True)
-        words = iter([text or _answer_words(outputs_of(each, unseen)) for text, each in pairs])
-        return [AnswerChange(planned, before, after, "error", before=next(words), after=next(words))]
+        words = [text or _answer_words(outputs_of(each, unseen)) for text, each in pairs]
+        return [_change(evidence, "error", words)]
     ones, others = outputs_of(before, unseen), outputs_of(after, unseen)
     if len(ones) != len(others):
-        words = map(_answer_words, (ones, others))
-        return [AnswerChange(planned, before, after, "responses", before=next(words), after=next(words))]
+        return [_change(evidence, "responses", [_answer_words(ones), _answer_words(others)])]
     if len(ones) > 1 and is_reordered(ones, others):
-        count = f"{len(ones)} responses"
-        return [AnswerChange(planned, before, after, "order", before=count, after="in another order")]
+        return [_change(evidence, "order", [f"{len(ones)} responses", "in another order"])]
     is_rounded = before is planned.captured.exchange and is_inexact(planned)
     largest: dict[str, TensorDiff] = {}
     for diff in compare_outputs(ones, others, _allow_rounding if is_rounded else allow_tolerance):
         known = largest.get(diff.name)
         if not diff.same and (known is None or diff.largest_absolute > known.largest_absolute):
             largest[diff.name] = diff
-    return [_change(planned, before, after, diff) for diff in largest.values()]
+    return [_tensor_change(evidence, diff) for diff in largest.values()]
 
 
 def is_inexact(planned: Planned) -> bool:
@@ -148,21 +153,51 @@ def _answer_words(answers: Sequence[object]) -> str:
     return f"{count} response{'s' * (count != 1)}" if count else "no answer"
 
 
-def _change(planned: Planned, before: Exchange, after: Exchange, diff: TensorDiff) -> AnswerChange:
-    old, new = diff.sides
-    return AnswerChange(
-        planned,
-        before,
-        after,
+def _change(evidence: Evidence, kind: str, sides: Sequence[str], output: str = "", **more: Any) -> AnswerChange:
+    planned, (before, after) = evidence.planned, sides
+    request_id = planned.captured.exchange.request.request_id
+    return AnswerChange(planned.number, request_id, kind, evidence, output, before=before, after=after, **more)
+
+
+def _tensor_change(evidence: Evidence, diff: TensorDiff) -> AnswerChange:
+    return _change(
+        evidence,
         diff.kind,
+        diff.sides,
         diff.name,
-        diff.response,
-        diff.first or (),
+        response=diff.response,
+        index=diff.first or (),
         absolute=diff.largest_absolute,
         relative=diff.largest_relative,
-        before=old,
-        after=new,
     )
+
+
+class ChangeLog:
+    """All changes of a replay in order of the answers. Of changes that are alike in output, kind and size, only three
+    have their evidence, the first two and the largest: together they may be larger than the memory.
+
+    Guarantee: of each group of changes at least one has evidence, also if only those above a limit are grouped.
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[AnswerChange] = []
+        self._evident: dict[tuple[object, ...], list[AnswerChange]] = {}
+
+    def add(self, changes: Iterable[AnswerChange]) -> None:
+        for change in changes:
+            self.changes.append(change)
+            kept = self._evident.setdefault(_likeness(change), [])
+            kept.append(change)
+            if len(kept) > _KEPT:
+                kept.sort(key=lambda each: each.number)
+                place = -2 if max(kept, key=lambda each: each.absolute) is kept[-1] else -1
+                kept.pop(place).evidence = None
+
+
+def _likeness(change: AnswerChange) -> tuple[object, ...]:
+    """Return a key that only changes of one group have in common: with the powers of 10 of its sizes."""
+    powers = (size and f"{size:.0e}"[-4:] for size in (change.absolute, change.relative))
+    return *_key(change), *powers
 
 
 @dataclass(frozen=True)
@@ -183,7 +218,7 @@ class ChangeGroup:
 
     @property
     def example(self) -> AnswerChange:
-        return self.changes[0]
+        return next((change for change in self.changes if change.evidence is not None), self.changes[0])
 
     @property
     def kind(self) -> str:
@@ -241,7 +276,7 @@ class ChangeGroup:
         exception if the model raised one. Raises UnsupportedError for a model of a server elsewhere."""
         if not isinstance(self.model, Model):
             raise UnsupportedError("a server elsewhere keeps no failures: use to_golden or to_pytest")
-        request, core = self.example.exchange.request, self.model.server.core
+        request, core = self._evidence().exchange.request, self.model.server.core
         capsule = core.failures.find(self.model.name, [request.serial]) if self.kind == "error" else None
         if capsule is None:
             requests, left_out = keep_requests([request])
@@ -254,9 +289,14 @@ class ChangeGroup:
         return self.model.failures[-1]
 
     def _expected(self) -> Exchange:
-        example = self.example
-        request = addressed(example.planned.captured.exchange.request, self.model.name, -1)
-        return replace(example.expected, request=request)
+        evidence = self._evidence()
+        request = addressed(evidence.planned.captured.exchange.request, self.model.name, -1)
+        return replace(evidence.expected, request=request)
+
+    def _evidence(self) -> Evidence:
+        evidence = self.example.evidence
+        assert evidence is not None, "ChangeLog keeps some of each group"
+        return evidence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the group as JSON values, with the numbers of all its requests."""
@@ -351,6 +391,7 @@ def _still_changed(
     group: ChangeGroup, answers: Mapping[int, Exchange], unseen: Callable[[Planned], Unseen]
 ) -> Iterator[bool]:
     for change in group.changes:
-        if change.number in answers:
-            found = changes_between(change.planned, change.expected, answers[change.number], unseen(change.planned))
+        if change.number in answers and change.evidence is not None:
+            planned, expected, _ = change.evidence
+            found = changes_between(planned, expected, answers[change.number], unseen(planned))
             yield any(each.output == change.output for each in found)

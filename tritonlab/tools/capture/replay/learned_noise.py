@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,11 +127,12 @@ class LearnedNoise:
         """Return whether there is noise, and too few requests to tell it from a change."""
         return bool(self.counts) and len(self._other.keys() & self._again.keys()) < self.least_requests()
 
-    def first_beyond(self, output: str) -> int:
-        """Return the request whose `other` is the farthest beyond the noise, relative to the distances of all."""
-        both = sorted(self._other.keys() & self._again.keys())
+    def first_beyond(self, output: str, numbers: Collection[int]) -> int:
+        """Return the request of `numbers` whose `other` is the farthest beyond the noise, relative to the distances of
+        all."""
+        both = sorted(self._other.keys() & self._again.keys() & set(numbers))
         beyond = {n: self._other[n].get(output, _SAME)[0] - self._again[n].get(output, _SAME)[0] for n in both}
-        return max(both, key=lambda n: (math.isfinite(beyond[n]), abs(beyond[n])))
+        return max(both, key=lambda n: (math.isfinite(beyond[n]), abs(beyond[n])), default=-1)
 
     def sentences(self) -> list[str]:
         """Return the noise of each output as a sentence."""

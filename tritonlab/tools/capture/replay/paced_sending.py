@@ -20,9 +20,12 @@ from ....exchanges.remote.http_link import HttpLink
 from ....exchanges.remote.remote_server import RemoteModel
 from ....server.api.model import Model
 from ..capture_file import CapturedRequest
+from ..capture_writer import size_of
 
 #: Seconds without any answer after which the requests in flight are given up.
 STALL_SECONDS = 60.0
+#: No request is sent while those without an answer have so many bytes: as many again come with the answers.
+_MOST_BYTES = 256 << 20
 
 
 class Planned(NamedTuple):
@@ -187,8 +190,7 @@ def play(
             at = planned.captured.at_ns
             first = at if first is None else first
             due = begin if speed is None else begin + round((at - first) / speed)
-            while (ahead := due - now()) > 0 or state.count >= in_flight:
-                is_full = state.count >= in_flight
+            while (is_full := state.is_full(in_flight)) or (ahead := due - now()) > 0:
                 if (found := state.wait(stall if is_full else ahead / 1e9, is_full)) is not None:
                     yield found
             state.take(planned, due if speed is not None else now())
@@ -212,12 +214,16 @@ class _Play:
         self._open: dict[int, tuple[Planned, int]] = {}
         self._waiting: dict[int | str, deque[tuple[Planned, int]]] = {}
         self._lost: deque[Replayed] = deque()
-        #: the requests without an answer, sent or not
-        self.count = 0
+        #: the requests without an answer, sent or not, and their bytes with the recorded answers
+        self.count = self._bytes = 0
+
+    def is_full(self, in_flight: int) -> bool:
+        return self.count >= in_flight or (self.count > 0 and self._bytes >= _MOST_BYTES)
 
     def take(self, planned: Planned, due: int) -> None:
         """Send a request, or keep it until the one before it in its sequence has its answer."""
         self.count += 1
+        self._bytes += size_of(planned.captured)
         sequence = planned.captured.exchange.request.correlation_id
         if sequence and sequence in self._waiting:
             self._waiting[sequence].append((planned, due))
@@ -245,10 +251,13 @@ class _Play:
                 return None
             planned, behind = self._open.pop(key)
             self._next(planned)
-            self.count -= 1
-            return Replayed(planned, exchange, behind)
+            return self._end(Replayed(planned, exchange, behind))
+        return self._end(self._lost.popleft())
+
+    def _end(self, replayed: Replayed) -> Replayed:
         self.count -= 1
-        return self._lost.popleft()
+        self._bytes -= size_of(replayed.planned.captured)
+        return replayed
 
     def _next(self, planned: Planned) -> None:
         sequence = planned.captured.exchange.request.correlation_id

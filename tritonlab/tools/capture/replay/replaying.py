@@ -11,14 +11,13 @@ from typing import Any
 
 from ....core.inference.infer_request import SEQUENCE_START
 from ....core.status import InvalidArgumentError
-from ....exchanges.exchange import Exchange
 from ....exchanges.remote.remote_server import RemoteModel
 from ....server.api.model import Model
 from ..capture_file import Capture, CapturedRequest
 from .answer_changes import (
     ROUNDING,
-    AnswerChange,
     ChangeGroup,
+    ChangeLog,
     Unseen,
     changes_between,
     group_changes,
@@ -26,6 +25,7 @@ from .answer_changes import (
     outputs_of,
     with_company,
 )
+from .kept_answers import KeptAnswers
 from .latency_change import compare_latencies
 from .learned_noise import LearnedNoise
 from .paced_sending import Planned, Replayed, open_sender, play
@@ -176,10 +176,10 @@ class _Replay:
         self._progress = progress
         self._is_itself = against is not None and _is_same(model, against)
         self._noise = LearnedNoise(of_now=self._is_itself) if against is not None else None
-        #: the first answers of the model whose noise is learned, by number
-        self._first: dict[int, Exchange] = {}
+        #: the first answers of the model whose noise is learned
+        self._first = KeptAnswers()
         self._again: dict[int, int] = {}
-        self._changes: list[AnswerChange] = []
+        self._changes = ChangeLog()
         self._compared: set[int] = set()
         self._not_compared: Counter[str] = Counter()
         self._withheld: set[int] = set()
@@ -196,13 +196,14 @@ class _Replay:
             passes.append((", again", self._model, self._take_again_of_itself))
         elif self._against is not None:
             passes = [
-                (" of the model before", self._against, self._take_before),
+                (" of the model before", self._against, self._first.add),
                 *passes,
                 (" of the model before, again", self._against, self._take_again),
             ]
-        for words, model, take in passes:
-            if not self._stopped:
-                self._pass(words, model, take)
+        with closing(self._first):
+            for words, model, take in passes:
+                if not self._stopped:
+                    self._pass(words, model, take)
         groups = self._groups()
         return ReplayVerdict(
             self._model,
@@ -239,9 +240,6 @@ class _Replay:
 
     # -- the answers of each pass
 
-    def _take_before(self, replayed: Replayed) -> None:
-        self._first[replayed.planned.number] = replayed.exchange
-
     def _take(self, replayed: Replayed) -> None:
         """Compare an answer of the model."""
         planned, found = replayed.planned, replayed.exchange
@@ -249,9 +247,9 @@ class _Replay:
         self._sent += 1
         self._late = max(self._late, replayed.behind_ns)
         if self._is_itself:
-            self._first[number] = found
+            self._first.add(replayed)
         why = _why_not_compared(planned.captured, unseen)
-        expected, old = planned.captured.exchange, None if self._is_itself else self._first.get(number)
+        expected, old = planned.captured.exchange, None if self._is_itself else self._first.get(replayed)
         if why and old is not None:  # the model before answers in the place of the capture
             expected, unseen, why = old, set(), ""
         if why:
@@ -269,7 +267,7 @@ class _Replay:
             if len(kept) < len(changes):
                 self._as_old.add(number)
             changes = kept
-        self._changes += changes
+        self._changes.add(changes)
         if self._noise is not None and old is not None:
             self._noise.add_other(number, old, found, unseen)
         before = old if old is not None else planned.captured.exchange
@@ -280,13 +278,14 @@ class _Replay:
         """Learn the noise of the model before from its second answer."""
         number = replayed.planned.number
         self._again[number] = replayed.exchange.total_ns
-        if self._noise is not None and number in self._first:
-            self._noise.add_again(replayed.planned, self._first[number], replayed.exchange, _unseen(replayed.planned))
+        first = self._first.get(replayed)
+        if self._noise is not None and first is not None:
+            self._noise.add_again(replayed.planned, first, replayed.exchange, _unseen(replayed.planned))
 
     def _take_again_of_itself(self, replayed: Replayed) -> None:
         """Learn the noise of the model from its second answer, with the recorded one as the other."""
         planned, unseen = replayed.planned, _unseen(replayed.planned)
-        first = self._first.get(planned.number)
+        first = self._first.get(replayed)
         if self._noise is None or first is None:
             return
         self._noise.add_again(planned, first, replayed.exchange, unseen)
@@ -297,7 +296,7 @@ class _Replay:
 
     def _groups(self) -> list[ChangeGroup]:
         noise = self._noise
-        changes = self._changes
+        changes = self._changes.changes
         found = []
         if noise is not None and noise.noisy:
             changes = [change for change in changes if not noise.covers(change)]
@@ -308,10 +307,10 @@ class _Replay:
     def _shifted(self, output: str, noise: LearnedNoise) -> Iterator[ChangeGroup]:
         """Yield the group of an output that differs over all requests together."""
         tests = noise.test(output)
-        members = [change for change in self._changes if change.output == output]
+        members = [change for change in self._changes.changes if change.output == output]
         if not tests or not members:
             return
-        first = noise.first_beyond(output)
+        first = noise.first_beyond(output, {change.number for change in members if change.evidence is not None})
         members.sort(key=lambda change: (change.number != first, change.number))
         note = "; ".join(test.text for test in tests)
         yield ChangeGroup(tuple(replace(change, kind="distribution") for change in members), note=note)
@@ -319,7 +318,8 @@ class _Replay:
     def _with_company(self, group: ChangeGroup) -> ChangeGroup:
         """Send requests of the group again, alone, unless they belong to a sequence or to a noisy output."""
         noisy = self._noise is not None and self._noise.noisy
-        chosen = [each.planned for each in group.changes if not each.planned.captured.exchange.request.correlation_id]
+        evidence = [each.evidence.planned for each in group.changes if each.evidence is not None]
+        chosen = [planned for planned in evidence if not planned.captured.exchange.request.correlation_id]
         if not chosen or noisy or self._stopped or group.kind == "distribution" or isinstance(self._model, RemoteModel):
             return group
         answers = {}
@@ -358,7 +358,7 @@ class _Replay:
                 names = ", ".join(name or "whole answers" for name in noisy)
                 least = self._noise.least_requests()
                 yield f"these requests are too few to tell noise of {names} from a change: it takes {least} at least"
-        elif self._changes and self._noise is None:
+        elif self._changes.changes and self._noise is None:
             yield "a model with noise differs from itself: replay(capture, against=OLD) learns how much"
         if self._late > _LATE:
             yield f"requests were sent up to {self._late / 1e6:,.0f} ms late: the recorded pace was not kept"
