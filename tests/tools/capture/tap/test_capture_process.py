@@ -8,7 +8,9 @@ from tritonlab.tools.capture.tap.capture_process import TappedConnection
 from tritonlab.tools.capture.tap.copied_bytes import Record, RecordKind
 
 from .sinks import KeptRequests, sink_of
-from .test_frame_reader import DATA, PADDED, PREFACE, frame
+from .test_forwarder import Scene as Forwarding
+from .test_forwarder import receive
+from .test_frame_reader import DATA, HEADERS, PADDED, PREFACE, frame
 from .test_tapped_http import answer, document, reply, request
 
 
@@ -80,3 +82,24 @@ def test_what_is_not_read(sent: bytes, why: str) -> None:
     scene.infer(1)
     scene.take(RecordKind.CLOSED)
     assert scene.kept.found == [] and scene.sink.unread == {why: 1}
+
+
+def test_calls_of_grpc_are_counted_after_a_loss() -> None:
+    """The forwarder finds the last call in bytes that it does not copy."""
+    calls = [frame(HEADERS, 0x04, number, b"\x82") + frame(DATA, 1, number, b"x" * 2000) for number in (1, 3, 5, 7)]
+    forwarding = Forwarding(most_bytes=1000)
+    try:
+        client, server = forwarding.connect()
+        with client, server:
+            for sent in (PREFACE + calls[0], *calls[1:]):
+                client.sendall(sent)
+                receive(server, len(sent))
+        closed = [each.data for each in forwarding.records() if each.kind == RecordKind.CLOSED]
+    finally:
+        forwarding.close()
+    assert closed == [(7).to_bytes(4)]
+    scene = Scene()
+    scene.take(RecordKind.FROM_CLIENT, PREFACE + calls[0])
+    scene.take(RecordKind.LOST)
+    scene.take(RecordKind.CLOSED, closed[0])
+    assert scene.kept.left_out == {"calls of gRPC, of any kind, after copies of their connection were lost": 3}

@@ -25,6 +25,7 @@ _NICENESS = 5
 _TLS = b"\x16"
 _ENDED_BY: dict[int, str] = {RecordKind.CLIENT_ENDED: "client", RecordKind.SERVER_ENDED: "server"}
 _NO_ROOM = "the capture was too slow, and its memory full"
+_LOST_CALLS = "calls of gRPC, of any kind, after copies of their connection were lost"
 
 
 class TappedConnection:
@@ -44,6 +45,8 @@ class TappedConnection:
         self.pieces = 0
         self.unread = ""
         self._may_resume = False
+        #: the last call of gRPC before copies were lost; None if none were
+        self._last_call: int | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -60,6 +63,9 @@ class TappedConnection:
             self.pieces = int.from_bytes(record.data)
             self._reader = TappedHttp(self._sink, self._address)
         if self.unread:
+            if kind == RecordKind.CLOSED and record.data and self._last_call is not None:
+                calls = (int.from_bytes(record.data) - self._last_call) // 2  # a client's are odd
+                self._leave_out(_LOST_CALLS, calls)
             return
         try:
             self._take(kind, record.data, record.at)
@@ -74,8 +80,14 @@ class TappedConnection:
         self._sink.unread[reason] += 1
         lost, self._reader = self._reader, None
         self._may_resume = reason == _NO_ROOM and isinstance(lost, TappedHttp) and not lost.is_pipelined
+        if reason == _NO_ROOM:
+            self._last_call = lost.last_call if isinstance(lost, TappedGrpc) else -1
         if lost is not None:
-            self._sink.writer.leave_out("on a connection that could not be read", lost.open_count)
+            self._leave_out("on a connection that could not be read", lost.open_count)
+
+    def _leave_out(self, reason: str, count: int) -> None:
+        if count > 0:
+            self._sink.writer.leave_out(reason, count)
 
     def _take(self, kind: int, data: bytes, at: int) -> None:
         reader = self._reader

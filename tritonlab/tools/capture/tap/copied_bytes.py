@@ -25,7 +25,7 @@ class RecordKind(enum.IntEnum):
     #: nothing more will come from it; with data: because it has reset the connection
     CLIENT_ENDED = 3
     SERVER_ENDED = 4
-    #: both have ended
+    #: both have ended; with the number of the last call of HTTP/2 if its bytes were not copied then
     CLOSED = 5
     #: further bytes of the connection are not copied
     LOST = 6

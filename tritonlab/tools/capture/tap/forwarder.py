@@ -95,7 +95,7 @@ class _Side:
 class _Connection:
     """A connection of a client and the one to the server."""
 
-    __slots__ = ("addresses", "client", "is_copied", "last", "number", "pieces", "server", "upstream")
+    __slots__ = ("addresses", "client", "is_copied", "last", "last_call", "number", "pieces", "server", "upstream")
 
     client: _Side
     server: _Side
@@ -105,9 +105,10 @@ class _Connection:
         self.upstream = upstream
         self.addresses = iter(upstream.addresses)
         self.pieces = 0
-        #: whether the capture gets its bytes; if not, `last` is the kind of the last piece
+        #: whether the capture gets its bytes; if not, `last` is the kind of the last piece, and `last_call` the number
+        #: of the last call of HTTP/2 that has begun, 0 if it is not known
         self.is_copied = True
-        self.last = 0
+        self.last = self.last_call = 0
 
 
 class Forwarder:
@@ -332,6 +333,8 @@ class Forwarder:
                 copies.add(RecordKind.LOST, connection.number, at)
             connection.is_copied = False
             connection.last = side.kind
+            if side.kind == RecordKind.FROM_CLIENT:
+                connection.last_call = max(connection.last_call, _last_call(data))
             copies.lost_bytes += len(data)
         if sent < len(data):
             peer.pending = memoryview(data)[sent:]
@@ -405,7 +408,8 @@ class Forwarder:
                 self._resets.append((side.socket, time.monotonic() + _RESET_SECONDS))
             else:
                 side.socket.close()
-        self._copies.add(RecordKind.CLOSED, connection.number, time.monotonic_ns())
+        last_call = connection.last_call.to_bytes(4) if connection.last_call else b""
+        self._copies.add(RecordKind.CLOSED, connection.number, time.monotonic_ns(), last_call)
         del connection.client.peer, connection.server.peer  # a circle
 
     def _on_idle(self) -> None:
@@ -420,6 +424,21 @@ class Forwarder:
 def _may_begin(side: _Side, data: bytes) -> bool:
     """Return whether a request of HTTP/1.1 may begin with this piece: it comes after an answer."""
     return side.kind == RecordKind.FROM_CLIENT != side.link.last and data.startswith((b"POST /", b"GET /", b"HEAD /"))
+
+
+def _last_call(data: bytes) -> int:
+    """Return the number of the last call of HTTP/2 that begins in a piece of the client; 0 if none does, or if the
+    piece does not begin with a frame."""
+    found = at = 0
+    while at + 9 <= len(data):
+        size, kind, flags = int.from_bytes(data[at : at + 3]), data[at + 3], data[at + 4]
+        number = int.from_bytes(data[at + 5 : at + 9])
+        if kind > 9 or (kind == 0 and not number):
+            break
+        if kind == 1 and flags & ~0x21 == 4 and number % 2 and size < 1 << 12:  # whole headers of a client's call
+            found = number
+        at += 9 + size
+    return found
 
 
 def _plain(sock: socket.socket) -> socket.socket:

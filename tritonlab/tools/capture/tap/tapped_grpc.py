@@ -67,6 +67,8 @@ class TappedGrpc:
         self._reader = GrpcReader()
         self._calls: dict[int, _Call] = {}
         self._at = 0
+        #: the number of the last call
+        self.last_call = -1
         self._client = FrameReader(_Client(self), has_preface=True)
         self._server = FrameReader(_Server(self), has_preface=False)
 
@@ -102,6 +104,7 @@ class TappedGrpc:
     def open(self, stream: int, headers: Headers, is_last: bool) -> None:
         if stream in self._calls:  # trailers of the client, which gRPC has not
             return
+        self.last_call = max(self.last_call, stream)
         is_stream = _KINDS.get(headers.get(":path", ""))
         call = _Call(self, headers) if is_stream is None else _InferCall(self, headers, is_stream)
         self._calls[stream] = call
