@@ -361,8 +361,8 @@ def capture(
         most_bytes: the largest size of the file.
         server: the server, by default the notebook's.
 
-    Raises FileExistsError and other OSErrors, ValueError for a rule that cannot be one, and UnsupportedError without
-    pyarrow (`pip install 'tritonlab[capture]'`).
+    Raises FileExistsError and other OSErrors, NotFoundError for a model that the server does not have, ValueError for a
+    rule that cannot be one, and UnsupportedError without pyarrow (`pip install 'tritonlab[capture]'`).
     """
     begin: Callable[..., RunningCapture] = tool_function("capture")
     rules: dict[str, Any] = {} if key is None else {"key": key}
