@@ -186,7 +186,7 @@ class CaptureFile:
     def _footer(self) -> bytes:
         """Return the end of the file. After the disk has refused a batch, pyarrow's writer has wrong places for the
         following ones, so all of them are written once more, to nowhere."""
-        nowhere = _Nowhere()
+        nowhere = _Sink()
         writer = self._new_writer(nowhere)
         with open(self._path, "rb") as file:
             for each in _messages(file):
@@ -202,8 +202,8 @@ def _counts(left_out: Mapping[str, int]) -> dict[bytes, bytes]:
     return {_LEFT_OUT: json.dumps(dict(left_out)).encode()}
 
 
-class _Nowhere(io.RawIOBase):
-    """A file that keeps nothing until `kept` is a list."""
+class _Sink(io.RawIOBase):
+    """A file that pyarrow writes. With `kept`, a list, it keeps the bytes there; without, it keeps nothing."""
 
     def __init__(self) -> None:
         self._at = 0
@@ -217,36 +217,30 @@ class _Nowhere(io.RawIOBase):
 
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
-        if self.kept is not None:
-            self.kept.append(bytes(view))
+        self._put(view)
         self._at += len(view)
         return len(view)
 
+    def _put(self, view: memoryview) -> None:
+        if self.kept is not None:
+            self.kept.append(bytes(view))
 
-class _Unbuffered(io.RawIOBase):
+
+class _Unbuffered(_Sink):
     """A new file whose bytes are on their way to the disk when `write` returns: a buffer would write them again after
     a full disk has refused them."""
 
     def __init__(self, path: str | os.PathLike[str], most_bytes: int | None) -> None:
+        super().__init__()
         self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._at, self._most = 0, most_bytes
+        self._most = most_bytes
         self.is_limited = False
 
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def write(self, data: Any, /) -> int:
-        view = memoryview(data).cast("B")
+    def _put(self, view: memoryview) -> None:
         if self.is_limited and self._most is not None and self._at + len(view) > self._most:
             raise FileFull
-        done = 0
-        while done < len(view):
-            done += os.write(self._number, view[done:])
-        self._at += done
-        return done
+        while view:
+            view = view[os.write(self._number, view) :]
 
     def cut(self, size: int) -> None:
         """Remove all bytes from `size` on."""
