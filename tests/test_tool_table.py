@@ -192,7 +192,7 @@ print(Windows(tritonlab.default_workspace)._answer("greet", {"name": "m"}, print
     assert done.stdout.splitlines() == [
         "hello Model HELLO hello Server",
         "True False",
-        "['playground', 'view', 'check', 'export', 'push', 'greet', 'unload'] hello Model",
+        "['playground', 'view', 'check', 'export', 'replay', 'push', 'greet', 'unload'] hello Model",
         "nobody greets m at Triton 2.51 (24.10): greet it",
         "{'hello': 'm'}",
     ], done.stderr

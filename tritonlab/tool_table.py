@@ -833,6 +833,12 @@ _CAPTURE = Tool(
     },
     panels=(
         Panel(
+            "replay",
+            "Replay…",
+            "send the requests of a capture again, and see which answers changed",
+            "tritonlab.tools.capture.replay.replay_panel:ReplayPanel",
+        ),
+        Panel(
             "push",
             "Push…",
             "load the model on a running Triton, prove it there, or undo that",

@@ -81,7 +81,7 @@ def viewing(card: LiveCard) -> ViewPanel:
 
 def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]) -> None:
     assert card.state["state"] == "READY"
-    assert buttons(card) == ["playground", "view", "check", "export", "push", "unload"]
+    assert buttons(card) == ["playground", "view", "check", "export", "replay", "push", "unload"]
     workspace.server.unload("m")
     reaches(card, "UNLOADED")
     assert buttons(card) == ["load"]
