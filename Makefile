@@ -15,10 +15,12 @@ LAB_ARGS ?=
 # As root, as in most containers, JupyterLab starts only if it is told to.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-# JupyterLab asks no question about news over the first cell, and the network none about updates; who wants them sets it.
-QUIET := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
+# JupyterLab asks no question about news over the first cell, and the network none about updates; names of files have
+# the whole width of the browser. Who wants it otherwise sets it.
+QUIET := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}, \
+  "@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": false}}
 LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
-# What is run and edited there leaves the clone as it was; a copy that is there stays.
+# What is run and edited there leaves the clone as it was; a copy that was edited stays.
 LAB_COPY := build/lab
 
 # What the wheel is built from besides the package: a changed bundle is installed anew.
@@ -58,12 +60,25 @@ help:
 	@echo "             and how deep the way of a request is, and the calls from a cell to READY"
 	@echo "make clean   removes all that was built here"
 
-# The first build takes minutes, so what it does is said before, and pip's own lines show how far it is. Measured on 2 busy cores, wheels from a local
+# The first build takes minutes, so what it does is said before, and a line counts the packages. Measured on 2 busy cores, wheels from a local
 # mirror, PyTorch's CPU build: 1 min 50 s.
 define ANNOUNCE
 @echo "Installing JupyterLab, PyTorch, scikit-learn and tritonlab into $(VENV): about 140 packages, 1.6 GB on disk"
 @echo "(PyPI's PyTorch for Linux brings CUDA and is some GB more). This takes 1 to 2 minutes on 2 cores where the"
 @echo "network is fast, the first time only."
+endef
+
+# Of pip's 400 lines one remains, which a terminal writes over; $(VENV)/pip.log has all, and a failure shows its end.
+define COUNT_PACKAGES
+{ count=0; \
+  show() { if [ -t 1 ]; then printf '\r\033[K%s' "$$1"; elif [ -z "$${1##*[05]0 of*}" ] || [ -n "$$2" ]; then echo "$$1"; fi; }; \
+  while read -r word name rest; do case $$word in \
+    Collecting|Processing) count=$$((count + 1)); name=$${name##*/}; show "$$count of about 140 packages: $${name%%[-<>=!~;[]*}" ;; \
+    Downloading) show "$$count of about 140 packages: $${name%%-*} $$rest" ;; \
+    Installing) if [ "$$name" = collected ]; then show "Writing $$count packages to $(VENV) ..." now; fi ;; \
+    Successfully) if [ "$$name" = installed ]; then show "$$count packages are installed." now; [ -t 1 ] && echo; fi ;; \
+    pip-ended) [ "$$name" = 0 ] || { echo; tail -n 40 $(VENV)/pip.log; exit "$$name"; } ;; \
+  esac; done; }
 endef
 
 # A stamp per set of packages: nothing is installed again until pyproject.toml or the pins change.
@@ -72,7 +87,8 @@ $(VENV)/bin/python:
 
 $(VENV)/.lab: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
 	$(ANNOUNCE)
-	@$(PY) -m pip install --disable-pip-version-check -c tests/constraints.txt -e ".[lab,onnx,torch]" scikit-learn onnx
+	@{ $(PY) -m pip install --disable-pip-version-check -c tests/constraints.txt -e ".[lab,onnx,torch]" scikit-learn onnx 2>&1; \
+	  echo "pip-ended $$?"; } | tee $(VENV)/pip.log | $(COUNT_PACKAGES)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python $(MATRIX)/.stamp
@@ -98,7 +114,7 @@ build/promtool:
 
 lab: $(VENV)/.lab
 	@mkdir -p $(LAB_SETTINGS) && echo '$(QUIET)' > $(LAB_SETTINGS)/overrides.json
-	@mkdir -p $(LAB_COPY) && cp -n notebooks/*.ipynb notebooks/README.md $(LAB_COPY)/ || true
+	@$(PY) -c "from pathlib import Path; from tritonlab.quickstart import copy_notebooks as copy; copy(Path('notebooks'), Path('$(LAB_COPY)'))"
 	@echo "JupyterLab starts on copies of the notebooks, in $(LAB_COPY); Control-C ends it."
 	@$(VENV)/bin/jupyter lab $(AS_ROOT) --log-level=WARN --ServerApp.root_dir=$(LAB_COPY) \
 	  --LabApp.default_url=/lab/tree/00_quickstart.ipynb $(LAB_ARGS)

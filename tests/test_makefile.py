@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Settings without which JupyterLab asks in a corner about news; tests/browser has them and sees no toast.
-QUIET = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+#: Settings without which JupyterLab asks in a corner about news and cuts the names of files; tests/browser has them.
+QUIET = {
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False},
+}
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -27,7 +30,7 @@ def test_lab_starts_as_any_user_and_opens_the_quickstart(tmp_path: Path) -> None
     assert ("--allow-root" in text) == (os.getuid() == 0)
     assert "/lab/tree/00_quickstart.ipynb --ip=0.0.0.0" in text
     # the clone stays clean
-    assert "cp -n notebooks/*.ipynb" in text and "--ServerApp.root_dir=build/lab " in text
+    assert "copy(Path('notebooks'), Path('build/lab'))" in text and "--ServerApp.root_dir=build/lab " in text
     assert f"echo '{json.dumps(QUIET)}' > {tmp_path}/venv/share/jupyter/lab/settings/overrides.json" in text
 
 
@@ -35,3 +38,25 @@ def test_lab_starts_as_any_user_and_opens_the_quickstart(tmp_path: Path) -> None
 def test_a_cold_start_says_what_it_installs_before_it_does(target: str, tmp_path: Path) -> None:
     text = commands(target, f"VENV={tmp_path}/venv")
     assert 0 < text.index("Installing JupyterLab, PyTorch") < text.index("minutes") < text.index("-m pip install -")
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_of_the_lines_of_pip_few_are_shown_and_all_kept(status: int, tmp_path: Path) -> None:
+    """A Python that plays pip: 120 packages in 243 lines."""
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    wheels = "; ".join(f"echo Collecting 'p{n}>=1'; echo '  Downloading p{n}-1.whl (2 MB)'" for n in range(120))
+    ends = "echo 'Installing collected packages: p0, p1'; echo Successfully installed p0-1"
+    python.write_text(f"#!/bin/sh\n{wheels}; {ends if not status else 'echo ERROR: no disk >&2'}; exit {status}\n")
+    python.chmod(0o755)
+    command = ["make", f"VENV={tmp_path}", f"{tmp_path}/.lab"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    shown = found.stdout.splitlines()
+    assert "50 of about 140 packages: p49" in shown
+    assert len((tmp_path / "pip.log").read_text().splitlines()) == 241 + (2 if not status else 1)
+    assert (found.returncode == 0, (tmp_path / ".lab").exists()) == (not status, not status)
+    if status:
+        assert "ERROR: no disk" in shown
+    else:
+        assert len(shown) < 12
+        assert shown[-2:] == [f"Writing 120 packages to {tmp_path} ...", "120 packages are installed."]

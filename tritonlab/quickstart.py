@@ -1,13 +1,20 @@
-"""`tritonlab lab`: JupyterLab on a copy of the quickstart."""
+"""`tritonlab lab` and `make lab`: JupyterLab on copies of notebooks."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from .core.foreign_file import read_text
+from .core.whole_file import write_file
 
 NAME = "tritonlab_quickstart.ipynb"
 #: The documentation, as pyproject.toml names it.
@@ -27,7 +34,7 @@ def run(words: Sequence[str] = ()) -> None:
 
 def open_lab(directory: Path, arguments: Sequence[str] = ()) -> None:
     """Replace this process by JupyterLab on a copy of the quickstart in `directory`; `arguments` are more of `jupyter
-    lab`. A copy that is there already stays as it is. Raises OSError where the directory cannot be written, or without
+    lab`. A copy that was edited stays as it is. Raises OSError where the directory cannot be written, or without
     JupyterLab.
     """
     if importlib.util.find_spec("jupyterlab") is None:
@@ -41,13 +48,54 @@ def open_lab(directory: Path, arguments: Sequence[str] = ()) -> None:
 
 
 def copy_quickstart(directory: Path) -> Path:
-    """Return the copy of the quickstart in `directory`, made if it is not there."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Return the copy of the quickstart in `directory`, made or brought up to date."""
     path = directory / NAME
-    if not path.exists():
-        source = next(source for source in _SOURCES if source.exists())
-        path.write_text(linked_to_site(source.read_text(encoding="utf-8")), encoding="utf-8")
+    source = next(source for source in _SOURCES if source.exists())
+    if not copy_notebook(linked_to_site(source.read_text(encoding="utf-8")), path):
+        print(f"{path} has your edits and stays; a newer one: tritonlab lab in another directory", flush=True)
     return path
+
+
+def copy_notebooks(folder: Path, directory: Path) -> None:
+    """Copy the notebooks of `folder` and its README.md to `directory`, and print which copies stay for their edits."""
+    kept = [
+        path.name
+        for path in sorted(folder.glob("*.ipynb"))
+        if not copy_notebook(path.read_text(encoding="utf-8"), directory / path.name)
+    ]
+    shutil.copy(folder / "README.md", directory)
+    if kept:
+        print(f"These copies in {directory} have your edits and stay; move them away for the newer ones of {folder}:")
+        print(f"  {', '.join(kept)}", flush=True)
+
+
+def copy_notebook(text: str, path: Path) -> bool:
+    """Write a notebook to `path`, unless a copy of the same cells is there; return False for a copy that a person
+    has edited, which stays. Outputs, and empty cells, as JupyterLab adds one at the end, are no edits.
+    """
+    notebook = json.loads(text)
+    mark = _cells_mark(notebook)
+    try:
+        there = json.loads(read_text(path))
+        found, marked = _cells_mark(there), there["metadata"].get("tritonlab_copy")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (ValueError, TypeError, LookupError, AttributeError):  # some other file of this name
+        return False
+    else:
+        if mark in (found, marked):
+            return True
+        if found != marked:
+            return False
+    notebook["metadata"]["tritonlab_copy"] = mark
+    write_file(path, json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+    return True
+
+
+def _cells_mark(notebook: Any) -> str:
+    """Return a digest of the texts of a notebook's cells, by which an edited copy is recognised."""
+    texts = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    return hashlib.sha256(json.dumps([text for text in texts if text[1].strip()]).encode()).hexdigest()
 
 
 def linked_to_site(text: str) -> str:
