@@ -59,6 +59,10 @@ def test_a_notebook_has_stop_and_keeps_one_line(work: Work, monkeypatch: pytest.
     assert work.stopping.is_set()
     view.end()
     assert displayed[-1]["text/plain"] == "Check of m: stopped after 0.0 s"
+    work.stopping.clear()
+    with pytest.raises(RuntimeError), shown_work(work):
+        raise RuntimeError("refused")
+    assert displayed[-1]["text/plain"] == "Check of m: failed after 0.0 s"
 
 
 def test_a_terminal_has_one_line_and_a_program_none(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:

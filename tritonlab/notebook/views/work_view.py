@@ -90,9 +90,9 @@ class WorkView(LiveView):
     def failed(self, error: Exception) -> None:
         self.update(problem=f"This view has stopped: {type(error).__name__}: {error}")
 
-    def end(self) -> None:
-        """End the live form; the cell shows the result."""
-        word = "stopped" if self._work.stopping.is_set() else "done"
+    def end(self, failed: bool = False) -> None:
+        """End the live form; the cell shows the result, or the error if the work has `failed`."""
+        word = "stopped" if self._work.stopping.is_set() else "failed" if failed else "done"
         self._ended = f"{self._work.title}: {word} after {self._work.spent:.1f} s"
         self._ticker.remove(self)
         self.close()
@@ -115,7 +115,7 @@ def shown_work(work: Work) -> Iterator[Work]:
         if "IPython" in sys.modules and in_kernel():
             view = WorkView(work)
             view.show()
-            ends.callback(view.end)
+            ends.push(lambda error, *_: view.end(failed=error is not None))
         elif sys.stdout is not None and sys.stdout.isatty():
             ends.callback(TerminalLine(work.line).end)
         yield work
