@@ -73,11 +73,18 @@ def _nearest_model(absent: str, topic: str, config_of: ConfigOf, known: list[str
 def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
     config = config_of(found["model"]) or {}
     expected, got = _dims(found["expected"]), _dims(found["got"])
-    row = len(got) == len(expected) - 1 and all(want in (-1, d) for want, d in zip(expected[1:], got, strict=True))
-    if config.get("max_batch_size", 0) > 0 and row:
+    if config.get("max_batch_size", 0) > 0 and _fits(got, expected[1:]):
         shape = ", ".join(str(d) for d in [1, *got])
         return f"the first dimension is the batch: array[None], or a list within a list, has shape [{shape}]"
+    if not got and _fits([1], expected):
+        return "a value by itself has no dimensions, and [value] has shape [1]"
+    if config.get("max_batch_size") == 0 and _fits(got[1:], expected):
+        return f"{_send(expected, config)}, or set max_batch_size (--max-batch-size N) for batches of them"
     return _send(expected, config)
+
+
+def _fits(shape: list[int], expected: list[int]) -> bool:
+    return len(shape) == len(expected) and all(want in (-1, d) for want, d in zip(expected, shape, strict=True))
 
 
 def _no_shape(found: re.Match[str], config_of: ConfigOf) -> str:

@@ -109,7 +109,11 @@ def _advice(error: str, parser: LineParser) -> str:
         # the dashes would make any two words similar
         options = {option.lstrip("-"): option for option in parser.options}
         near = nearest(found["word"].lstrip("-"), options)
-        return f"did you mean {options[near]!r}?" if near else ""
+        if near:
+            return f"did you mean {options[near]!r}?"
+        if "--config" not in parser.options:
+            return ""
+        return "%%triton_model? lists the options, and a %%triton_config cell takes what else a config.pbtxt says"
     if found := _CHOICE.search(error):
         return did_you_mean(found["word"], re.findall(r"[\w-]+", found["known"]))
     return ""

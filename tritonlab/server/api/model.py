@@ -361,7 +361,9 @@ class Model(ProcessBound):
             form = ", ".join(f"{name}=…" for name in found.rules.input_types)
             raise InvalidArgumentError(f"inputs are given by name: {self.name}({form})")
         if found.rules.decoupled:
-            instead = f": iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
+            form = ", ".join(f"{name!r}: …" for name in found.rules.input_types)
+            name = self.name if self.name.isidentifier() else "model"
+            instead = f": iterate over {name}.infer(inputs={{{form}}}) instead"
             raise found.rules.refusal_of_single("ModelInfer RPC", instead)
         # no warning of lists: only notebooks have this form, no program for Triton has it
         tensors = make_tensors(inputs, found.rules.input_types)
