@@ -83,8 +83,8 @@ def test_a_copy_follows_its_notebook_until_it_is_edited(tmp_path: Path, capsys: 
     sources = {path.name: nbformat.read(path, 4).cells[0].source for path in copies.glob("*.ipynb")}  # type: ignore[no-untyped-call]
     assert sources == {"run.ipynb": "2 * 2", "edited.ipynb": "2 + 2 + 1"}
     assert (copies / "README.md").read_text() == "new"
-    said = capsys.readouterr().out
-    assert "have your edits and stay" in said and "edited.ipynb" in said and "run.ipynb" not in said
+    output = capsys.readouterr().out
+    assert "have your edits and stay" in output and "edited.ipynb" in output and "run.ipynb" not in output
 
 
 def test_options_go_without_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Any) -> None:
