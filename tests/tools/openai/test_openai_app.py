@@ -266,6 +266,7 @@ def test_all_that_a_model_can_give(client: openai.OpenAI) -> None:
     completion = client.completions.create(model="full", prompt="hi", logprobs=1)
     logs = completion.choices[0].logprobs
     assert logs is not None and (logs.tokens, logs.token_logprobs, logs.text_offset) == (["hi|0"], [-0.5], [0])
+    assert client.completions.create(model="full", prompt="hi").choices[0].logprobs is None  # not asked for
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -73,7 +73,7 @@ class Generation:
         core: InferenceServer,
         model: TextModel,
         request: InferenceRequest,
-        stops: Sequence[str],
+        options: Mapping[str, Any],
         metrics: TokenMetrics,
     ) -> None:
         self.finish_reason = ""
@@ -85,7 +85,8 @@ class Generation:
         self._core = core
         self._model = model
         self._request = request
-        self._stops = StopTexts(stops)
+        self._stops = StopTexts(options.get("stop") or ())
+        self._gives_log_probabilities = bool(options.get("logprobs"))
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._lock = threading.Lock()  # guards the next three, which the model's thread and the loop change
         self._came: deque[InferenceResponse] = deque()
@@ -193,7 +194,7 @@ class Generation:
                 else:
                     self.output_tokens = (self.output_tokens or 0) + count
         piece = Piece(self._decoder.decode(texts.get(TEXT, b"")))
-        if "logprobs" in found:
+        if self._gives_log_probabilities and "logprobs" in found:
             given = texts.get("logprobs")
             values = found["logprobs"].numpy().ravel().tolist() if given is None else _json_list(given, "logprobs")
             piece.log_probabilities = read_log_probabilities(values, piece.text)
@@ -249,7 +250,7 @@ def send(
     """Send the request for one answer and return it. options: OpenAI's, with the prompt. Raises OpenAIError."""
     request = InferenceRequest(model.name, model.tensors(options))
     request.parameters = dict(model.parameters(options)) or None
-    found = Generation(core, model, request, options.get("stop") or (), metrics)
+    found = Generation(core, model, request, options, metrics)
     try:
         found.start(version)
     except TritonError as error:
