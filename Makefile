@@ -201,8 +201,8 @@ build/checkov/.stamp: | $(MATRIX)/.stamp
 	@touch $@
 
 # What takes minutes, and is not in `make test` for that.
-LONG := tests/tools/deploy/test_operator.py tests/conformance/test_releases.py tests/conformance/test_judges.py \
-  tests/browser/test_newcomers_day.py
+LONG := tests/tools/deploy/test_operator.py tests/tools/deploy/test_export_run.py tests/conformance/test_releases.py \
+  tests/conformance/test_judges.py tests/browser/test_newcomers_day.py
 
 long: $(VENV)/.test $(REFERENCE)/.stamp
 	TRITONLAB_LONG=1 $(PY) -m pytest -q $(LONG)

@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import resource
 import select
 import shutil
@@ -23,12 +22,12 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from .core.quoting import without_colours
 from .core.status import TritonError
 from .core.version import VERSION
 from .frontends.shared.listener import GRPC_PORT, HTTP_PORT, METRICS_PORT
 from .server.api.server import Server
 
-_COLOUR = re.compile(r"\x1b\[\d*m")
 _CONFIG = {
     "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
     "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
@@ -143,7 +142,7 @@ def _extension() -> Iterator[Diagnosis]:
         return
     command = [sys.executable, "-m", "jupyter", "labextension", "list"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    listed = _COLOUR.sub("", done.stdout + done.stderr).splitlines()
+    listed = without_colours(done.stdout + done.stderr).splitlines()
     lines = [line for line in listed if line.strip().startswith("tritonlab v")]
     if not lines:
         mend = "install tritonlab into the environment of JupyterLab, too, and restart it"

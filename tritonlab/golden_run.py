@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .core.foreign_file import read_text
+from .core.quoting import without_colours
 from .core.status import TritonError
 from .core.whole_file import write_file
 from .exchanges.golden import NOTEBOOK_VARIABLE, GoldenSet, golden_beside, junit_xml, verdict_of
@@ -26,7 +26,6 @@ import json as _json
 import tritonlab as _tritonlab
 print({_MARK!r} + _json.dumps(_tritonlab.golden().check().to_dict()))
 """
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Suite(NamedTuple):
@@ -97,7 +96,7 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
     try:
         nbclient.NotebookClient(notebook, timeout=int(timeout), resources=resources).execute(env=environment)
     except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError) as error:
-        return Suite(str(path), _COLOUR.sub("", str(error)).strip())
+        return Suite(str(path), without_colours(str(error)).strip())
     except nbclient.exceptions.DeadKernelError:
         return Suite(str(path), "the kernel died")
     printed = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)

@@ -19,6 +19,7 @@ _PLAIN_YAML = re.compile(r"[A-Za-z/][\w./-]*( [\w./-]+)*")
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 #: A word that needs no quotes in the line of a magic.
 _BARE = re.compile(r"[^\s'\"\\]+")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOT_IN_XML = re.compile("[^\n\t -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -50,6 +51,11 @@ def npz_name(name: str) -> str:
 def one_line(text: str) -> str:
     """Return the text for a comment: in one line, with escapes for invisible characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def without_colours(text: str) -> str:
+    """Return a text without the colours of a terminal, such as IPython's tracebacks have."""
+    return _COLOUR.sub("", text)
 
 
 def magic_line(*words: str) -> str:

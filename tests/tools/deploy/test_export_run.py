@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.long_proofs import long
 from tests.models import IDENTITY
 from tests.serving import write_model
 from tests.tools.deploy.test_image_build import engines
@@ -52,6 +53,26 @@ def test_the_image_is_built_and_run_where_an_engine_answers(
     printed = capsys.readouterr()
     assert "the image was not built: " in printed.err and str(out) in printed.out  # the report all the same
     assert "the container engine does not answer: 'docker' is not on PATH" in printed.err
+
+
+@long
+def test_the_models_of_a_notebook_are_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nbformat = pytest.importorskip("nbformat").v4
+    magic = "%%triton_model one --max-batch-size 4 --input IN:FP32[1] --output OUT:FP32[1]\n"
+    cells = [nbformat.new_code_cell(each) for each in ("%load_ext tritonlab", magic + IDENTITY)]
+    notebook = tmp_path / "of an author.ipynb"
+    notebook.write_text(json.dumps(nbformat.new_notebook(cells=cells)))
+    assert run(notebook, tmp_path / "out", deploy="docker", about="One of them.", as_json=True) == WRITTEN
+    facts = json.loads(capsys.readouterr().out)
+    assert [model["name"] for model in facts["models"]] == ["one"]
+    assert (tmp_path / "out/models/one/1/model.py").read_text().rstrip() == IDENTITY.rstrip()
+    assert "\nOne of them.\n" in (tmp_path / "out/README.md").read_text()
+    assert len(json.loads(notebook.read_text())["cells"]) == 2  # as it was
+    nothing = "raise ValueError('of the author')"
+    notebook.write_text(json.dumps(nbformat.new_notebook(cells=[nbformat.new_code_cell(nothing)])))
+    assert run(notebook, tmp_path / "none") == NOTHING
+    printed = capsys.readouterr().err
+    assert "was not exported, because a cell failed" in printed and "ValueError: of the author" in printed
 
 
 def test_a_proof_that_differs_ends_with_a_status_of_its_own(

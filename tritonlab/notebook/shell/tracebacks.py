@@ -20,6 +20,7 @@ from typing import Any
 from ...core.config.model_config import ConfigError, parse_pbtxt, to_dict
 from ...core.error_pages import topic_of
 from ...core.explained import Explained, Explanation
+from ...core.quoting import without_colours
 from ...core.status import (
     EnsembleError,
     Frame,
@@ -47,7 +48,6 @@ _FAILED_LOAD = re.compile(r"load failed for model '(.*?)'")
 #: The file of a model in its version's directory.
 _MODEL_FILE = re.compile(r"/([^/]+)/\d+/[^/]+\.py$")
 _TIMED_OUT = "Request timeout expired"
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
@@ -98,7 +98,7 @@ class Tracebacks:
         """Return the author's traceback without colours; "" if the error is not the author's."""
         if not isinstance(error, ModelError) or error.exception is None:
             return ""
-        text = _COLOUR.sub("", "\n".join(self._trace(error.exception, None)))
+        text = without_colours("\n".join(self._trace(error.exception, None)))
         return _MAGIC.sub("", text).strip("-\n")
 
     def _author(self, error: ModelError) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.foreign_file import read_text
+from ...core.quoting import without_colours
 from ...core.status import TritonError
 from ...core.version import DEFAULT_TARGET
 from ...repository.layout import model_names
@@ -123,7 +124,9 @@ def _export_notebook(path: Path, directory: Path, options: dict[str, Any]) -> tu
     try:
         nbclient.NotebookClient(notebook, timeout=_CELL_SECONDS, resources=resources).execute()
     except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError) as error:
-        raise CommandFailed(f"{path} was not exported, because a cell failed:\n{str(error).strip()}") from None
+        raise CommandFailed(
+            f"{path} was not exported, because a cell failed:\n{without_colours(str(error)).strip()}"
+        ) from None
     outputs = notebook.cells[-1].outputs
     print("".join(each.get("text", "") for each in outputs if each.get("name") == "stderr"), end="", file=sys.stderr)
     printed = "".join(each.get("text", "") for each in outputs if each.get("name") == "stdout")
