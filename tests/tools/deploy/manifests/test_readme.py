@@ -25,7 +25,7 @@ def page(*kinds: str, **more: object) -> str:
 def test_every_file_that_it_names_is_there(kind: str) -> None:
     files = deploy_files(deployment(), [kind])
     named = re.findall(r"deploy/[\w./-]+|\w+\.(?:py|sh|yaml|json)\b", str(files["README.md"]))
-    assert named
+    assert named and {path for path in files if path.startswith("client_")} <= set(named)
     for name in {*named} - {"export.json"}:  # the record is written by the export itself
         assert any(path == name or path.startswith(name) or path.endswith(f"/{name}") for path in files), name
 
@@ -104,9 +104,11 @@ def test_it_has_the_authors_line_and_what_the_operator_sets() -> None:
     assert "create secret generic digits-v2-secrets --from-literal=API_TOKEN=...\n" in text
     assert "| Load of `digits.v2` | within 5 s |" in text and "| Packages | `numpy==1.26.4` |" in text
     assert "- `digits.v2`: it connects with db:5432. To do: make the address a parameter.\n" in text
-    assert "Triton 2.51: `verify.html` has" in text
+    assert "Triton 2.51: `verify.html` begins with their verdict" in text
     assert "No real server was asked" in page("k8s") and "Nothing that was looked at" in page("k8s")
-    assert "the ConfigMap `digits-v2-settings` and the Secret `digits-v2-secrets`, which have to be there before" in text
+    assert (
+        "the ConfigMap `digits-v2-settings` and the Secret `digits-v2-secrets`, which have to be there before" in text
+    )
     only = page("k8s", operator=OperatorFacts(variables=[Variable("RATE", "0.5")]))
     assert "from the ConfigMap `digits-v2-settings`, if it is there:\n\n```sh\nkubectl create configmap" in only
     assert "--from-literal=RATE=...\n```" in only and "Secret" not in only
