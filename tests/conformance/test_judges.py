@@ -298,5 +298,11 @@ def test_an_opened_repository_is_proved_but_for_its_model_of_another_backend(
         report = opened.export(tmp_path / "out/models", env="requirements", deploy="docker,k8s", verify="2.51")
     finally:
         tritonlab.reset()
-    print(report)
-    assert 0
+    proof = report.models[0].verification
+    assert proof is not None and (tmp_path / "out/requirements.lock").is_file()
+    judged = {each.name: each for each in proof.releases[0].models}
+    assert judged["first"].passed and [judged[name].symbol for name in ("net", "last")] == ["?", "?"]
+    reasons = [str(judged[name].findings[0]) for name in ("net", "last")]
+    assert all("has Python's backend only, and 'onnxruntime' is needed" in reason for reason in reasons)
+    assert "it calls 'net', which could not be verified" in reasons[1] and "'net'" not in reasons[0]
+    assert "2 of 3 models could not be verified: last, net; nothing else differs" in str(report)
