@@ -28,6 +28,7 @@ from tritonlab.core.inference.tensor import Tensor
 from tritonlab.exchanges.exchange import Exchange, arrivals_of
 from tritonlab.exchanges.last_cases import last_cases
 from tritonlab.record.recorder import Recorder
+from tritonlab.runtime import open_repository
 from tritonlab.tools.deploy.child_command import Cancelled
 from tritonlab.tools.deploy.environment.placed import EnvironmentOptions
 from tritonlab.tools.deploy.environment.python_prefix import find_python
@@ -290,7 +291,7 @@ def test_an_opened_repository_is_proved_but_for_its_model_of_another_backend(
     write_model(tmp_path / "source", "last", CALLER, CONFIG)
     tritonlab.reset()
     try:
-        opened = tritonlab.open(tmp_path / "source")
+        opened = open_repository(tmp_path / "source")
         Recorder.for_instruments(opened.workspace.server.instruments)
         for name in opened:
             model = opened[name].load()

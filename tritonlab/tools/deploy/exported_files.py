@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...ipc.processes.own_stub import NAME as STUB
 from ...repository.layout import LEFT_BEHIND, is_model_directory
 from .own_backends import backends_in, backends_of
 
@@ -45,6 +46,11 @@ def files_of(repository: Path, *, new: Sequence[Path] = (), beside: Path | None 
         found |= dict(_tree(backends[name], f"{backends_of(repository).name}/{name}"))
     locks = [top / lock_of(repository, is_whole=whole).name for whole in (True, False) for top in reversed(tops)]
     return found | next(({LOCK: _facts(path)} for path in locks if path.is_file()), {})
+
+
+def has_stub(files: FileFacts) -> bool:
+    """Return whether a model directory has a stub of its own."""
+    return any(path.count("/") == 1 and path.endswith(f"/{STUB}") for path in files)
 
 
 def models_in(repository: Path) -> list[Path]:

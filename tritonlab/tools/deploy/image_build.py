@@ -80,7 +80,7 @@ def build_image(
     found = _find_engine(engine, cancel)
     image = _image_of(root)
     program = found or ENGINES[0]
-    steps = [(program, "build", "-t", image, "-f", str(root / _DOCKERFILE), str(root))]
+    steps: list[tuple[str, ...]] = [(program, "build", "-t", image, "-f", str(root / _DOCKERFILE), str(root))]
     if run:
         steps.append((program, "compose", "-f", str(root / _COMPOSE), "up", "--detach"))
     for step in steps if found else ():

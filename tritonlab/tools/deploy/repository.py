@@ -29,7 +29,7 @@ from .environment.lock import imported
 from .environment.placed import PlacedEnvironment, place_environment, planned_environment
 from .export_options import ExportOptionError, ExportOptions
 from .export_record import record_facts, write_record
-from .exported_files import files_of, lock_of, models_in, version_of
+from .exported_files import files_of, has_stub, lock_of, models_in, version_of
 from .left_out import never_ran
 from .manifests.facts import deployment_of
 from .manifests.files import write_deploy_files
@@ -196,7 +196,7 @@ class _Export:
         if self._options.deploy:
             subjects = {build.model: build.subject for build in self._builds}
             operator = operator_facts(self._options, subjects, environment, preflights)
-            self._write_deploy_files(files, record["version"], operator)
+            self._write_deploy_files(files, record, operator)
         plans = []
         for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
@@ -235,7 +235,7 @@ class _Export:
         lock = beside / lock_of(self._repository, is_whole=bool(options.deploy)).name
         return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
 
-    def _write_deploy_files(self, beside: Path, version: str, operator: OperatorFacts) -> None:
+    def _write_deploy_files(self, beside: Path, record: Mapping[str, Any], operator: OperatorFacts) -> None:
         """Write the deploy files. Raises ExportOptionError for a model that one of the kinds cannot serve."""
         models = [build.model for build in self._builds]
         deployed = deployment_of(
@@ -244,8 +244,9 @@ class _Export:
             cases=[*self._cases, *recorded_cases(models, self._cases, self._options.last)],
             has_lock=self._options.env.choice == "requirements",
             backends=sorted(self._backends),
-            version=version,
+            version=record["version"],
             operator=operator,
+            has_stub=has_stub(record["files"]),
         )
         try:
             write_deploy_files(beside, deployed, self._options.deploy)

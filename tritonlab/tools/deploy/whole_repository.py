@@ -27,7 +27,7 @@ from .environment.lock import imported
 from .environment.placed import PlacedEnvironment, place_environment, planned_environment
 from .export_options import ExportOptionError, ExportOptions
 from .export_record import record_facts, write_record
-from .exported_files import files_of, lock_of, models_in, version_of
+from .exported_files import files_of, has_stub, lock_of, models_in, version_of
 from .manifests.facts import deployment_of
 from .manifests.files import write_deploy_files
 from .model_build import stops
@@ -287,6 +287,7 @@ class _Whole:
             backends=sorted({each.backend.name for each in self._models.values() if each.backend is not None}),
             version=self._record["version"],
             operator=operator_facts(self._options, known, environment, judged),
+            has_stub=has_stub(self._record["files"]),
         )
         try:
             write_deploy_files(brought, deployed, self._options.deploy)

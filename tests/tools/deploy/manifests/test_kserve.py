@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ from tritonlab.tools.deploy.manifests.facts import DeployedModel, Deployment
 from tritonlab.tools.deploy.manifests.files import deploy_files
 
 from .deployments import CONFIG, deployment, on_gpu, read, with_sequences
-from .manifests import kserve_errors, schema_errors
+from .manifests import kserve_errors, kubernetes_errors, schema_errors
+from .test_docker import instructions
 
 RUNTIME, SERVICE = "deploy/kserve/serving-runtime.yaml", "deploy/kserve/inference-service.yaml"
 
@@ -31,6 +33,21 @@ def test_the_image_is_the_target_s_or_ours_where_packages_are_added() -> None:
         for has_lock in (False, True)
     }
     assert images == {False: IMAGE, True: "digits-v2:24.10"}
+
+
+def test_a_stub_in_a_model_directory_is_copied_to_where_its_mode_can_be_set() -> None:
+    """Triton sets it at each load; the image is read-only, and KServe's volume may be."""
+    files = deploy_files(deployment(has_stub=True), ["docker", "k8s", "kserve"])
+    assert schema_errors(RUNTIME, files[RUNTIME]) == [] and kserve_errors(files, 800) == []
+    assert kubernetes_errors(files, 800) == []
+    served = "exec tritonserver --model-repository=/tmp/models"
+    copied = "rm -rf /tmp/models && cp -RP {0} /tmp/models && " + served
+    command = instructions(str(files["deploy/Dockerfile"]))[-1]
+    assert json.loads(command.removeprefix("CMD ")) == ["sh", "-c", copied.format("/models")]
+    pod = read(files["deploy/k8s/base/deployment.yaml"])["spec"]["template"]["spec"]
+    assert pod["containers"][0]["command"] == ["sh", "-c", copied.format("/models")]
+    (container,) = read(files[RUNTIME])["spec"]["containers"]
+    assert container["command"][-1] == copied.format("/mnt/models") + " --http-port=8080 --grpc-port=9000"
 
 
 def predictor_of(deployed: Deployment) -> tuple[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ _MEMORY_MIB = 1024
 _MEMORY_STEP = 256
 #: The first release known to report pending requests; 23.07 does not.
 _REPORTS_PENDING = "23.10"
+#: Where a server has its own copy of the models.
+_COPY = "/tmp/models"
 _TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
 
 
@@ -83,7 +86,8 @@ class Deployment:
     the stubs at one time, `peak_memory_bytes`: the most memory of each, added; None if not measured. `has_lock`:
     whether `requirements.lock` lies next to `models/`. `backends`: the Python-based backends of the models, in
     `backends/` there. `version`: of the export, as an image tag and a label may have it; two exports of equal files
-    have the same. `operator`: the facts for the README.
+    have the same. `operator`: the facts for the README. `has_stub`: whether a model directory has a stub for another
+    Python.
     """
 
     models: Sequence[DeployedModel]
@@ -94,6 +98,7 @@ class Deployment:
     version: str = ""
     peak_memory_bytes: int | None = None
     operator: OperatorFacts = NO_FACTS
+    has_stub: bool = False
 
     @property
     def name(self) -> str:
@@ -120,6 +125,17 @@ class Deployment:
     def needs_image(self) -> bool:
         """Return whether the release's own image lacks something that the models need."""
         return self.has_lock or bool(self.backends)
+
+    def command(self, repository: str, *flags: str) -> list[str]:
+        """Return the command of the server on a directory of models, which may be read-only.
+
+        Triton sets the mode of a stub in a model directory at each load, which fails where that is read-only or
+        another user's (2.51: "Failed to give execute permission"), so that the models are copied before.
+        """
+        if not self.has_stub:
+            return ["tritonserver", f"--model-repository={repository}", *flags]
+        server = shlex.join(["tritonserver", f"--model-repository={_COPY}", *flags])
+        return ["sh", "-c", f"rm -rf {_COPY} && cp -RP {repository} {_COPY} && exec {server}"]
 
     @property
     def shm_mib(self) -> int:
@@ -184,11 +200,12 @@ def deployment_of(
     backends: Sequence[str] = (),
     version: str = "",
     operator: OperatorFacts = NO_FACTS,
+    has_stub: bool = False,
 ) -> Deployment:
     """Return the facts for the deploy files of these models. Clients call the first model. `target`: as for an export.
     `cases`: golden requests for the clients and the tests; cases with an expected error, or with an answer that is not
     the model's own, are left out. `version`: of the export, `operator`: the facts for
-    its README.
+    its README, `has_stub`: whether a model directory has a stub for another Python.
 
     The shared memory and the memory are the amounts that the stubs of these models have used so far. Raises
     UnknownTarget.
@@ -198,7 +215,7 @@ def deployment_of(
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
     memory = sum(peak_memory(model.versions()) for model in models)
     release = find_target(target).release
-    return Deployment(deployed, release, shm, has_lock, backends, version, memory or None, operator)
+    return Deployment(deployed, release, shm, has_lock, backends, version, memory or None, operator, has_stub)
 
 
 def _deployed(model: Model, cases: Sequence[Exchange]) -> DeployedModel:
