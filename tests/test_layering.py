@@ -84,7 +84,7 @@ LAZY = {
         "numpy and gRPC, which the forwarding process does without"
     ),
     ("tritonlab.frontends.endpoints", "tritonlab.frontends.grpc.grpc_server"): "gRPC, which other ports do without",
-    ("tritonlab.server.api.called_outputs", "tritonlab.figures.rows_table"): "only for `table()` of an answer",
+    ("tritonlab.server.api.model", "tritonlab.figures.rows_table"): "only for `table()` of an answer",
     ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.model_watch"): "only for `%triton watch`",
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"): f"{_GRPC}188 ms",
     ("tritonlab.notebook.model", "tritonlab.record.line_profiling"): "only for `profile`: 11 ms",

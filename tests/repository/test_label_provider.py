@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.rules import rule
 from tritonlab.core.config.model_config import from_json
 from tritonlab.core.status import InternalError, UnsupportedError
-from tritonlab.repository.label_provider import read_labels
+from tritonlab.repository.layout import read_labels
 
 
 def config(label_filename: str) -> object:

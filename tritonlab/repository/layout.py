@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.config.model_config import ConfigError
+from ..core.config.model_config import ConfigError, ModelConfig
 from ..core.foreign_file import open_file
+from ..core.status import InternalError, UnsupportedError
 
 CONFIG_FILE = "config.pbtxt"
 #: The directory for configurations of other names (rule 5.1.7).
@@ -23,7 +24,8 @@ LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 
 #: path relative to the model directory -> (modification time ns, size)
 Fingerprint = dict[str, tuple[int, int]]
-
+#: output -> the label of each index
+Labels = dict[str, tuple[str, ...]]
 
 #: A number as C++ reads it: from the beginning of a text, as far as the digits go.
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
@@ -162,3 +164,29 @@ def chosen_models(repository: Path, names: Sequence[str]) -> list[str]:
 def is_model_directory(path: Path) -> bool:
     """Return whether it can be a model directory: it has a config.pbtxt, or the directory of a version."""
     return (path / CONFIG_FILE).is_file() or bool(version_numbers(path))
+
+
+def read_labels(config: ModelConfig, directory: Path, base: Path | None = None) -> Labels:
+    """Return the labels of every output with a label file, which has one label per line, for classification (rule
+    6.6.2). `base`: the directory whose files are linked into the model directory.
+
+    Raises InternalError for a file that cannot be read, UnsupportedError for a file outside of both directories (rule
+    5.3.4).
+    """
+    labels: Labels = {}
+    roots = [os.path.realpath(place) for place in (directory, base) if place is not None]
+    for output in config.output:
+        if not output.label_filename:
+            continue
+        path = directory / output.label_filename
+        if not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
+            raise UnsupportedError(
+                f"label file path '{output.label_filename}' for output '{output.name}' in model '{config.name}' is "
+                "outside model directory"
+            )
+        try:
+            text = read_file(path).decode("utf-8", "surrogateescape")
+        except OSError as error:
+            raise InternalError(f"failed to open text file for read {path}: {error.strerror}") from None
+        labels[output.name] = tuple(text.split("\n"))  # Triton leaves the \r of a file from Windows there (measured)
+    return labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,12 +15,13 @@ from ..core.config.model_config import ConfigError, ModelConfig, from_json, prin
 from ..core.config.model_config_rules import identifier, polled
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError, TritonError
-from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
-from .repository_agents import run_agents
+from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents, read_file
 
 #: The most levels of a path written for a load. Python's functions that make, read and remove directories recurse once
 #: per level, and near the recursion limit garbage collection fails, too. Triton 2.51 crashes there.
 _MOST_LEVELS = 400
+#: The directory of Triton's agents; `checksum` is the only one in NVIDIA's containers.
+_AGENTS = "/opt/tritonserver/repoagents"
 
 
 @dataclass(frozen=True)
@@ -287,7 +289,7 @@ class ModelRepositoryManager:
         contents = read_contents(directory)  # first, so that changes during the load count for the next load
         config_file = self._config_file(directory)
         found = self._read_config(directory / config_file) if overriding is None else overriding
-        run_agents(found, directory)
+        _run_agents(found, directory)
         if found == ModelConfig() and not contents.first_files and self._replaced(name, directory.parent):
             found.backend = "python"  # the model that passes requests on is in Python
         filled = polled(found, model_name=name, files=contents.first_files)
@@ -373,6 +375,33 @@ def _write_files(directory: Path, files: dict[str, bytes]) -> None:
         except (OSError, ValueError) as error:
             cause = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigError(f"failed to open binary file for write {path}: {cause}") from None
+
+
+def _run_agents(config: ModelConfig, directory: Path) -> None:
+    """Run the repository agents of a model on its directory (rule 5.1.8). Raises ConfigError, with Triton's texts."""
+    agents = config.model_repository_agents.agents
+    for agent in agents:
+        if agent.name != "checksum":
+            library = f"libtritonrepoagent_{agent.name}.so"
+            raise ConfigError(f"unable to find '{library}' for repo agent '{agent.name}', searched: {_AGENTS}")
+    for agent in agents:
+        for key, expected in agent.parameters.items():
+            _compare_checksum(directory, key, expected)
+
+
+def _compare_checksum(directory: Path, key: str, expected: str) -> None:
+    algorithm, colon, path = key.partition(":")
+    if not colon:
+        raise ConfigError(f"failed to parse key: {key}")
+    if algorithm.lower() != "md5":
+        raise ConfigError(f"Unsupported checksum algorithm: {algorithm}")
+    try:
+        content = read_file(directory / path)
+    except OSError as error:
+        raise ConfigError(f"failed to open text file for read {path}: {error.strerror}") from None
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != expected:
+        raise ConfigError(f"Mismatched MD5 hash for file {path}, expect: {expected}, got: {found}")
 
 
 def poll_failure(name: str, reason: str) -> ModelLoadError:

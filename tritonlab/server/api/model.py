@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
 from ...core.config.model_config import print_pbtxt, to_dict
 from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_response import Outputs
 from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instruments
 from ...core.process_bound import ProcessBound
@@ -20,13 +21,15 @@ from ...ipc.processes.stub_log import LogRecord
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
-from .called_outputs import CalledOutputs
 from .debugging import EditorAttach, attach_editor, follow_pauses, look_at_last_error
 from .failures import KeptFailure, ModelFailures
 from .model_signature import HelpOfModel, SignatureOfModel, with_field_parameters
 from .request_check import check_fields
 from .request_maker import RequestFields, make_request, make_tensors
 from .response_iterator import AsyncResponseIterator, ResponseIterator
+
+if TYPE_CHECKING:
+    from ...figures.rows_table import RowsTable
 
 
 class Host(Protocol):
@@ -43,6 +46,18 @@ class Host(Protocol):
     def logs(self, model: str | None = None) -> list[LogRecord]: ...
 
     def metrics(self, model: str = "") -> str: ...
+
+
+class CalledOutputs(Outputs[Any]):
+    """Arrays by the names of their outputs."""
+
+    def table(self, **more: Any) -> RowsTable:
+        """Return the outputs as a table with a row for each row of the batch. `more`: arrays for further columns, such
+        as the inputs, before them. JupyterLab lets it sort, filter and save; `to_csv(path)` writes all of it.
+        """
+        from ...figures.rows_table import RowsTable
+
+        return RowsTable({**more, **self})
 
 
 _Resolved: TypeAlias = tuple[InferenceRequest, ModelVersion | None]

@@ -48,8 +48,7 @@ from ...engine.schedulers.scheduler_factory import SchedulerServices, make_sched
 from ...engine.schedulers.timer import Timer
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.processes.stub_log import LogBook, LogRecord
-from ...repository.label_provider import Labels, read_labels
-from ...repository.layout import MODEL_FILE, read_version
+from ...repository.layout import MODEL_FILE, Labels, read_labels, read_version
 from ...repository.model_repository_manager import ModelFiles
 from .backend_config import check_stub_name
 from .backends import Backends, MissingBackend, in_own_words
