@@ -45,7 +45,8 @@ def numpy_expression(tensor: Tensor) -> str:
         if not is_read(tensor):
             lines = base64_lines(tensor.data.tobytes())
             return f'deserialize_bytes_tensor(base64.b64decode("""\n{lines}\n""")).reshape({shape})'
-        return f"np.array({_flat(tensor)}, dtype=object).reshape({shape})"
+        elements = [bytes(element) for element in tensor.numpy().flat]
+        return f"np.array({elements!r}, dtype=object).reshape({shape})"
     dtype = dtype_expression(tensor.datatype)
     if is_read(tensor) and _finite(tensor):
         return f"np.array({_nested(tensor)}, dtype={dtype})" + (f".reshape({shape})" if 0 in shape else "")
@@ -67,10 +68,6 @@ def floats(tensor: Tensor) -> NDArray[Any]:
 def _finite(tensor: Tensor) -> bool:
     array = floats(tensor)
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
-
-
-def _flat(tensor: Tensor) -> str:
-    return repr([bytes(element) for element in tensor.numpy().flat])
 
 
 def _nested(tensor: Tensor) -> str:

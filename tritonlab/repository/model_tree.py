@@ -156,7 +156,8 @@ class _Reader:
         """Add the contents of a directory. `above`: the real paths of its parents."""
         takes_all = takes_all or self._include is None or is_environment(directory)
         above = (*above, os.path.realpath(directory))
-        names = sorted(name for name in os.listdir(directory) if not _is_left_behind(name))
+        listed = sorted(set(os.listdir(directory)).difference(LEFT_BEHIND))
+        names = [name for name in listed if not name.endswith((".pyc", ".pyo"))]
         if not names and below:
             self._tree.directories.append(below)
         for name in names:
@@ -186,7 +187,8 @@ class _Reader:
                 else:
                     self._tree.files.append(path)
             elif entry.exists():
-                self._leave_out(path, Omission.SPECIAL, _kind(entry))
+                kind = "a pipe" if entry.is_fifo() else "a socket" if entry.is_socket() else "a device"
+                self._leave_out(path, Omission.SPECIAL, kind)
 
     def finish(self) -> ModelTree:
         """Leave out the links to omitted paths."""
@@ -217,14 +219,6 @@ class _Reader:
 def _keeps_directory(path: Path) -> bool:
     """Return whether a hidden file exists only so that git keeps its directory: it is empty, and has no secret."""
     return path.name == KEEPS or (path.is_file() and path.stat().st_size == 0)
-
-
-def _kind(path: Path) -> str:
-    return "a pipe" if path.is_fifo() else "a socket" if path.is_socket() else "a device"
-
-
-def _is_left_behind(name: str) -> bool:
-    return name in LEFT_BEHIND or name.endswith((".pyc", ".pyo"))
 
 
 def shortened(paths: Collection[str], most: int = 25) -> list[str]:

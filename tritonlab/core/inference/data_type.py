@@ -51,7 +51,8 @@ class DataType(enum.IntEnum):
         native = FROM_NATIVE.get(dtype)
         if native is not None:
             return native
-        return FROM_NATIVE.get(dtype.newbyteorder("="), _by_kind(dtype))
+        by_kind = DataType.BYTES if dtype.kind in "OSU" else DataType.INVALID
+        return FROM_NATIVE.get(dtype.newbyteorder("="), by_kind)
 
     @staticmethod
     def from_config_name(name: str) -> DataType:
@@ -98,7 +99,3 @@ _NUMPY: dict[DataType, np.dtype[np.generic]] = {
 FROM_NATIVE: dict[np.dtype[np.generic], DataType] = {
     dtype: datatype for datatype, dtype in _NUMPY.items() if datatype is not DataType.BF16
 }
-
-
-def _by_kind(dtype: np.dtype[np.generic]) -> DataType:
-    return DataType.BYTES if dtype.kind in "OSU" else DataType.INVALID

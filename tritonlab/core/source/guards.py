@@ -33,7 +33,8 @@ def guarded(
                 found.update(_parts(node.body), _parts(node.orelse))
         elif isinstance(node, ast.Try):
             wanted = set(errors) | (_BROAD if broad_in_functions or node not in within else set())
-            if any(_catches(handler, wanted) and not _raises(handler) for handler in node.handlers):
+            handlers = [handler for handler in node.handlers if not isinstance(handler.body[-1], ast.Raise)]
+            if any(_catches(handler, wanted) for handler in handlers):
                 found.update(_parts(node.body))
     return found
 
@@ -103,7 +104,3 @@ def _catches(handler: ast.ExceptHandler, errors: set[str]) -> bool:
     if handler.type is None:
         return bool(errors & _BROAD)
     return any(isinstance(part, ast.Name) and part.id in errors for part in ast.walk(handler.type))
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return isinstance(handler.body[-1], ast.Raise)

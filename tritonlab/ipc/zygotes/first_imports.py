@@ -106,10 +106,8 @@ class _Reader:
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and not node.level and node.module:
                     names = [node.module]
-                yield from (name for name in names if self._is_foreign(name))
-
-    def _is_foreign(self, module: str) -> bool:
-        return not self._is_known(module) and self._own_file(module.partition(".")[0]) is None
+                foreign = [name for name in names if not self._is_known(name)]
+                yield from (name for name in foreign if self._own_file(name.partition(".")[0]) is None)
 
     # -- statements
 

@@ -235,7 +235,7 @@ class Tracebacks:
         magic."""
         calling = []
         trace = error.__traceback__
-        while trace is not None and not _below(trace, _PACKAGE):
+        while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE + os.sep):
             calling.append(trace)
             trace = trace.tb_next
         while calling and _of_ipython(calling[0]):
@@ -255,10 +255,6 @@ def install(tracebacks: Tracebacks) -> None:
         return tracebacks.render(error)
 
     setattr(Explained, "_render_traceback_", _render_traceback_)  # noqa: B010  # mypy minds the plain assignment
-
-
-def _below(trace: TracebackType, directory: str) -> bool:
-    return trace.tb_frame.f_code.co_filename.startswith(directory + os.sep)
 
 
 def _of_ipython(trace: TracebackType) -> bool:

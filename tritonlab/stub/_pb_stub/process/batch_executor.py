@@ -161,7 +161,7 @@ class BatchExecutor:
         if error is None:
             return
         with contextlib.suppress(LinkClosed):  # the server is gone, as the main loop notices too
-            if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
+            if isinstance(error, asyncio.CancelledError) and all(map(self._bridge.is_cancelled, handles)):
                 # the author stops a request that its client has cancelled: no failure, and nothing for the log
                 response_error = ResponseError(code_of(_GIVEN_UP), _GIVEN_UP.message())
             else:
@@ -173,9 +173,6 @@ class BatchExecutor:
             for handle in handles:
                 if self._bridge.open_requests.pop(handle, None) is not None:
                     self._bridge.tell(response, handle)
-
-    def _all_cancelled(self, handles: List[int]) -> bool:
-        return all(self._bridge.is_cancelled(handle) for handle in handles)
 
     # -- failures
 

@@ -19,17 +19,14 @@ def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
     main, ours = threading.main_thread().ident, own_threads.without_authors()
     frames = sorted(own_threads.frames_of_others().items(), key=lambda item: (item[0] != main, item[0]))
     parts = [
-        _part("Thread '%s'" % names.get(ident, "not of Python's"), _summaries(frame))
+        _part("Thread '%s'" % names.get(ident, "not of Python's"), list(traceback.extract_stack(frame)))
         for ident, frame in frames
         if ident not in ours
     ]
-    for task in _tasks(loop):
+    tasks = asyncio.all_tasks(loop) if loop is not None else set()
+    for task in sorted(tasks, key=lambda task: task.get_name()):
         parts.append(_part("Task '%s'" % task.get_name(), _task_stack(task)))
     return bounded("\n".join(parts))
-
-
-def _summaries(frame: Any) -> List[traceback.FrameSummary]:
-    return list(traceback.extract_stack(frame))
 
 
 def _task_stack(task: Any) -> List[traceback.FrameSummary]:
@@ -43,10 +40,6 @@ def _task_stack(task: Any) -> List[traceback.FrameSummary]:
         summaries += traceback.extract_stack(frame, limit=1)
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
     return summaries
-
-
-def _tasks(loop: Optional[asyncio.AbstractEventLoop]) -> List[Any]:
-    return [] if loop is None else sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
 
 
 def _part(title: str, summaries: List[traceback.FrameSummary]) -> str:
