@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -14,179 +14,11 @@ from .scripts import TENSORS, eventually, script
 
 MODELS = {"again": model(SCRIPTED, config(*TENSORS))}
 
-#: The source of `call`, and where Triton says that it raised.
+_TEXT = Path(__file__).with_name("raised_again.txt").read_text()
+#: The source of `call`, whose first line is its heading, and where Triton says that it raised.
 SHAPES = {
-    "in the same function": (
-        """
-        def call():
-            try:
-                int("x")
-            except Exception as error:
-                raise error
-        """,
-        ["6: call"],
-    ),
-    "by a bare raise": (
-        """
-        def call():
-            try:
-                int("x")
-            except Exception:
-                print("sorry")
-                raise
-        """,
-        ["7: call"],
-    ),
-    "by the caller": (
-        """
-        def inner():
-            int("x")
-
-        def call():
-            try:
-                inner()
-            except Exception as error:
-                raise error
-        """,
-        ["3: inner", "9: call"],
-    ),
-    "by both": (
-        """
-        def inner():
-            try:
-                int("x")
-            except Exception as error:
-                raise error
-
-        def call():
-            try:
-                inner()
-            except Exception as error:
-                raise error
-        """,
-        ["6: inner", "12: call"],
-    ),
-    "by another function": (
-        """
-        def again(error):
-            raise error
-
-        def call():
-            try:
-                int("x")
-            except Exception as error:
-                again(error)
-        """,
-        ["9: call"],
-    ),
-    "as another error": (
-        """
-        def call():
-            try:
-                try:
-                    int("x")
-                except Exception as error:
-                    raise RuntimeError("why") from error
-            except RuntimeError as error:
-                raise error
-        """,
-        ["9: call"],
-    ),
-    "after the except clause": (
-        """
-        def call():
-            for attempt in range(3):
-                try:
-                    int("x" * attempt)
-                except Exception as error:
-                    last = error
-            raise last
-        """,
-        ["8: call"],
-    ),
-    "over several lines": (
-        """
-        def call():
-            try:
-                int(
-                    "x"
-                )
-            except ValueError as error:
-                raise (
-                    error
-                )
-        """,
-        ["8: call"],
-    ),
-    "without its traceback": (
-        """
-        def call():
-            try:
-                int("x")
-            except Exception as error:
-                raise error.with_traceback(None)
-        """,
-        ["6: call"],
-    ),
-    "by a finally clause": (
-        """
-        def call():
-            try:
-                int("x")
-            finally:
-                a = 1
-                b = 2
-        """,
-        ["7: call"],
-    ),
-    "by a with statement": (
-        """
-        from contextlib import suppress
-
-        def call():
-            with suppress(KeyError):
-                int("x")
-        """,
-        ["6: call"],
-    ),
-    "in each of its own calls": (
-        """
-        def call(n=1):
-            try:
-                if n == 0:
-                    int("x")
-                call(n - 1)
-            except Exception as error:
-                raise error
-        """,
-        ["8: call", "8: call"],
-    ),
-    "in a generator": (
-        """
-        def numbers():
-            yield 1
-            try:
-                int("x")
-            except Exception as error:
-                raise error
-
-        def call():
-            list(numbers())
-        """,
-        ["7: numbers"],
-    ),
-    "where no lines are known": (
-        """
-        def call():
-            try:
-                int("x")
-            except Exception as error:
-                raise error
-
-        call.__code__ = call.__code__.replace(co_linetable=b"")
-        """,
-        ["-1: call"],
-    ),
+    name: (f"\n{source}", frames.split(", "))
+    for name, frames, source in re.findall(r"^# %% (.+?): (.+)\n((?:(?!# %%).*\n)+)", _TEXT, re.MULTILINE)
 }
 AGAIN = """
 class TritonPythonModel:
@@ -218,7 +50,7 @@ def frames_in(text: str, file: str) -> list[str]:
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_line_at_which_each_frame_ended_is_reported(client: Client, name: str) -> None:
     source, frames = SHAPES[name]
-    body = f"exec(compile({textwrap.dedent(source)!r}, 'shape.py', 'exec'), globals())\ncall()\n"
+    body = f"exec(compile({source!r}, 'shape.py', 'exec'), globals())\ncall()\n"
     assert frames_in(client.infer("again", script(body)).error, "shape.py") == frames
 
 
