@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tests.benchmarks.measuring import place
 from tests.conformance.models import config
 from tests.conformance.reference import ReferenceServer, missing
+from tests.models import executes
 from tests.tap_process import TapProcess
 from tritonlab import Server
 from tritonlab.core.inference.tensor import Tensor
@@ -40,25 +41,19 @@ CLIENTS = 2
 #: Requests of a stream under way.
 DEPTH = 16
 #: Doubles numbers and reverses a text; refuses each request whose first number is negative.
-MODEL = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
-            text = pb_utils.get_input_tensor_by_name(request, "TEXT").as_numpy()
-            if x[0, 0] < 0:
-                responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("negative")))
-                continue
-            turned = np.array([[each[::-1] for each in row] for row in text], np.object_)
-            outputs = [pb_utils.Tensor("Y", x * 2), pb_utils.Tensor("TURNED", turned)]
-            responses.append(pb_utils.InferenceResponse(outputs))
-        return responses
-"""
+MODEL = executes("""
+    responses = []
+    for request in requests:
+        x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        text = pb_utils.get_input_tensor_by_name(request, "TEXT").as_numpy()
+        if x[0, 0] < 0:
+            responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("negative")))
+            continue
+        turned = np.array([[each[::-1] for each in row] for row in text], np.object_)
+        outputs = [pb_utils.Tensor("Y", x * 2), pb_utils.Tensor("TURNED", turned)]
+        responses.append(pb_utils.InferenceResponse(outputs))
+    return responses
+""")
 CONFIG = config("X FP32 -1; TEXT STRING 1", "Y FP32 -1; TURNED STRING 1", "max_batch_size: 8\ndynamic_batching { }")
 
 

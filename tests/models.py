@@ -11,10 +11,14 @@ import textwrap
 _HEAD = "import numpy as np\nimport triton_python_backend_utils as pb_utils\n"
 
 
-def executes(body: str, *, imports: str = "") -> str:
-    """Return a model with this body of `execute(self, requests)`; `imports` are more statements at the head."""
+def executes(body: str, *, initialize: str = "", more: str = "", imports: str = "") -> str:
+    """Return a model with these bodies of `execute(self, requests)` and `initialize(self, args)`; `more` are methods
+    after them, `imports` more statements at the head."""
+    methods = [("initialize(self, args)", initialize)] * bool(initialize) + [("execute(self, requests)", body)]
+    texts = [f"def {name}:\n" + textwrap.indent(textwrap.dedent(text).strip("\n"), " " * 4) for name, text in methods]
+    texts += [textwrap.dedent(more).strip("\n")] * bool(more)
     head = _HEAD + (imports and imports + "\n")
-    return f"{head}\n\nclass TritonPythonModel:\n    def execute(self, requests):\n{textwrap.indent(body, ' ' * 8)}\n"
+    return f"{head}\n\nclass TritonPythonModel:\n" + textwrap.indent("\n\n".join(texts), " " * 4) + "\n"
 
 
 def answers(expression: str, *, reads: str = "IN", writes: str = "OUT", first: str = "", imports: str = "") -> str:

@@ -34,6 +34,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.backends.onnx_models import onnx_model, three_layers, write
+from tests.models import executes
 from tests.serving import config
 from tritonlab import Model, Server
 
@@ -49,16 +50,10 @@ class TritonPythonModel:
     def execute(self, requests):
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy() / 255)]) for r in requests]
 """
-AFTER = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = [r.inputs()[0].as_numpy().argmax(1).astype(np.int32)[:, None] for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", answer)]) for answer in answers]
-"""
+AFTER = executes("""
+    answers = [r.inputs()[0].as_numpy().argmax(1).astype(np.int32)[:, None] for r in requests]
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", answer)]) for answer in answers]
+""")
 #: With `-` before the array, or nothing.
 LARGE = """
 import triton_python_backend_utils as pb_utils

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import tritonlab
 from tests.conformance.models import ADD_SUB_CONFIG, config
+from tests.models import executes
 
 ROUNDS = 7
 
@@ -37,20 +38,14 @@ IDENTITY_CONFIG = config("IN FP32 -1", "OUT FP32 -1")
 BATCHING_CONFIG = ADD_SUB_CONFIG + "max_batch_size: 32\ndynamic_batching { }\n"
 
 #: Answers a request for N with N responses of four numbers.
-REPEAT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            out = np.zeros(4, np.float32)
-            for _ in range(int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+REPEAT = executes("""
+    for request in requests:
+        sender = request.get_response_sender()
+        out = np.zeros(4, np.float32)
+        for _ in range(int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])):
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+""")
 REPEAT_CONFIG = config("IN INT32 1", "OUT FP32 4", "model_transaction_policy { decoupled: true }")
 
 A = np.arange(4, dtype=np.float32)

@@ -20,6 +20,7 @@ import tritonclient.http
 
 from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG, config
 from tests.conformance.reference import ROOT, ReferenceServer, free_ports
+from tests.models import executes
 
 from .measuring import (
     BATCHING_CONFIG,
@@ -37,31 +38,26 @@ from .measuring import (
 )
 
 #: Answers with the median time of N `exec` calls to add_sub, in seconds.
-BLS = """
-import time
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            times = []
-            for _ in range(int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])):
-                a, b = (pb_utils.Tensor(name, np.ones(4, np.float32)) for name in ("INPUT0", "INPUT1"))
-                call = pb_utils.InferenceRequest(
-                    model_name="add_sub", requested_output_names=["OUTPUT0"], inputs=[a, b]
-                )
-                started = time.perf_counter()
-                answer = call.exec()
-                times.append(time.perf_counter() - started)
-                assert not answer.has_error()
-            out = np.array([np.median(times)], np.float64)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]))
-        return responses
-"""
+BLS = executes(
+    """
+    responses = []
+    for request in requests:
+        times = []
+        for _ in range(int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])):
+            a, b = (pb_utils.Tensor(name, np.ones(4, np.float32)) for name in ("INPUT0", "INPUT1"))
+            call = pb_utils.InferenceRequest(
+                model_name="add_sub", requested_output_names=["OUTPUT0"], inputs=[a, b]
+            )
+            started = time.perf_counter()
+            answer = call.exec()
+            times.append(time.perf_counter() - started)
+            assert not answer.has_error()
+        out = np.array([np.median(times)], np.float64)
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]))
+    return responses
+    """,
+    imports="import time",
+)
 
 MODELS = {
     "add_sub": (ADD_SUB, ADD_SUB_CONFIG),

@@ -31,6 +31,7 @@ import tritonclient.http
 
 from tests.conformance.models import config
 from tests.conformance.reference import ROOT
+from tests.models import executes
 
 from .measuring import place
 from .over_network import LabServer
@@ -49,17 +50,13 @@ _STORM_PAUSE = 0.15
 _SETTLED = 3
 
 #: Answers with the process id of its stub.
-_MODEL = """
-import os
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        pid = np.array([os.getpid()], np.int32)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("PID", pid)]) for _ in requests]
-"""
+_MODEL = executes(
+    """
+    pid = np.array([os.getpid()], np.int32)
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("PID", pid)]) for _ in requests]
+    """,
+    imports="import os",
+)
 _CONFIG = config("IN FP32 4", "PID INT32 1")
 _REQUEST = json.dumps({"inputs": [{"name": "IN", "shape": [4], "datatype": "FP32", "data": [0, 0, 0, 0]}]}).encode()
 

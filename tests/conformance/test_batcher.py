@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.models import executes
+
 from .clients import PLAIN, Client, Options
 from .gates import GATE, held, open_gate, queued
 from .models import CPU, config, model
@@ -16,28 +18,21 @@ from .scripts import eventually
 
 #: Each response says: the sum of the batch dimensions in its call, how many requests that were, the call's number.
 #: A first element of 1 in IN holds the instance until the test lets it go, so that what arrives meanwhile queues up.
-REPORTING = (
-    GATE
-    + """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.calls = 0
-        self.directory = args["model_repository"]
-
-    def execute(self, requests):
-        self.calls += 1
-        arrays = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
-        pass_gate(self.directory, ["hold" for array in arrays if array.flat[0] == 1])
-        seen = np.array([sum(array.shape[0] for array in arrays), len(requests), self.calls], dtype=np.int32)
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("SEEN", np.tile(seen, (array.shape[0], 1)))])
-            for array in arrays
-        ]
-"""
+REPORTING = GATE + executes(
+    """
+    self.calls += 1
+    arrays = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+    pass_gate(self.directory, ["hold" for array in arrays if array.flat[0] == 1])
+    seen = np.array([sum(array.shape[0] for array in arrays), len(requests), self.calls], dtype=np.int32)
+    return [
+        pb_utils.InferenceResponse([pb_utils.Tensor("SEEN", np.tile(seen, (array.shape[0], 1)))])
+        for array in arrays
+    ]
+    """,
+    initialize="""
+    self.calls = 0
+    self.directory = args["model_repository"]
+    """,
 )
 
 

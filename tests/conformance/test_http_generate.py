@@ -15,23 +15,17 @@ from .raw_http import RawHTTP
 from .rules import rule
 
 #: Sends one response per element: an error if it begins with `!`.
-STREAMS = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for text in pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().ravel():
-                if text.startswith(b"!"):
-                    response = pb_utils.InferenceResponse(error=pb_utils.TritonError(text.decode()))
-                else:
-                    response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([text], object))])
-                sender.send(response)
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+STREAMS = executes("""
+    for request in requests:
+        sender = request.get_response_sender()
+        for text in pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().ravel():
+            if text.startswith(b"!"):
+                response = pb_utils.InferenceResponse(error=pb_utils.TritonError(text.decode()))
+            else:
+                response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([text], object))])
+            sender.send(response)
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+""")
 REPORTS = executes(
     "requested = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]\n"
     "requested = [[*fields, [[*t.shape()] for t in r.inputs()]] for fields, r in zip(requested, requests)]\n"

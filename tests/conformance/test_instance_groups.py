@@ -8,30 +8,27 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes
+
 from .clients import Client
 from .models import CPU, config, model
 from .rules import rule
 
 #: Writes down who it is; answers with the number of requests in the call, the instance and the names of the inputs.
-ANSWERING = """
-import json
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.name = args["model_instance_name"]
-        with open(args["model_repository"] + "/instances", "a") as file:
-            file.write(json.dumps([self.name, args["model_instance_kind"], args["model_instance_device_id"]]) + "\\n")
-
-    def execute(self, requests):
-        names = sorted(tensor.name() for tensor in requests[0].inputs())
-        text = np.array([[json.dumps([len(requests), self.name, names]).encode()]], dtype=object)
-        rows = pb_utils.Tensor("ROWS", np.ones((1, 1), np.int32))
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text), rows]) for _ in requests]
-"""
+ANSWERING = executes(
+    """
+    names = sorted(tensor.name() for tensor in requests[0].inputs())
+    text = np.array([[json.dumps([len(requests), self.name, names]).encode()]], dtype=object)
+    rows = pb_utils.Tensor("ROWS", np.ones((1, 1), np.int32))
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text), rows]) for _ in requests]
+    """,
+    initialize="""
+    self.name = args["model_instance_name"]
+    with open(args["model_repository"] + "/instances", "a") as file:
+        file.write(json.dumps([self.name, args["model_instance_kind"], args["model_instance_device_id"]]) + "\\n")
+    """,
+    imports="import json",
+)
 
 
 def telling(groups: str, *rest: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models import answers
+from tests.models import answers, executes
 from tritonlab.core.metrics.metrics_config import MetricsConfig
 
 from .clients import Client, Failure, Options
@@ -26,27 +26,24 @@ BATCHED = "max_batch_size: 8"
 #: Waits for as many milliseconds as its input has.
 SLEEPS = answers("x", writes="IN", first="time.sleep(x.flat[0] / 1000)", imports="import time")
 
-MEASURES = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.families = [
-            pb_utils.MetricFamily(name=f"own_{name}", description=name, kind=kind)
-            for name, kind in (
-                ("gauge", pb_utils.MetricFamily.GAUGE),
-                ("counter", pb_utils.MetricFamily.COUNTER),
-                ("histogram", pb_utils.MetricFamily.HISTOGRAM),
-            )
-        ]
-        more = ({}, {}, {"buckets": [1.5]})
-        self.metrics = [f.Metric(labels={"b": "2", "a": "1"}, **m) for f, m in zip(self.families, more)]
-        self.metrics[2].observe(float("nan"))
-
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("IN", r.inputs()[0].as_numpy())]) for r in requests]
-"""
+MEASURES = executes(
+    """
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("IN", r.inputs()[0].as_numpy())]) for r in requests]
+    """,
+    initialize="""
+    self.families = [
+        pb_utils.MetricFamily(name=f"own_{name}", description=name, kind=kind)
+        for name, kind in (
+            ("gauge", pb_utils.MetricFamily.GAUGE),
+            ("counter", pb_utils.MetricFamily.COUNTER),
+            ("histogram", pb_utils.MetricFamily.HISTOGRAM),
+        )
+    ]
+    more = ({}, {}, {"buckets": [1.5]})
+    self.metrics = [f.Metric(labels={"b": "2", "a": "1"}, **m) for f, m in zip(self.families, more)]
+    self.metrics[2].observe(float("nan"))
+    """,
+)
 
 QUEUE = """
 max_batch_size: 1

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes
+
 from .clients import Client, Options, Pending
 from .gates import GATE, held, open_gate, queued, started, submit_next
 from .lab_client import LabClient
@@ -23,27 +25,19 @@ from .scripts import eventually
 OPTIONS = (["--rate-limit=execution_count"], {"rate_limit": "execution_count"})
 
 #: Answers with the instance and the names of the requests in the call.
-GATED = (
-    GATE
-    + """
-import json
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.instance = args["model_instance_name"]
-        self.directory = args["model_repository"]
-        open(self.directory + "/initialized", "w").close()
-
-    def execute(self, requests):
-        names = [request.request_id() for request in requests]
-        pass_gate(self.directory, names)
-        text = np.array([[json.dumps([self.instance, names]).encode()]], dtype=object)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for _ in requests]
-"""
+GATED = GATE + executes(
+    """
+    names = [request.request_id() for request in requests]
+    pass_gate(self.directory, names)
+    text = np.array([[json.dumps([self.instance, names]).encode()]], dtype=object)
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for _ in requests]
+    """,
+    initialize="""
+    self.instance = args["model_instance_name"]
+    self.directory = args["model_repository"]
+    open(self.directory + "/initialized", "w").close()
+    """,
+    imports="import json",
 )
 BATCHER = "dynamic_batching { }"
 

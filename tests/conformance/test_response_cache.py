@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes
+
 from .clients import Answer, Client, Options
 from .gates import GATE, held
 from .models import CPU, config, model
@@ -20,38 +22,31 @@ OPTIONS = (["--cache-config=local,size=1048576"], {"cache_config": "local,size=1
 
 #: Answers with ten times IN and the number of the call; 13 raises, 14 is a TritonError, 16 is answered through its
 #: sender. A request whose id begins with `hold` keeps the instance until the test lets it go.
-COUNTING = (
-    GATE
-    + """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.calls = 0
-        self.directory = args["model_repository"]
-
-    def execute(self, requests):
-        self.calls += 1
-        pass_gate(self.directory, [request.request_id() for request in requests])
-        responses = []
-        for request in requests:
-            array = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            if array.flat[0] == 13:
-                raise ValueError("thirteen")
-            if array.flat[0] == 14:
-                responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("fourteen")))
-                continue
-            number = pb_utils.Tensor("N", np.full(array.shape[:1] + (1,), self.calls, np.int32))
-            response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array * 10), number])
-            if array.flat[0] == 16:
-                sender = request.get_response_sender()
-                sender.send(response)
-                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-            responses.append(response if array.flat[0] != 16 else None)
-        return responses
-"""
+COUNTING = GATE + executes(
+    """
+    self.calls += 1
+    pass_gate(self.directory, [request.request_id() for request in requests])
+    responses = []
+    for request in requests:
+        array = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+        if array.flat[0] == 13:
+            raise ValueError("thirteen")
+        if array.flat[0] == 14:
+            responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("fourteen")))
+            continue
+        number = pb_utils.Tensor("N", np.full(array.shape[:1] + (1,), self.calls, np.int32))
+        response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array * 10), number])
+        if array.flat[0] == 16:
+            sender = request.get_response_sender()
+            sender.send(response)
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        responses.append(response if array.flat[0] != 16 else None)
+    return responses
+    """,
+    initialize="""
+    self.calls = 0
+    self.directory = args["model_repository"]
+    """,
 )
 #: Answers with the number of the call, whatever its inputs.
 CALLS = """

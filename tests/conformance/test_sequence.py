@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes
+
 from .clients import Answer, Client, Options, Pending
 from .gates import GATE, held, open_gate, queued, started, submit_next
 from .models import CPU, config, model
@@ -70,107 +72,86 @@ class TritonPythonModel:
 #: Counts IN down, one execution at a time: the request is rescheduled until it is 0. Answers with its correlation id
 #: and, of each execution, the call's number, the request's flags and the correlation ids in the call. One whose id
 #: begins with `wait` comes back without being counted until the test opens the gate `wait`.
-COUNTING = (
-    GATE
-    + """
-import json
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.directory = args["model_repository"]
-        self.decoupled = pb_utils.using_decoupled_model_transaction_policy(json.loads(args["model_config"]))
-        self.calls = 0
-        self.left, self.trail = {}, {}
-
-    def execute(self, requests):
-        self.calls += 1
-        ids = [request.correlation_id() for request in requests]
-        pass_gate(self.directory, [request.request_id() for request in requests])
-        time.sleep(0.02)
-        responses = []
-        for request in requests:
-            ident = request.correlation_id()
-            if ident == 0:
-                responses.append(pb_utils.InferenceResponse([]))
-                continue
-            if ident not in self.left:
-                count = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-                self.left[ident], self.trail[ident] = int(count.flat[0]), []
-            waits = request.request_id().startswith("wait") and not os.path.exists(self.directory + "/open.wait")
-            self.left[ident] -= not waits
-            self.trail[ident].append([self.calls, request.flags(), ids])
-            text = np.array([[json.dumps([ident, self.trail[ident]]).encode()]], dtype=object)
-            response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)])
-            last = self.left[ident] == 0
-            if last:
-                del self.left[ident]
-            else:
-                request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
-            if self.decoupled:
-                request.get_response_sender().send(response, flags=int(last))
-            responses.append(response if last else None)
-        return None if self.decoupled else responses
-"""
+COUNTING = GATE + executes(
+    """
+    self.calls += 1
+    ids = [request.correlation_id() for request in requests]
+    pass_gate(self.directory, [request.request_id() for request in requests])
+    time.sleep(0.02)
+    responses = []
+    for request in requests:
+        ident = request.correlation_id()
+        if ident == 0:
+            responses.append(pb_utils.InferenceResponse([]))
+            continue
+        if ident not in self.left:
+            count = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            self.left[ident], self.trail[ident] = int(count.flat[0]), []
+        waits = request.request_id().startswith("wait") and not os.path.exists(self.directory + "/open.wait")
+        self.left[ident] -= not waits
+        self.trail[ident].append([self.calls, request.flags(), ids])
+        text = np.array([[json.dumps([ident, self.trail[ident]]).encode()]], dtype=object)
+        response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)])
+        last = self.left[ident] == 0
+        if last:
+            del self.left[ident]
+        else:
+            request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+        if self.decoupled:
+            request.get_response_sender().send(response, flags=int(last))
+        responses.append(response if last else None)
+    return None if self.decoupled else responses
+    """,
+    initialize="""
+    self.directory = args["model_repository"]
+    self.decoupled = pb_utils.using_decoupled_model_transaction_policy(json.loads(args["model_config"]))
+    self.calls = 0
+    self.left, self.trail = {}, {}
+    """,
+    imports="import json",
 )
 
 #: Answers from a thread, which waits where the request's id begins with `hold`.
-LATE = (
-    GATE
-    + """
-import threading
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.calls = 0
-        self.directory = args["model_repository"]
-
-    def execute(self, requests):
-        self.calls += 1
-        for request in requests:
-            threading.Thread(target=self.answer, args=(request, self.calls)).start()
-
+LATE = GATE + executes(
+    """
+    self.calls += 1
+    for request in requests:
+        threading.Thread(target=self.answer, args=(request, self.calls)).start()
+    """,
+    initialize="""
+    self.calls = 0
+    self.directory = args["model_repository"]
+    """,
+    more="""
     def answer(self, request, call):
         pass_gate(self.directory, [request.request_id()])
         text = pb_utils.Tensor("OUT", np.array([[str(call).encode()]], dtype=object))
         request.get_response_sender().send(pb_utils.InferenceResponse([text]), flags=1)
-"""
+    """,
+    imports="import threading",
 )
 
 #: Sends IN requests of one sequence to the model `direct`; the answer is that of the last.
-CALLING = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            count = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])
-            zero = np.zeros((1, 1), dtype=np.int32)
-            for step in range(count):
-                answer = pb_utils.InferenceRequest(
-                    model_name="direct",
-                    inputs=[pb_utils.Tensor("IN", zero)],
-                    requested_output_names=["OUT"],
-                    correlation_id=request.correlation_id(),
-                    flags=(1 if step == 0 else 0) | (2 if step == count - 1 else 0),
-                ).exec()
-            if answer.has_error():
-                responses.append(pb_utils.InferenceResponse(error=answer.error()))
-                continue
-            text = pb_utils.get_output_tensor_by_name(answer, "OUT").as_numpy().reshape(1)
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
-        return responses
-"""
+CALLING = executes("""
+    responses = []
+    for request in requests:
+        count = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()[0])
+        zero = np.zeros((1, 1), dtype=np.int32)
+        for step in range(count):
+            answer = pb_utils.InferenceRequest(
+                model_name="direct",
+                inputs=[pb_utils.Tensor("IN", zero)],
+                requested_output_names=["OUT"],
+                correlation_id=request.correlation_id(),
+                flags=(1 if step == 0 else 0) | (2 if step == count - 1 else 0),
+            ).exec()
+        if answer.has_error():
+            responses.append(pb_utils.InferenceResponse(error=answer.error()))
+            continue
+        text = pb_utils.get_output_tensor_by_name(answer, "OUT").as_numpy().reshape(1)
+        responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
+    return responses
+""")
 
 
 def control(kind: str, values: str, name: str = "") -> str:

@@ -7,41 +7,37 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.models import executes
+
 from .clients import Client
 from .models import SCRIPTED, config, model
 from .rules import rule
 from .scripts import TENSORS, code, marked, run
 
 #: Its second request has a thread send SIGALRM a little later, and then make a file. (Triton's first imports asyncio.)
-ALARMED = """
-import os
-import signal
-import threading
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        signal.signal(signal.SIGALRM, self.handle)
-        self.calls = 0
-
+ALARMED = executes(
+    """
+    self.calls += 1
+    if self.calls == 2:
+        threading.Timer(0.1, self.send).start()
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", np.array([self.calls], np.int32))])]
+    """,
+    initialize="""
+    signal.signal(signal.SIGALRM, self.handle)
+    self.calls = 0
+    """,
+    more="""
     def handle(self, number, frame):
         raise ValueError("the alarm came")
-
-    def execute(self, requests):
-        self.calls += 1
-        if self.calls == 2:
-            threading.Timer(0.1, self.send).start()
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", np.array([self.calls], np.int32))])]
 
     def send(self):
         os.kill(os.getpid(), signal.SIGALRM)
         with open("SENT.part", "w") as file:
             file.write("0")
         os.rename("SENT.part", "SENT")
-"""
+    """,
+    imports="import os; import signal; import threading",
+)
 MODELS = {"one": model(SCRIPTED, config(*TENSORS)), "other": model(SCRIPTED, config(*TENSORS))}
 
 HANDLED = """

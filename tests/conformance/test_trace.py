@@ -31,23 +31,18 @@ IO = ("IN INT32 -1", "IN INT32 -1")
 BATCHED = "max_batch_size: 8 instance_group { kind: KIND_CPU }"
 
 #: Asks `add` with the trace of its request, then without.
-CALLER = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            for more in ({"trace": request.trace(), "request_id": "inner"}, {}):
-                call = pb_utils.InferenceRequest(
-                    model_name="add", requested_output_names=["IN"], inputs=request.inputs(), **more
-                )
-                assert not call.exec().has_error()
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor(t.name(), t.as_numpy()) for t in request.inputs()])
-            for request in requests
-        ]
-"""
+CALLER = executes("""
+    for request in requests:
+        for more in ({"trace": request.trace(), "request_id": "inner"}, {}):
+            call = pb_utils.InferenceRequest(
+                model_name="add", requested_output_names=["IN"], inputs=request.inputs(), **more
+            )
+            assert not call.exec().has_error()
+    return [
+        pb_utils.InferenceResponse([pb_utils.Tensor(t.name(), t.as_numpy()) for t in request.inputs()])
+        for request in requests
+    ]
+""")
 
 TWICE = streams("x + n", over="range(2)", reads="IN", writes="IN")
 

@@ -17,64 +17,50 @@ from tritonlab.server.api.model import Model
 START, END = 1, 2
 
 #: Adds up IN per sequence. 99 kills the stub, 50 is slow.
-SUMMING = """
-import os
-import time
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.sums = {}
-
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            ident = request.correlation_id()
-            number = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().flat[0]) if ident else 0
-            if number == 99:
-                os._exit(1)
-            time.sleep(0.3 if number == 50 else 0)
-            if request.flags() & 1:
-                self.sums[ident] = 0
-            self.sums[ident] = self.sums.get(ident, 0) + number
-            out = pb_utils.Tensor("OUT", np.full((1, 1), self.sums[ident], np.int32))
-            responses.append(pb_utils.InferenceResponse([out]))
-        return responses
-"""
+SUMMING = executes(
+    """
+    responses = []
+    for request in requests:
+        ident = request.correlation_id()
+        number = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().flat[0]) if ident else 0
+        if number == 99:
+            os._exit(1)
+        time.sleep(0.3 if number == 50 else 0)
+        if request.flags() & 1:
+            self.sums[ident] = 0
+        self.sums[ident] = self.sums.get(ident, 0) + number
+        out = pb_utils.Tensor("OUT", np.full((1, 1), self.sums[ident], np.int32))
+        responses.append(pb_utils.InferenceResponse([out]))
+    return responses
+    """,
+    initialize="self.sums = {}",
+    imports="import os; import time",
+)
 
 #: Counts IN down to 0, one iteration a call; answers with how many there were.
-COUNTING = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.left, self.done = {}, {}
-
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            ident = request.correlation_id()
-            if request.flags() & 1:
-                self.left[ident] = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().flat[0])
-                self.done[ident] = 0
-            if ident == 0:
-                responses.append(pb_utils.InferenceResponse([]))
-                continue
-            self.left[ident] -= 1
-            self.done[ident] += 1
-            if self.left[ident] > 0:
-                request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
-                responses.append(None)
-            else:
-                out = pb_utils.Tensor("OUT", np.full((1, 1), self.done[ident], np.int32))
-                responses.append(pb_utils.InferenceResponse([out]))
-        return responses
-"""
+COUNTING = executes(
+    """
+    responses = []
+    for request in requests:
+        ident = request.correlation_id()
+        if request.flags() & 1:
+            self.left[ident] = int(pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().flat[0])
+            self.done[ident] = 0
+        if ident == 0:
+            responses.append(pb_utils.InferenceResponse([]))
+            continue
+        self.left[ident] -= 1
+        self.done[ident] += 1
+        if self.left[ident] > 0:
+            request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+            responses.append(None)
+        else:
+            out = pb_utils.Tensor("OUT", np.full((1, 1), self.done[ident], np.int32))
+            responses.append(pb_utils.InferenceResponse([out]))
+    return responses
+    """,
+    initialize="self.left, self.done = {}, {}",
+)
 
 #: Answers what is no null request, from its sender.
 IGNORING = executes(

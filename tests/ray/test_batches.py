@@ -7,26 +7,22 @@ import numpy as np
 import pytest
 
 from tests.engines.models import DOUBLE, DOUBLE_CONFIG, SLEEPER, SLEEPER_CONFIG, TOTAL, TOTAL_CONFIG
+from tests.models import executes
 from tests.ray_modules import Dataset, fake_ray
 from tests.serving import config, write_model
 from tritonlab.core.status import InvalidArgumentError
 
 #: A table of two equal rows, and the numbers as texts.
-TABLES = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            texts = np.array([str(each).encode() for each in x], dtype=object)
-            error = pb_utils.TritonError("negative") if x[0] < 0 else None
-            outputs = [pb_utils.Tensor("OUT", np.stack([x, x])), pb_utils.Tensor("TEXT", texts)]
-            answers.append(pb_utils.InferenceResponse([] if error else outputs, error))
-        return answers
-"""
+TABLES = executes("""
+    answers = []
+    for request in requests:
+        x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+        texts = np.array([str(each).encode() for each in x], dtype=object)
+        error = pb_utils.TritonError("negative") if x[0] < 0 else None
+        outputs = [pb_utils.Tensor("OUT", np.stack([x, x])), pb_utils.Tensor("TEXT", texts)]
+        answers.append(pb_utils.InferenceResponse([] if error else outputs, error))
+    return answers
+""")
 
 
 @pytest.fixture(scope="module")

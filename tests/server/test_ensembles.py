@@ -11,24 +11,19 @@ import pytest
 
 from tests.conformance.rules import rule
 from tests.ensembles import ensemble_text, model_text, step
+from tests.models import executes
 from tests.serving import eventually
 from tritonlab.core.status import EnsembleError, ModelLoadError
 from tritonlab.server.api.server import Server
 from tritonlab.server.observe.watchdog import WaitReport
 
 #: Waits for the file GATE, if there is one to wait for; adds 1.
-ADD = """
-import os, time
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.directory = args["model_repository"]
-
-    def execute(self, requests):
-        return [self.answer(request) for request in requests]
-
+ADD = executes(
+    """
+    return [self.answer(request) for request in requests]
+    """,
+    initialize='self.directory = args["model_repository"]',
+    more="""
     def answer(self, request):
         x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
         if x[0] == 666:
@@ -36,15 +31,15 @@ class TritonPythonModel:
         while x[0] == 9 and not os.path.exists(os.path.join(self.directory, "gate")):
             time.sleep(0.005)
         return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x + 1)])
-"""
+    """,
+    imports="import os, time",
+)
 
-CALL = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [self.answer(request) for request in requests]
-
+CALL = executes(
+    """
+    return [self.answer(request) for request in requests]
+    """,
+    more="""
     def answer(self, request):
         x = pb_utils.Tensor("X", pb_utils.get_input_tensor_by_name(request, "IN").as_numpy())
         answer = pb_utils.InferenceRequest(model_name="inner", requested_output_names=["Y"], inputs=[x]).exec()
@@ -52,7 +47,8 @@ class TritonPythonModel:
             return pb_utils.InferenceResponse(error=answer.error())
         y = pb_utils.get_output_tensor_by_name(answer, "Y").as_numpy()
         return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", y)])
-"""
+    """,
+)
 
 
 def place(repository: Path, name: str, config: str, source: str = "") -> None:

@@ -13,36 +13,30 @@ import pytest
 
 from tests.conformance.rules import rule
 from tests.interpreters import VERSIONS, bare_environment, environment, interpreters, pack_environment
+from tests.models import executes
 from tests.serving import Lab, eventually, instances, stub_processes
 from tritonlab.__main__ import main
 from tritonlab.core.status import ModelLoadError
 from tritonlab.ipc.processes.own_stub import NAME
 from tritonlab.server.api.model import Model
 
-TELLING = """
-import json
-import os
-import sys
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        names = ("VIRTUAL_ENV", "PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "FROM_ACTIVATE")
-        self.facts = {name: os.environ.get(name) for name in names}
-        self.facts.update(version="%d.%d" % sys.version_info[:2], prefix=sys.prefix, numpy=np.__file__)
-
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            facts = np.array([json.dumps(self.facts)], dtype=object)
-            outputs = [pb_utils.Tensor("OUT", facts), pb_utils.Tensor("SUM", value.sum(keepdims=True))]
-            responses.append(pb_utils.InferenceResponse(outputs))
-        return responses
-"""
+TELLING = executes(
+    """
+    responses = []
+    for request in requests:
+        value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+        facts = np.array([json.dumps(self.facts)], dtype=object)
+        outputs = [pb_utils.Tensor("OUT", facts), pb_utils.Tensor("SUM", value.sum(keepdims=True))]
+        responses.append(pb_utils.InferenceResponse(outputs))
+    return responses
+    """,
+    initialize="""
+    names = ("VIRTUAL_ENV", "PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "FROM_ACTIVATE")
+    self.facts = {name: os.environ.get(name) for name in names}
+    self.facts.update(version="%d.%d" % sys.version_info[:2], prefix=sys.prefix, numpy=np.__file__)
+    """,
+    imports="import json; import os; import sys",
+)
 CONFIG = """
 backend: "python"
 input { name: "IN" data_type: TYPE_FP32 dims: -1 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.models import executes
+
 #: Answers every input under the name with IN for OUT; the parameters it was sent come as JSON, and a text input says
 #: what else it is to do. `decoupled` in its parameters makes it so.
 ECHO = """
@@ -64,28 +66,22 @@ def one_answer(**more: Any) -> dict[str, str]:
 
 
 #: Answers with the words of its prompt, up to `max_tokens` of them; as a stream if the request wants one.
-PARROT = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            fields = {tensor.name(): tensor.as_numpy().reshape(-1)[0] for tensor in request.inputs()}
-            sender = request.get_response_sender()
-            last = fields["text_input"].decode().split("\\n")[-1].removeprefix("user: ")
-            if last == "fail":
-                raise RuntimeError("asked to fail")
-            words = last.split()[: int(fields["max_tokens"])]
-            if "stop_words" in fields and fields["stop_words"].decode() in words:
-                words = words[: words.index(fields["stop_words"].decode())]
-            texts = [word + " " for word in words] if fields["stream"] else [" ".join(words)]
-            for text in texts:
-                tensor = pb_utils.Tensor("text_output", np.array([[text]], np.object_))
-                sender.send(pb_utils.InferenceResponse([tensor]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+PARROT = executes("""
+    for request in requests:
+        fields = {tensor.name(): tensor.as_numpy().reshape(-1)[0] for tensor in request.inputs()}
+        sender = request.get_response_sender()
+        last = fields["text_input"].decode().split("\\n")[-1].removeprefix("user: ")
+        if last == "fail":
+            raise RuntimeError("asked to fail")
+        words = last.split()[: int(fields["max_tokens"])]
+        if "stop_words" in fields and fields["stop_words"].decode() in words:
+            words = words[: words.index(fields["stop_words"].decode())]
+        texts = [word + " " for word in words] if fields["stream"] else [" ".join(words)]
+        for text in texts:
+            tensor = pb_utils.Tensor("text_output", np.array([[text]], np.object_))
+            sender.send(pb_utils.InferenceResponse([tensor]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+""")
 PARROT_CONFIG = """
 backend: "python"
 max_batch_size: 8

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.serving import Lab, config, eventually, in_threads, instances
 from tritonlab.core.config.model_config import from_json
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
@@ -21,26 +22,19 @@ from tritonlab.server.models.model_lifecycle import TRANSITIONS, ModelEvent, Mod
 from tritonlab.testing import MockClock
 
 #: Answers with the number of its call; `IN` 13 fails, 14 kills the stub, warming up or not.
-COUNTING = """
-import os, signal
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.calls = 0
-
-    def execute(self, requests):
-        self.calls += 1
-        value = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy().flat[0]
-        if value == 13:
-            raise ValueError("thirteen")
-        if value == 14:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.float32([self.calls]))]) for _ in requests]
-"""
+COUNTING = executes(
+    """
+    self.calls += 1
+    value = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy().flat[0]
+    if value == 13:
+        raise ValueError("thirteen")
+    if value == 14:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.float32([self.calls]))]) for _ in requests]
+    """,
+    initialize="self.calls = 0",
+    imports="import os, signal",
+)
 
 
 def warming(how: str = "zero_data: true", count: int = 2) -> str:
@@ -200,28 +194,23 @@ def test_resources_go_with_the_model(lab_with: MakeLab) -> None:
 
 
 #: Answers with how much of R is in use while it executes, by files.
-SHARING = """
-import json, os, time
-
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.claims = os.path.dirname(args["model_repository"]) + "/claims"
-        os.makedirs(self.claims, exist_ok=True)
-        (group,) = json.loads(args["model_config"])["instance_group"]
-        (resource,) = group["rate_limiter"]["resources"]
-        self.claim = f"{self.claims}/{args['model_instance_name']}.{resource['count']}"
-
-    def execute(self, requests):
-        open(self.claim, "w").close()
-        used = sum(int(name.rpartition(".")[2]) for name in os.listdir(self.claims))
-        time.sleep(0.001)
-        os.unlink(self.claim)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.float32([[used]]))]) for _ in requests]
-"""
+SHARING = executes(
+    """
+    open(self.claim, "w").close()
+    used = sum(int(name.rpartition(".")[2]) for name in os.listdir(self.claims))
+    time.sleep(0.001)
+    os.unlink(self.claim)
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.float32([[used]]))]) for _ in requests]
+    """,
+    initialize="""
+    self.claims = os.path.dirname(args["model_repository"]) + "/claims"
+    os.makedirs(self.claims, exist_ok=True)
+    (group,) = json.loads(args["model_config"])["instance_group"]
+    (resource,) = group["rate_limiter"]["resources"]
+    self.claim = f"{self.claims}/{args['model_instance_name']}.{resource['count']}"
+    """,
+    imports="import json, os, time",
+)
 
 
 def test_instances_never_use_more_than_there_is(lab_with: MakeLab) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.models import SILENT
+from tests.models import SILENT, executes
 from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.notebook.authoring.config_options import ConfigOptions
@@ -68,16 +68,13 @@ def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace)
 
 
 #: Takes memory of GPU 0, whatever its config says.
-ASTRAY = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-from _pb_stub.devices.gpus import SIMULATED
-
-class TritonPythonModel:
-    def execute(self, requests):
-        self.weights = SIMULATED.allocate(0, 4 << 20)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, np.float32))]) for _ in requests]
-"""
+ASTRAY = executes(
+    """
+    self.weights = SIMULATED.allocate(0, 4 << 20)
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, np.float32))]) for _ in requests]
+    """,
+    imports="from _pb_stub.devices.gpus import SIMULATED",
+)
 
 
 def test_a_model_on_another_gpu_than_its_own_is_warned_of(simulated: Workspace) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 import tritonlab
 from tests.ensembles import ensemble_text, graph, model_text, step
+from tests.models import executes
 from tests.pictures import read, texts, titles
 from tests.record.events import RecorderHooks, make_request
 from tests.serving import Lab
@@ -18,19 +19,14 @@ from tritonlab.notebook.views.record.graph import Graph
 from tritonlab.record.call_tree import Call
 from tritonlab.testing import MS
 
-ECHO = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            for name in ("small", "small"):
-                if len(request.inputs()) > 1:
-                    given = pb_utils.Tensor("IN", request.inputs()[0].as_numpy())
-                    pb_utils.InferenceRequest(model_name=name, inputs=[given], requested_output_names=["OUT"]).exec()
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
+ECHO = executes("""
+    for request in requests:
+        for name in ("small", "small"):
+            if len(request.inputs()) > 1:
+                given = pb_utils.Tensor("IN", request.inputs()[0].as_numpy())
+                pb_utils.InferenceRequest(model_name=name, inputs=[given], requested_output_names=["OUT"]).exec()
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
+""")
 MODELS = {"one": model_text(), "two": model_text("A B")}
 PIPE = ensemble_text(step("one", "IN=X", "OUT=Z"), step("two", "A=Z B=X", "OUT=Y"))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.models import executes
 from tests.pictures import read, texts
 from tests.serving import Lab, config
 from tritonlab.notebook.views.record.metrics import Metrics
@@ -11,28 +12,25 @@ from tritonlab.record.metric_record import MetricRecord
 from tritonlab.record.recorder import Recorder
 from tritonlab.record.recording import Recording
 
-SOURCE = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.families = [
-            pb_utils.MetricFamily(name="view_rows_total", description="rows seen", kind=pb_utils.MetricFamily.COUNTER),
-            pb_utils.MetricFamily(name="view_size", description="", kind=pb_utils.MetricFamily.GAUGE),
-            pb_utils.MetricFamily(name="view_took", description="time", kind=pb_utils.MetricFamily.HISTOGRAM),
-        ]
-        self.rows, self.size = (family.Metric(labels={"part": "a"}) for family in self.families[:2])
-        self.took = self.families[2].Metric(labels={}, buckets=[1, 2])
-
-    def execute(self, requests):
-        for request in requests:
-            tensor = request.inputs()[0]
-            self.rows.increment(len(tensor.as_numpy()))
-            self.size.set(tensor.as_numpy().sum())
-            self.took.observe(1.5)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
+SOURCE = executes(
+    """
+    for request in requests:
+        tensor = request.inputs()[0]
+        self.rows.increment(len(tensor.as_numpy()))
+        self.size.set(tensor.as_numpy().sum())
+        self.took.observe(1.5)
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
+    """,
+    initialize="""
+    self.families = [
+        pb_utils.MetricFamily(name="view_rows_total", description="rows seen", kind=pb_utils.MetricFamily.COUNTER),
+        pb_utils.MetricFamily(name="view_size", description="", kind=pb_utils.MetricFamily.GAUGE),
+        pb_utils.MetricFamily(name="view_took", description="time", kind=pb_utils.MetricFamily.HISTOGRAM),
+    ]
+    self.rows, self.size = (family.Metric(labels={"part": "a"}) for family in self.families[:2])
+    self.took = self.families[2].Metric(labels={}, buckets=[1, 2])
+    """,
+)
 
 
 @pytest.fixture

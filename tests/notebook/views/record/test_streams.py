@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.models import executes
 from tests.pictures import read, texts
 from tests.record.events import RecorderHooks, make_request
 from tests.serving import DECOUPLED, Lab, config, eventually
@@ -14,17 +15,12 @@ from tritonlab.record.record_facts import cancel_verdict
 from tritonlab.testing import MS
 
 #: Answers until it is cancelled; POLLS false: never looks.
-SOURCE = """
-import threading, time
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            threading.Thread(target=self.run, args=(request, request.get_response_sender())).start()
-
+SOURCE = executes(
+    """
+    for request in requests:
+        threading.Thread(target=self.run, args=(request, request.get_response_sender())).start()
+    """,
+    more="""
     def run(self, request, sender):
         polls = pb_utils.get_input_tensor_by_name(request, "POLLS").as_numpy()[0]
         for i in range(10_000 if polls else 20):
@@ -33,7 +29,9 @@ class TritonPythonModel:
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], np.int32))]))
             time.sleep(0.01)
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+    """,
+    imports="import threading, time",
+)
 
 
 @pytest.fixture

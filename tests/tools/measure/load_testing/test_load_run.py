@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models import ADD_SUB, ADD_SUB_CONFIG, streams
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, executes, streams
 from tests.serving import DECOUPLED, SOON, Lab, config, eventually
 from tritonlab import Model
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
@@ -25,17 +25,12 @@ BATCHING = ADD_SUB_CONFIG.replace("-1", "4") + "max_batch_size: 8 dynamic_batchi
 QUICK: dict[str, Any] = {"seconds": 0.15, "warmup": 0.02}
 
 #: Answers X requests of the sequence with how many there were, and counts those whose end never came.
-SEQUENCE = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.open = {}
-
-    def execute(self, requests):
-        return [self.answer(request) for request in requests]
-
+SEQUENCE = executes(
+    """
+    return [self.answer(request) for request in requests]
+    """,
+    initialize="self.open = {}",
+    more="""
     def answer(self, request):
         start, end, who = (pb_utils.get_input_tensor_by_name(request, n).as_numpy()[0][0] for n in ("S", "E", "ID"))
         if start:
@@ -46,7 +41,8 @@ class TritonPythonModel:
         assert count <= 3
         out = np.array([[count, len(self.open)]], np.float32)
         return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)])
-"""
+    """,
+)
 _CONTROL = "control_input {{ name: '{}' control [ {{ kind: CONTROL_SEQUENCE_{} {} }} ] }}"
 SEQUENCE_CONFIG = config(
     "X FP32 1",
