@@ -19,9 +19,9 @@ from tritonlab.record.triton_trace import read_trace
 from tritonlab.tools.capture import trace_capture
 from tritonlab.tools.capture.capture_file import CapturedRequest
 
-from .clients import Client, Files
+from .clients import Client, Files, Raw
 from .lab_client import LabClient
-from .models import ECHO, config, model
+from .models import ECHO, RETURNS, config, model
 from .observed import serving, trace_settings
 from .raw_http import RawHTTP
 from .real_client import RealClient
@@ -66,7 +66,8 @@ ensemble_scheduling {
 }
 """
 
-TYPES = "S STRING -1 optional;F FP32 -1 optional;D FP64 -1 optional;B BOOL -1 optional;L INT64 -1 optional"
+TYPES = "S STRING -1 optional;F FP32 -1 optional;D FP64 -1 optional;B BOOL -1 optional;L INT64 -1 optional;Q BF16 -1"
+TYPES += " optional"
 
 MODELS: dict[str, Files] = {
     "add": model(ECHO, config(*IO, BATCHED)),
@@ -75,7 +76,7 @@ MODELS: dict[str, Files] = {
     "twice": model(TWICE, config(*IO, BATCHED, "model_transaction_policy { decoupled: true }")),
     "raises": model(RAISES, config(*IO, BATCHED)),
     "refuses": model(REFUSES, config(*IO, BATCHED)),
-    "types": model(ECHO, config(TYPES, TYPES, BATCHED)),
+    "types": model(RETURNS, config(TYPES, TYPES, BATCHED)),
     "cached": model(ECHO, config(*IO, BATCHED, "response_cache { enable: true }")),
     "both": {"config.pbtxt": ENSEMBLE, "1/none": ""},
 }
@@ -319,16 +320,22 @@ def test_a_trace_file_opens_as_a_recording(traced: Traced) -> None:
 
 @rule("5.14.4")
 def test_a_trace_file_as_a_capture(traced: Traced) -> None:
-    """All but floating-point numbers come back from Triton's as they were, from ours what Triton writes equally."""
+    """All but floating-point numbers come back from Triton's as they were, from ours what Triton writes equally. Of
+    BF16 it writes nothing."""
     odd = [b'say "yes"', b"back\\n", b'","', b"\xff"] if traced.client.side == "real" else []
     texts = [b"a,b", b"", *odd]
     sent = {"S": np.array([texts], np.object_), "L": np.array([[-(2**63)]], np.int64), "B": np.array([[True, False]])}
-    traced.client.infer("types", {**sent, "F": np.array([[1 / 3]], np.float32)})
+    half = Raw("BF16", [1, 1], b"\xc0\x3f")
+    traced.client.infer("types", {**sent, "F": np.array([[1 / 3]], np.float32), "Q": half})
     (found,) = trace_capture.read_requests(traced.file())
     assert isinstance(found, CapturedRequest)
     for tensors in (found.exchange.request.inputs, found.exchange.outputs):
         assert {name: tensors[name].numpy().tolist() for name in sent} == {n: v.tolist() for n, v in sent.items()}
-    assert {*found.withheld} == {"input.F", "output.0.F"} and found.exchange.total_ns > 0
+    assert {place: each.how for place, each in found.withheld.items()} == {
+        **dict.fromkeys(("input.F", "output.0.F"), "inexact"),
+        **dict.fromkeys(("input.Q", "output.0.Q"), "shape"),
+    }
+    assert found.exchange.total_ns > 0
 
 
 @rule("5.14.4")

@@ -1,9 +1,8 @@
 """The requests in trace files of Triton (`--trace-config mode=triton`, levels TIMESTAMPS and TENSORS).
 
 Triton writes tensors as text (2.51, measured on 2026-11-28). Integers, BOOL and BYTES come back as they were, INT8 and
-UINT8 from a byte for each number. Of FP32 and FP64 it writes six digits, so they are marked `inexact`, and of FP16
-nothing. BF16 was not measured; its values are not read. A trace has no errors, parameters, sequences, priorities,
-timeouts or requested outputs.
+UINT8 from a byte for each number. Of FP32 and FP64 it writes six digits, so they are marked `inexact`, and of FP16 and
+BF16 nothing. A trace has no errors, parameters, sequences, priorities, timeouts or requested outputs.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _NO_ANSWER = "the trace has no outputs of it: it failed, or had none"
-_NO_VALUES = "the trace has no values of its input '{name}': Triton writes none of FP16, and BF16 is not read"
+_NO_VALUES = "the trace has no values of its input '{name}': Triton writes none of FP16 and BF16"
 _INEXACT = (DataType.FP32, DataType.FP64)
 #: Triton writes the byte itself for each element of these.
 _AS_BYTES = (DataType.INT8, DataType.UINT8)
-#: Values that are not read: Triton writes none of FP16, and BF16 was not measured.
+#: Triton writes no values of these; tritonlab does, which are not read.
 _NOT_READ = (DataType.FP16, DataType.BF16)
 
 
