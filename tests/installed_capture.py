@@ -1,8 +1,9 @@
 """Capture, tap, trace, replay and push of an installed tritonlab, with a server elsewhere.
 
 `python installed_capture.py DIRECTORY HTTP GRPC [TRACE]` runs in the environment of that tritonlab and needs nothing of
-this repository. The server serves `double` of DIRECTORY/models, with explicit model control; TRACE is its trace file.
-It prints a line for each of them, and fails at the first one that is not as expected.
+this repository. The server serves `double` of DIRECTORY/models, with explicit model control; TRACE is its trace file,
+with which it takes longer and runs the commands, too. It prints a line for each of them, and fails at the first one
+that is not as expected.
 """
 
 from __future__ import annotations
@@ -53,29 +54,36 @@ def tap(file: Path, http: str, grpc: str) -> None:
     print(f"tap: {out.strip()}")
 
 
-def capture(models: Path, file: Path) -> None:
-    """Capture requests of a server in this process, and replay them there."""
-    with tritonlab.Server(models) as server:
+def in_process(directory: Path, http: str, grpc: str) -> None:
+    """Capture requests of a server in this process and those through a tap, replay both, and push the model."""
+    own, tapped = directory / "own.arrow", directory / "tap.arrow"
+    with tritonlab.Server(directory / "models") as server, tritonlab.connect(f"grpc://{grpc}") as elsewhere:
         model = server.model("double")
-        with tritonlab.capture(file, server=server) as running:
+        with tritonlab.capture(own, server=server) as running:
             for number in range(REQUESTS):
                 model(X=np.full((1, 2), number, np.int32))
         print(f"capture: {running.report}")
-        verdict = model.replay(file, speed=None)
-    assert verdict.ok and verdict.compared == REQUESTS, verdict
-    print(f"replay: {verdict}")
+        tap(tapped, http, grpc)
+        for file, against, count in ((own, None, REQUESTS), (tapped, elsewhere.model("double"), 2 * REQUESTS)):
+            verdict = model.replay(file, against=against, speed=None)
+            assert verdict.ok and verdict.compared == count, verdict
+            print(f"replay: {verdict}")
+        pushed = elsewhere.push(model, proof=tapped)
+        assert pushed.ok, pushed
+        print(f"push: {pushed}")
 
 
-def replay(file: Path, models: Path, address: str) -> None:
-    """Replay a capture to the model of a repository, and to the server's."""
-    options = ("--model-repository", models, "--speed", "max", "--json", "--against", f"grpc://{address}")
-    (verdict,) = json.loads(run("replay", file, *options))
+def by_commands(directory: Path, grpc: str, traces: list[str]) -> None:
+    """Make a capture of traces, replay one, and push another model, which is undone."""
+    models, proof = directory / "models", directory / "tap.arrow"
+    print(f"trace: {run('capture', directory / 'trace.arrow', '--from', *traces).strip()}")
+    options = ("--model-repository", models, "--speed", "max", "--json", "--against", f"grpc://{grpc}")
+    (verdict,) = json.loads(run("replay", proof, *options))
     assert verdict["ok"] and verdict["compared"] == 2 * REQUESTS, verdict
     print(f"replay: {verdict['verdict']}")
-
-
-def push(models: Path, address: str, proof: Path, expected: int) -> None:
-    print(f"push: {run('push', models, f'grpc://{address}', '--proof', proof, expected=expected).strip()}")
+    for source, expected in ((models, 0), (edit(models, directory / "edited"), 1)):
+        print(f"push: {run('push', source, f'grpc://{grpc}', '--proof', proof, expected=expected).strip()}")
+    send(f"grpc://{grpc}")
 
 
 def edit(models: Path, to: Path) -> Path:
@@ -88,16 +96,11 @@ def edit(models: Path, to: Path) -> Path:
 
 def main() -> None:
     directory, http, grpc, *traces = Path(sys.argv[1]), *sys.argv[2:]
-    models, proof, began = directory / "models", directory / "tap.arrow", time.monotonic()
+    began = time.monotonic()
     print(f"tritonlab of {Path(tritonlab.__file__).parent}")
-    capture(models, directory / "own.arrow")
-    tap(proof, http, grpc)
-    replay(proof, models, grpc)
-    push(models, grpc, proof, expected=0)
+    in_process(directory, http, grpc)
     if traces:
-        print(f"trace: {run('capture', directory / 'trace.arrow', '--from', *traces).strip()}")
-        push(edit(models, directory / "edited"), grpc, proof, expected=1)
-        send(f"grpc://{grpc}")
+        by_commands(directory, grpc, traces)
     print(f"all in {time.monotonic() - began:.1f} s")
 
 

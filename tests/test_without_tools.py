@@ -118,7 +118,7 @@ def test_subcommands_and_buttons_say_the_same(client: Any) -> None:
 def test_the_wheel_captures_replays_and_pushes(wheel: Path, tmp_path: Path) -> None:
     settings = config("X INT32 2", "Y INT32 2", "max_batch_size: 8")
     write_model(tmp_path / "models", "double", answers("2 * x", reads="X", writes="Y"), settings)
-    environment = {"PYTHONPATH": str(wheel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {"PYTHONPATH": str(wheel), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": ""}
     program = (sys.executable, "-P", "-m", "tritonlab")
     options = ("--model-control-mode=explicit", "--load-model=double")
     with ServeProcess(tmp_path / "models", tmp_path, *options, environment=environment, program=program) as server:
