@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import tritonclient.http
 
+import tritonlab
 from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.conformance.reference import ReferenceServer
 
@@ -117,6 +118,29 @@ def in_kernel(real: ReferenceServer, scratch: Path) -> Found:
         )
     client.close()
     return found
+
+
+class CapturedSide(PacedSide):
+    """A side whose requests are captured, each round to a file of its own."""
+
+    def __init__(self, once: Callable[[], float], pids: Callable[[], Sequence[int]], lab: Any, scratch: Path) -> None:
+        super().__init__(once, pids)
+        self._lab = lab
+        self._scratch = scratch
+
+    def round(self, requests: int = RATE) -> None:
+        with tritonlab.capture(self._scratch / f"{len(self._rounds)}.arrow", server=self._lab):
+            super().round(requests)
+
+
+def with_capture(scratch: Path) -> Found:
+    """Measure add_sub in the kernel with a running capture, and without; the client's processor time counts."""
+    with server(scratch) as lab:
+        place(scratch / "ours", "add_sub", ADD_SUB, ADD_SUB_CONFIG)
+        model = lab.load("add_sub")
+        pids = [os.getpid(), *(instance["pid"] for instance in model.instances())]
+        once = took(lambda: model(INPUT0=A, INPUT1=B))
+        return in_turn(CapturedSide(once, lambda: pids, lab, scratch), PacedSide(once, lambda: pids))
 
 
 def address(side: Any, protocol: Any) -> str:

@@ -6,7 +6,7 @@ machine is and once while others use half of its cores, which slows both sides; 
 Limits that are ours alone are measured once.
 
 The table is printed and written to build/bench.json. No test asserts any of it. `kernel`, `network`, `connections`,
-`paced`, `loop`, `tap` or `limits` as argument measures that part alone, `--passes=1` is quicker.
+`paced`, `loop`, `tap`, `capture` or `limits` as argument measures that part alone, `--passes=1` is quicker.
 
 Nothing of tritonlab is compiled. What mypyc 2.4 brings, measured with 65 modules of the kernel (link, instances,
 schedulers, core, both frontends) and 12 of the stub, medians in us of rounds that took turns, 2 cores, Python 3.11:
@@ -245,6 +245,14 @@ def tap_rows(scratch: Path) -> Iterator[Row]:
             yield Row(f"through a tap, {name}, p50", "us", through * 1e6, without * 1e6, None, "<= real + 150 us", met)
 
 
+def capture_rows(scratch: Path) -> Iterator[Row]:
+    """Measure a server of this process while `tritonlab.capture` runs, and while it does not."""
+    captured, without = paced.with_capture(scratch)
+    for name in ("p50", "cpu"):
+        ours, real = getattr(captured, name) * 1e6, getattr(without, name) * 1e6
+        yield Row(f"with a capture, kernel at 100/s, {name}", "us", ours, real, ours / real, "", True)
+
+
 @contextlib.contextmanager
 def others(count: int) -> Iterator[None]:
     """Run processes that want a core each, all the time."""
@@ -322,7 +330,7 @@ COMPARED: dict[str, Compared] = {
     "paced": paced_rows,
     "loop": loop_rows,
 }
-ALONE: dict[str, Callable[[Path], Iterator[Row]]] = {"limits": limits, "tap": tap_rows}
+ALONE: dict[str, Callable[[Path], Iterator[Row]]] = {"limits": limits, "tap": tap_rows, "capture": capture_rows}
 PARTS = (*COMPARED, *ALONE)
 
 
