@@ -5,7 +5,7 @@ goes to the capture. If a side does not read, the other side is not read either,
 most one piece per direction waits here. The end of a side and its reset are passed on.
 
 It is the system's epoll, not asyncio: a request takes 2 wake-ups and 12 system calls here. The wake-ups are most of
-the time that it adds (p50, two quiet cores of a virtual machine): 294 us over HTTP and 269 us over gRPC to a client with
+the time that it adds (p50, two quiet cores of a virtual machine): 294 us over HTTP and 269 us over gRPC to clients with
 100 requests a second, 101 and 108 us to one that sends without a pause; the aim was 150 us. Not to sleep for 200 us
 after a request is worse, because that takes a processor from the server: 445 instead of 252 us over HTTP, 338 instead
 of 200 us over gRPC, for two thirds more processor time (measured in turns, at a load of 13).
