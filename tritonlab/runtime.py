@@ -343,7 +343,7 @@ def capture(
     """Write the requests of clients, with their answers, to a new file from now on, until `stop()`, or the end of a
     `with` block or of the server.
 
-    The file is one of Arrow, which pandas, polars and DuckDB read. A full or slow disk loses requests of the capture,
+    The file is one of Arrow, which pandas, polars and pyarrow read. A full or slow disk loses requests of the capture,
     which are counted, and never one of a client.
 
     Args:

@@ -1,7 +1,8 @@
 """The file of a capture: Arrow's IPC format, a row for each request with all of its responses, in order of arrival.
 
-`pandas.read_feather`, `polars.read_ipc` and DuckDB read it. The buffers are compressed with zstd. Each batch of rows
-is complete on the disk before the next one: of a file whose writer was killed, all complete batches are read.
+`pandas.read_feather` and `polars.read_ipc` read it, DuckDB a table of pyarrow. The buffers are compressed with zstd.
+Each batch of rows is complete on the disk before the next one: of a file whose writer was killed, all complete batches
+are read.
 
 The bytes of a tensor are as in KServe's protocol (`raw_input_contents`): little-endian numbers in C order, BYTES as
 elements with their length in four bytes. The schema's metadata has JSON at the key `tritonlab.capture`; the metadata of
