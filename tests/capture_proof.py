@@ -2,14 +2,17 @@
 
 Clients send requests over HTTP, gRPC and gRPC streams through a tap, and note what they sent and got; the server traces
 all of it at level TENSORS. The capture of the tap, and that of the trace, are compared with the clients' notes, and
-replayed to a copy of the model, which answers as before.
+replayed to a copy of the model, which answers as before, and to one with a bug in 0.1 % of the inputs, all of which are
+found.
 `--requests 1000` is quicker.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import queue
+import signal
 import sys
 import tempfile
 import threading
@@ -22,11 +25,13 @@ import numpy as np
 import tritonclient.grpc
 import tritonclient.http
 from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException
 
 from tests.benchmarks.measuring import place
 from tests.conformance.models import config
 from tests.conformance.reference import ReferenceServer, missing
 from tests.models import executes
+from tests.serving import eventually
 from tests.tap_process import TapProcess
 from tritonlab import Server
 from tritonlab.core.inference.tensor import Tensor
@@ -54,6 +59,9 @@ MODEL = executes("""
         responses.append(pb_utils.InferenceResponse(outputs))
     return responses
 """)
+#: What the bug needs: one input in 1000 has such a first number.
+LEAST, MOST = 0.0, 0.00125
+BUG = MODEL.replace("x * 2)", f"x * 2 + np.float32(0.25) * ({LEAST} < x[0, 0] < {MOST}))")
 CONFIG = config("X FP32 -1; TEXT STRING 1", "Y FP32 -1; TURNED STRING 1", "max_batch_size: 8\ndynamic_batching { }")
 
 
@@ -150,7 +158,9 @@ def by_calls(library: Any, address: str, name: str, count: int) -> dict[str, Not
             result = error = None
             try:
                 result = client.infer("turn", inputs(library, x, text), request_id=f"{name}-{number}")
-            except library.InferenceServerException as problem:
+            except InferenceServerException as problem:
+                if problem.status() == "StatusCode.UNAVAILABLE":
+                    raise
                 error = problem
             notes[f"{name}-{number}"] = noted(x, text, result, error)
     return notes
@@ -232,13 +242,39 @@ def tell(name: str, notes: dict[str, Note], file: Path) -> int:
 
 
 def replay(name: str, file: Path, scratch: Path) -> int:
-    """Replay a capture to a copy of the model in a server of this process, and print the verdict; return how many
-    answers changed, or 1 if nothing is proved. A trace has no errors, so they are not compared."""
-    with Server(scratch / "copy") as server:
-        begin = time.perf_counter()
-        found = server.model("turn").replay(file, speed=None)
-        print(f"{name}, in {time.perf_counter() - begin:.1f} s: {found.text()}")
-    return int(found.compared - found.same) if found.proves else 1
+    """Replay a capture to a copy of the model and to one with a bug, in a server of this process. Print the verdicts,
+    and return how many are wrong. A trace has no errors, so they are not compared."""
+    place(scratch / "copies", "turn", MODEL, CONFIG)
+    place(scratch / "copies", "bug", BUG, CONFIG)
+    numbers = (one.exchange.request.inputs["X"].numpy()[0, 0] for one in Capture(file))
+    hit = [number for number, value in enumerate(numbers) if LEAST < value < MOST]
+    begin = time.perf_counter()
+    with Server(scratch / "copies") as server:
+        as_before, found = (server.model(each).replay(file, of="turn", speed=None) for each in ("turn", "bug"))
+    print(f"{name}, in {time.perf_counter() - begin:.1f} s: {as_before.text()}")
+    print(f"{name}, with a bug that {len(hit)} inputs meet: {found.text()}")
+    groups = [[change.number for change in group.changes] for group in found.groups]
+    return int(not as_before.ok) + int(groups != [hit])
+
+
+def kill_upstream(scratch: Path) -> int:
+    """Kill the real server behind a tap, start it again, and compare what both answered with the capture. Return the
+    number of differences."""
+    scratch.mkdir()
+    file = scratch / "killed.arrow"
+    with serve(scratch) as real, TapProcess([real.http, real.grpc], file) as tap:
+        notes = by_calls(tritonclient.http, tap.addresses[0], "c1", 200)
+        os.killpg(real.pid, signal.SIGKILL)
+        eventually(lambda: not real.running(), WAIT_SECONDS)
+        try:
+            by_calls(tritonclient.grpc, tap.addresses[1], "c9", 1)
+        except InferenceServerException as error:
+            print(f"while the server is killed: {error.message()}")
+        real.start()
+        notes |= by_calls(tritonclient.http, tap.addresses[0], "c2", 200)
+        notes |= by_calls(tritonclient.grpc, tap.addresses[1], "c3", 200)
+        tap.stop()
+    return tell("tap, whose server was killed", notes, file)
 
 
 def main() -> int:
@@ -253,11 +289,10 @@ def main() -> int:
         day = run(arguments.requests, scratch)
         print(f"{len(day.notes):,} requests in {day.seconds:.1f} s, {len(day.notes) / day.seconds:,.0f}/s")
         print(day.report.strip())
-        count = tell("tap", day.notes, day.file)
+        count = tell("tap", day.notes, day.file) + kill_upstream(scratch / "killed")
         traced = scratch / "traced.arrow"
         print(repr(convert(day.traces, traced, CaptureRules())))
         count += tell("trace", day.notes, traced)
-        place(scratch / "copy", "turn", MODEL, CONFIG)
         count += replay("tap", day.file, scratch) + replay("trace", traced, scratch)
     return 1 if count else 0
 
