@@ -1,7 +1,8 @@
 """A real JupyterLab in a real Chromium for the tests, isolated from the machine's settings and from the network.
 
 One page serves test after test, in either theme: to load JupyterLab takes 6.5 s of processor time, to open a notebook
-in it 0.6 s (measured with Chromium 142 and JupyterLab 4.5, November 2026).
+in it 0.6 s (measured with Chromium 142 and JupyterLab 4.5, November 2026). Where a test needs another page, it shares
+the cache of those before.
 """
 
 from __future__ import annotations
@@ -211,9 +212,14 @@ _CHANGE_THEME = """async theme => {
     while (document.body.dataset.jpThemeName !== theme) await new Promise(requestAnimationFrame);
 }"""
 #: Closes all that was opened, and returns what else the next test would find. No question is asked about changes.
-_CLOSE = """() => {
-    const { shell } = window.jupyterapp;
+_CLOSE = """async () => {
+    const { commands, shell } = window.jupyterapp;
     for (const widget of [...shell.widgets('main')]) widget.dispose();
+    shell.activateById('filebrowser');
+    shell.collapseRight();
+    const toasts = () => [...document.querySelectorAll('.Toastify__toast')];
+    for (const { id } of toasts()) await commands.execute('apputils:dismiss-notification', { id });
+    for (let frame = 0; toasts().length && frame < 100; frame++) await new Promise(requestAnimationFrame);
     const left = [...shell.widgets('left')].filter(widget => widget.isVisible).map(widget => widget.id);
     const over = document.querySelectorAll('.jp-Dialog, .Toastify__toast, .lm-Menu').length;
     const sides = [...shell.widgets('down'), ...shell.widgets('right')].filter(widget => widget.isVisible).length;
@@ -235,9 +241,8 @@ class Lab:
         #: Whether another test may use the page; one that changes what `close` does not see says no.
         self.reusable = True
         self._loads = 0
-        #: The theme of the JupyterLab that `open` loaded; "" once anything else was loaded.
+        #: The theme of the JupyterLab that `load` loaded; "" before.
         self._theme = ""
-        self._opened = False
         page.on("console", lambda line: self.console.append(line.text) if line.type == "error" else None)
         page.on("request", self._note_request)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -251,18 +256,20 @@ class Lab:
         self._loads += 1
 
     def open(self, name: str) -> None:
-        """Open a notebook, alone in the page: in the JupyterLab that an earlier test left there, or in a new one."""
-        if self._theme and not self._opened and not self._loads:
+        """Open a notebook, alone in the page: in the JupyterLab that is there, or in a new one."""
+        if self._theme and not self._loads:
             if self._theme != self.jupyter.theme_name:
                 self._change_theme(self.jupyter.theme_name)
             self.page.evaluate(_OPEN, name)
         else:
-            # a workspace of its own, else the tabs of the last test come back
-            self.page.goto(f"{self.jupyter.url}/lab/workspaces/{Path(name).stem}/tree/{name}")
-            self._theme = "" if self._opened else self.jupyter.theme_name
-            self._loads -= 1
-        self._opened = True
+            self.load(f"{Path(name).stem}/tree/{name}")
         self.wait_until_idle()
+
+    def load(self, address: str) -> None:
+        """Load JupyterLab at an address that begins with a workspace; in one of another test, its tabs come back."""
+        self.page.goto(f"{self.jupyter.url}/lab/workspaces/{address}")
+        self._theme = self.jupyter.theme_name
+        self._loads = 0
 
     def themes(self) -> Iterator[str]:
         """Set each theme in the page, one after the other, and return its name; at the end the first is set again."""
@@ -280,18 +287,16 @@ class Lab:
 
     def close(self) -> bool:
         """Close what the test opened; return whether the page is as JupyterLab is after it was loaded."""
-        if not (self.reusable and self._theme and self._opened and not self._loads and not self.page.is_closed()):
+        if not (self.reusable and self._theme and not self._loads and not self.page.is_closed()):
             return False
         if self.page.context.pages != [self.page]:
             return False
-        self.page.context.clear_permissions()
         self.page.set_viewport_size(_SIZE)
         return bool(self.page.evaluate(_CLOSE) == f"filebrowser 0 0 {_THEMES[self._theme]}")
 
     def begin(self) -> None:
         """Forget what an earlier test met."""
         self.foreign, self.errors, self.console = [], [], []
-        self._opened = False
 
     def wait_until_idle(self) -> None:
         """Wait until the current notebook's kernel is idle and connected."""
@@ -397,6 +402,8 @@ class Pages:
         self._jupyter = jupyter
         self._chromium = chromium
         self._kept: Lab | None = None
+        #: Of all pages until a test fails: what JupyterLab consists of is in its cache, compiled.
+        self._context: Any = None
 
     def lend(self, request: pytest.FixtureRequest) -> Iterator[Lab]:
         """Yield a page for one test."""
@@ -409,26 +416,29 @@ class Pages:
         lab, self._kept = self._kept, None
         if lab is None:
             self._jupyter.theme(self._jupyter.theme_name)  # a page may have set another
-            lab = Lab(self._jupyter, new_context(self._chromium).new_page())
+            self._context = self._context or new_context(self._chromium)
+            lab = Lab(self._jupyter, self._context.new_page())
         lab.begin()
         return lab
 
     def give_back(self, lab: Lab, passed: bool) -> None:
         """Take a page after a test, and end what the test has started."""
         context = lab.page.context
+        context.clear_permissions()
         if passed and lab.close():
             self._kept = lab
         else:
             for page in context.pages:
                 page.close()
         _end_kernels(self._jupyter, context)
-        if self._kept is None:
-            context.close()
+        if not passed:
+            self.close()
 
     def close(self) -> None:
-        """Close the page that was kept."""
-        if self._kept is not None:
-            self._kept.page.context.close()
+        """Close all pages."""
+        if self._context is not None:
+            self._context.close()
+        self._context = self._kept = None
 
 
 def new_context(chromium: Any) -> Any:

@@ -231,18 +231,17 @@ def test_interrupt_restart_reload_and_another_window(lab: Any) -> None:
     lab.until(canvas, KEPT)
 
     # another window of the same notebook and kernel, and in it another notebook with a kernel of its own
-    other = lab.page.context.new_page()
-    other.goto(f"{lab.jupyter.url}/lab/workspaces/second/tree/again.ipynb")
-    other.locator(".tritonlab-mark[data-mark=ready]").wait_for()
-    assert answer(other, "unload", name="echo") == {"name": "echo"}
+    two = Lab(lab.jupyter, lab.page.context.new_page())
+    two.load("second/tree/again.ipynb")
+    marked(two, 1, "ready")
+    assert answer(two.page, "unload", name="echo") == {"name": "echo"}
     marked(lab, 1, "off")
     lab.jupyter.write("two.ipynb", [LOAD, ECHO.replace("echo", "second")])
-    two = Lab(lab.jupyter, other)
     two.open("two.ipynb")
     two.run(0)
     two.run(1)
     marked(two, 1, "ready")
-    assert [model["name"] for model in answer(other, "models")["models"]] == ["second"]
+    assert [model["name"] for model in answer(two.page, "models")["models"]] == ["second"]
     assert [model["name"] for model in answer(lab.page, "models")["models"]] == ["echo"]
 
 

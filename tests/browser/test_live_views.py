@@ -72,7 +72,7 @@ def test_without_a_kernel_its_static_form_is_seen(lab: Any) -> None:
     wait_saved_form(lab, "was at 1")
     lab.save()
 
-    # a restart in the same page, then the saved notebook in another one, whose kernel has run nothing
+    # a restart in the same page, then the saved notebook as another one, whose kernel has run nothing
     lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     still(lab, 0).filter(has_text=COUNTED).wait_for()
     live(lab, 0).wait_for(state="hidden")
@@ -95,8 +95,9 @@ def test_nbconvert_shows_the_static_form(lab: Any) -> None:
     wait_saved_form(lab, "was at ")
     lab.save()
     html, _ = HTMLExporter().from_filename(str(lab.jupyter.notebooks / "page.ipynb"))
-    lab.page.goto("about:blank")
-    lab.page.set_content(html)
-    text = lab.page.locator("body").inner_text()
+    page = lab.page.context.new_page()
+    page.set_content(html)
+    text = page.locator("body").inner_text()
+    page.close()
     assert "was at " in text
     assert "rror displaying" not in text and "VBox" not in text

@@ -24,7 +24,7 @@ def tool(lab: Any, name: str) -> Any:
 
 def test_from_the_launcher_to_a_timeline(lab: Any) -> None:
     lab.jupyter.theme("light")
-    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/fresh")
+    lab.load("fresh")
     lab.page.locator(".jp-LauncherCard", has_text="Triton model").click()
     lab.wait_until_idle()
     lab.shot("ext_new_notebook")

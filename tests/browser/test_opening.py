@@ -169,7 +169,7 @@ def test_a_step_is_brought_into_a_cell_and_edited(lab: Any, theme: str) -> None:
 def test_a_folder_is_opened_from_the_file_browser_and_the_launcher(lab: Any, theme: str) -> None:
     place = lab.jupyter.notebooks / f"folder_{theme}"
     write_models(place / "my models", "tensorrt")
-    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/folder_{theme}/tree/folder_{theme}")
+    lab.load(f"folder_{theme}/tree/folder_{theme}")
     lab.page.locator(".jp-LauncherCard", has_text="Triton repository").wait_for()
     folder = lab.page.locator(".jp-DirListing-item[data-isdir='true']", has_text="my models")
     folder.click(button="right")

@@ -64,7 +64,7 @@ def test_a_restart_of_the_kernel_writes_no_errors_to_the_console(lab: Any) -> No
 
 
 def test_the_launchers_card_shows_the_trident(lab: Any, theme: str) -> None:
-    lab.page.goto(f"{lab.jupyter.url}/lab/workspaces/launcher")
+    lab.load("launcher")
     card = lab.page.locator(".jp-LauncherCard", has_text="Triton model")
     card.wait_for()
     for name in lab.themes():
