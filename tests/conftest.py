@@ -39,17 +39,20 @@ settings.register_profile("patient", settings.default, deadline=None, suppress_h
 settings.load_profile("patient")
 
 
-#: One worker runs these, one after the other: they share a JupyterLab, a Chromium and a page in it.
+#: Two workers run these, each one half after the other: a half shares a JupyterLab, a Chromium and a page in it.
 BROWSER = "tests/browser/"
+#: The second half begins with this file. Both take as long (November 2026).
+SECOND_HALF = "tests/browser/test_live_views.py"
 #: But this one has a server of its own.
 APART = ("test_behind_a_proxy.py",)
 #: These wait for the real server and for kernels most of their time, and keep a processor busy only beside others.
 WAITING = ("tests/conformance/", "notebooks/")
 #: These files take half a minute and more, and begin early: a run that ends with one of them ends on one processor.
 LONG = (
-    *("tests/test_", "tests/tools/measure/tuning/", "tests/stub/test_interpreters.py"),
-    *("tests/tritonserver/test_server.py", "tests/tools/check/test_check.py"),
-    *(f"tests/tools/deploy/{name}.py" for name in ("test_whole_export", "preflight/test_trial")),
+    *("tests/test_", "tests/tools/measure/tuning/", "tests/stub/test_interpreters.py", "tests/ipc/test_warm_traps.py"),
+    *("tests/tritonserver/test_server.py", "tests/tools/check/test_check.py", "tests/notebook/test_quickstart.py"),
+    *(f"tests/tools/deploy/test_{name}.py" for name in ("whole_export", "repository", "placement")),
+    *(f"tests/tools/deploy/{name}.py" for name in ("preflight/test_trial", "environment/test_installed")),
     *(f"tests/tools/deploy/preflight/test_{name}.py" for name in ("judge", "pickles")),
     *(f"tests/conformance/test_{name}.py" for name in ("verify", "verdicts", "releases", "sequence")),
     *("tests/frontends/test_file_limit.py", "tests/server/models/test_interrupted_loads.py"),
@@ -89,7 +92,7 @@ def file_order(files: Iterable[str]) -> dict[str, float]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return the scheduler for `--dist loadfile`, which takes the browser's tests as one file."""
+    """Return the scheduler for `--dist loadfile`, which takes the browser's tests as two files."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -97,7 +100,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return BROWSER if file.startswith(BROWSER) and not file.endswith(APART) else file
+            return BROWSER + str(file >= SECOND_HALF) if file.startswith(BROWSER) and not file.endswith(APART) else file
 
     return Scheduling(config, log)
 
