@@ -149,10 +149,14 @@ class TritonPythonModel:
     assert reason.where is not None and reason.where.endswith("line 6")
 
 
+#: Calls `aa` once the file is there.
 CALLS = """
+import os, time
 import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def execute(self, requests):
+        while not os.path.exists({!r}):
+            time.sleep(0.005)
         found = pb_utils.InferenceRequest(model_name="aa", requested_output_names=["Y"], inputs=[]).exec()
         return [pb_utils.InferenceResponse(found.output_tensors())]
 """
@@ -163,12 +167,16 @@ def test_models_that_the_rate_limiter_makes_wait_for_one_another(tmp_path: Path)
     lab = Lab(tmp_path, rate_limit="execution_count")
     plain = config("", "Y FP32 1")
     needs = plain.replace("count: 1", 'count: 1 rate_limiter { resources { name: "R" count: 1 } }')
-    sent = []
+    sent, calls = [], tmp_path / "calls"
     try:
-        lab.load("aa", executes("time.sleep(0.1)\nreturn [None]", imports="import time"), plain)
-        models = [lab.load(name, CALLS, needs) for name in ("bb", "cc")]
+        lab.load("aa", executes("return [None]"), plain)
+        models = [lab.load(name, CALLS.format(str(calls)), needs) for name in ("bb", "cc")]
         list(lab.server.model("aa").infer(raise_on_error=False))  # so that its next turn comes after the others' first
-        sent += [model.infer(raise_on_error=False) for model in models]
+        sent.append(models[0].infer(raise_on_error=False))
+        eventually(lambda: "bb_0_0 (process" in models[0].why().text())
+        sent.append(models[1].infer(raise_on_error=False))
+        eventually(lambda: "cc_0_0 waits for resource 'R'" in models[1].why().text())
+        calls.touch()
         eventually(lambda: "They may wait for one another: bb -> aa -> bb." in models[0].why().text())
         text = models[0].why().text()
         behind = "its turn, behind cc_0_0, which waits for resource 'R'"
