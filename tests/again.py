@@ -14,8 +14,12 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 #: Failures in more files than these are not the machine's.
 MOST = 5
@@ -32,7 +36,9 @@ def run(arguments: Sequence[str], once_more: Sequence[str] = ()) -> int:
     `once_more` instead.
     """
     with tempfile.TemporaryDirectory() as cache:
+        began, before = time.monotonic(), psutil.cpu_times()
         status = _pytest(cache, arguments)
+        _print_load(time.monotonic() - began, before)
         failed = _failed(Path(cache))
         if status != _SOME_FAILED or not 0 < len({test.partition("::")[0] for test in failed}) <= MOST:
             return status
@@ -49,6 +55,13 @@ def _pytest(cache: str, arguments: Sequence[str]) -> int:
     settings = {"cache_dir": cache, "faulthandler_timeout": HANGS, "faulthandler_exit_on_timeout": "true"}
     options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     return subprocess.run([sys.executable, "-m", "pytest", *options, *arguments]).returncode
+
+
+def _print_load(seconds: float, before: Any) -> None:
+    """Print how busy the machine was: where it was, only less work makes the run shorter, elsewhere more workers do."""
+    now = psutil.cpu_times()
+    idle = now.idle - before.idle
+    print(f"the processors were busy for {1 - idle / (sum(now) - sum(before)):.0%} of {seconds:.0f} s", flush=True)
 
 
 def _failed(cache: Path) -> list[str]:
