@@ -49,7 +49,7 @@ help:
 	@echo "make push    edits pushed to the real server under traffic: their times, and that no request fails"
 	@echo "make capture  20,000 requests to the real server through a tap: compares what was captured with what clients sent and got"
 	@echo "make streams  streams through the port of OpenAI's API: delay of a chunk, clients that leave, memory after 10,000 of them (STREAMS_ARGS=\"aiperf=DIR/bin/aiperf\")"
-	@echo "make long    the tests that take minutes each: exports to other releases, an operator's and a newcomer's day"
+	@echo "make long    the tests that take minutes each: exports to other releases, an operator's and a newcomer's day, the quickstart in JupyterLab"
 	@echo "make releases  models on every release of Triton that can be had as a wheel (480 MB, kept under build/)"
 	@echo "make engines  models on NVIDIA Dynamo, Ray and KServe's Triton (2 GB, kept under build/; minutes)"
 	@echo "make exam    pre-flight and verify on all their traps, then model.check() on the corpus of planted bugs and right models (hours; EXAM_ARGS=\"--seconds 20 --seeds 1\")"
@@ -202,7 +202,8 @@ build/checkov/.stamp: | $(MATRIX)/.stamp
 
 # What takes minutes, and is not in `make test` for that.
 LONG := tests/tools/deploy/test_operator.py tests/tools/deploy/test_export_run.py tests/conformance/test_releases.py \
-  tests/conformance/test_judges.py tests/browser/test_newcomers_day.py
+  tests/conformance/test_judges.py tests/browser/test_newcomers_day.py \
+  tests/browser/test_notebook_in_lab.py::test_the_quickstart_reads_well
 
 long: $(VENV)/.test $(REFERENCE)/.stamp
 	TRITONLAB_LONG=1 $(PY) -m pytest -q $(LONG)

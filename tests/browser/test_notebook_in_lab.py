@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import POLLING, ROOT, TAKES_PICTURES
+from tests.long_proofs import long
 from tests.models import cell, streams
 
 # a browser, a server and a kernel on a busy machine
@@ -145,6 +146,7 @@ def test_a_decoupled_model_shows_its_responses(lab: Any, theme: str) -> None:
     lab.shot(f"stream_{theme}")
 
 
+@long
 def test_the_quickstart_reads_well(lab: Any, theme: str) -> None:
     notebook = (ROOT / "notebooks" / "00_quickstart.ipynb").read_text()
     release = 'RELEASE = \\"2.51\\"'
