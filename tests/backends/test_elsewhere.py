@@ -247,11 +247,16 @@ def test_streams_and_requests_that_overlap(server: Server) -> None:
 @rule("2.17.2")
 def test_sequences(server: Server) -> None:
     for sequence in (5, 6):
-        found = []
-        for number, flags in ((1, 1), (2, 0), (3, 2)):
-            inputs = {"NUMBER": np.array([[number * sequence]], np.int32)}
-            found += answers(server, "sums", inputs, correlation_id=sequence, flags=flags)
-        assert [each["SUM"] for each in found] == [[[sequence]], [[3 * sequence]], [[6 * sequence]]]
+        assert add_up(server, sequence) == [[[sequence]], [[3 * sequence]], [[6 * sequence]]]
+
+
+def add_up(server: Server, sequence: int, correlation_id: int = 0) -> list[Any]:
+    """Return the sums of a sequence of three numbers, its multiples of 1, 2 and 3."""
+    found = []
+    for number, flags in ((1, 1), (2, 0), (3, 2)):
+        inputs = {"NUMBER": np.array([[number * sequence]], np.int32)}
+        found += answers(server, "sums", inputs, correlation_id=correlation_id or sequence, flags=flags)
+    return [each["SUM"] for each in found]
 
 
 @rule("2.17.2")
@@ -357,6 +362,7 @@ def test_recorded_answers_carry_on_when_the_server_is_killed_under_load(borrowed
         for each in (server, bare):
             answers(each, "same", known)
         answers(server, "count", {"N": numbers(3)})
+        add_up(server, sequence=6)
         outcomes: list[Any] = []
 
         def load(borrowing: Server, inputs: dict[str, Any]) -> None:
@@ -412,11 +418,7 @@ def test_recorded_answers_carry_on_when_the_server_is_killed_under_load(borrowed
             train.load(name)
         assert answers(train, "same", known)[0]["SHOUT"] == [b"X"]
         assert [each["EACH"] for each in answers(train, "count", {"N": numbers(3)})] == [[0], [1], [2]]
-        found = []
-        for number, flags in ((1, 1), (2, 0), (3, 2)):
-            inputs = {"NUMBER": np.array([[number * 6]], np.int32)}
-            found += answers(train, "sums", inputs, correlation_id=99, flags=flags)
-        assert [each["SUM"] for each in found] == [[[6]], [[18]], [[36]]]
+        assert add_up(train, sequence=6, correlation_id=99) == [[[6]], [[18]], [[36]]]
     with pytest.raises(ModelLoadError) as caught_load:
         borrowed.server(timeout=1)
     assert "cannot be reached: " in str(caught_load.value) or "has not answered for 1 s" in str(caught_load.value)
