@@ -52,6 +52,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const links = new KernelLinks(tracker);
     const settings = new Settings(registry);
     const exportModel = (model: string): void => void app.commands.execute(Commands.exportNotebook, { model });
+    const breakHere = (model: string): void => void app.commands.execute(Commands.breakHere, { model });
     const loadExtension = (): void => void app.commands.execute(Commands.loadExtension);
     addCommands(app, links, settings, palette);
     exportFromCards(app, links);
@@ -61,7 +62,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     addBreakHere(app, tracker, palette);
     markCells(links, exportModel);
     offerLoadExt(tracker);
-    const panel = new TritonPanel(links, { exportModel, loadExtension }, tritonIcon);
+    const panel = new TritonPanel(links, { exportModel, breakHere, loadExtension }, tritonIcon);
     app.shell.add(panel, "left", { rank: 520 });
     restorer?.add(panel, panel.id);
     addHighlighting(app, links, languages, extensions);

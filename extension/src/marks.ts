@@ -77,8 +77,8 @@ function showExport(node: HTMLButtonElement, model: string, exportModel: ExportM
   node.onclick = () => exportModel(model);
 }
 
-/** Puts the cursor into the cell, on the line (from 1) that is to blame. */
-function goTo(panel: NotebookPanel, cell: Cell, line: number | null): void {
+/** Puts the cursor into the cell: on a line (from 1), or where it was. */
+export function goTo(panel: NotebookPanel, cell: Cell, line: number | null): void {
   panel.content.activeCellIndex = panel.content.widgets.indexOf(cell);
   if (line !== null) cell.editor?.setCursorPosition({ line: line - 1, column: 0 });
   panel.content.mode = "edit";

@@ -1,10 +1,11 @@
 // The panel: all that happens in the current notebook's server, and the buttons to change it.
-import { downloadIcon, LabIcon, ReactWidget, refreshIcon, stopIcon, UseSignal } from "@jupyterlab/ui-components";
+import { bugIcon, downloadIcon, LabIcon, ReactWidget, refreshIcon, stopIcon, UseSignal } from "@jupyterlab/ui-components";
 import { ISignal, Signal } from "@lumino/signaling";
 
+import { modelOf } from "./cells.js";
 import { ejectIcon } from "./icons.js";
 import { KernelError, KernelLink } from "./link.js";
-import { KernelLinks } from "./links.js";
+import { cellTexts, KernelLinks } from "./links.js";
 import { Calls, Log, ModelNow, Overview, RequestNow } from "./protocol.js";
 import { duration, seconds, short } from "./views/text.js";
 
@@ -16,6 +17,7 @@ const LEVELS = { VERBOSE: "all", INFO: "info", WARNING: "warnings", ERROR: "erro
 /** What the panel's buttons have the rest of JupyterLab do. */
 export interface Around {
   exportModel: (name: string) => void;
+  breakHere: (name: string) => void;
   loadExtension: () => void;
 }
 
@@ -226,6 +228,8 @@ function ModelRow({ one, model, around }: { one: ModelNow; model: PanelModel; ar
   const { name } = one;
   const serves = one.state === "READY" || one.state === "NOT READY";
   const does = (call: "load" | "unload" | "stop") => () => model.press(call, { name });
+  const notebook = model.links.tracker.currentWidget;
+  const isOfCell = notebook !== null && cellTexts(notebook).some((text) => modelOf(text) === name);
   return (
     <section className="tritonlab-model" data-model={name} data-state={one.state}>
       <div className="tritonlab-row">
@@ -236,6 +240,7 @@ function ModelRow({ one, model, around }: { one: ModelNow; model: PanelModel; ar
         ) : (
           <Button label={`${serves ? "Reload" : "Load"} ${name}`} icon={refreshIcon} press={does("load")} />
         )}
+        {isOfCell && <Button label={`Break ${name} at the line with the cursor, or no longer`} icon={bugIcon} press={() => around.breakHere(name)} />}
         {serves && <Button label={`Export ${name} to a repository…`} icon={downloadIcon} press={() => around.exportModel(name)} />}
         {serves && <Button label={`Unload ${name}`} icon={ejectIcon} press={does("unload")} />}
       </div>

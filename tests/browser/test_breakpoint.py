@@ -7,8 +7,10 @@ import time
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import POLLING, Lab
+from tests.browser.test_extension import panel
 from tests.models import CALL_STOPS, STOPS
 
 pytestmark = pytest.mark.timeout(300)
@@ -68,6 +70,27 @@ def test_the_debugger_is_typed_to_under_the_cell(lab: Lab, theme: str) -> None:
     typed(lab, "c")
     lab.wait_text(lab.cell(2), "[2.0, 3.0]")
     assert lab.errors == []
+
+
+def test_the_panel_stops_a_model_at_the_line_with_the_cursor(lab: Lab) -> None:
+    lab.jupyter.write("here.ipynb", [LOAD, STOPS.replace("        breakpoint()\n", ""), CALL_STOPS])
+    lab.open("here.ipynb")
+    lab.run(0)
+    lab.run(1)
+    text = lab.cell(1).locator(".cm-content").first
+    text.locator(".cm-line", has_text="x = x + 1").click()
+    lab.cell(2).locator(".cm-content").first.click()  # the cell of the model need not be the active one
+    button = panel(lab).get_by_role("button", name="Break stops at the line with the cursor")
+    button.click()
+    expect(text).to_contain_text("breakpoint()")
+    lab.shot("breakpoint_from_the_panel")
+    lab.start(2)
+    lab.wait_text(lab.cell(2), "-> x = x + 1")
+    typed(lab, "c")
+    lab.wait_text(lab.cell(2), "[2.0, 3.0]")
+    button.click()
+    expect(text).not_to_contain_text("breakpoint()")
+    assert (lab.foreign, lab.errors) == ([], [])
 
 
 def test_no_way_to_leave_a_prompt_locks_the_notebook(lab: Lab) -> None:
