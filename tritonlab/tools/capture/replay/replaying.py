@@ -360,7 +360,7 @@ class _Replay:
                 yield f"these requests are too few to tell noise of {names} from a change: it takes {least} at least"
         elif self._changes.changes and self._noise is None:
             yield "a model with noise differs from itself: replay(capture, against=OLD) learns how much"
-        if self._late > _LATE:
+        if self._late > _LATE and self._speed is not None:
             yield f"requests were sent up to {self._late / 1e6:,.0f} ms late: the recorded pace was not kept"
         if self._speed != 1.0 and self._against is None:
             yield "latencies were not compared: the pace is not the recorded one"
