@@ -242,7 +242,7 @@ def test_an_operator_needs_only_the_exported_folder(work: Work, tmp_path: Path) 
         update_and_go_back(work, python, author, first=first, folder=folder)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @long
 @pytest.mark.skipif(ENGINE is None, reason="TRITONLAB_TEST_ENGINE names a container engine that has the target's image")
 @pytest.mark.parametrize("env", ["none", "archive"])
@@ -263,7 +263,7 @@ def test_a_container_engine_builds_and_runs_it(env: str, tmp_path: Path) -> None
     (tmp_path / "built.yaml").write_bytes(built.stdout)
     try:
         subprocess.run([engine, "kube", "play", tmp_path / "built.yaml"], check=True, timeout=100)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300  # each model's archive is unpacked
         while not ready("localhost:8000") and time.monotonic() < deadline:
             time.sleep(0.1)
         assert answer("top") == 20
