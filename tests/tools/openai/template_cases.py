@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -307,7 +308,8 @@ def write_files(directory: Path, template: str | dict[str, str]) -> None:
 def prompts() -> dict[str, dict[str, str | list[str]]]:
     """Return the prompts, or errors, of transformers."""
     import tokenizers
-    import transformers
+
+    transformers: Any = import_module("transformers")
 
     found: dict[str, dict[str, str | list[str]]] = {}
     for name, template in TEMPLATES.items():
