@@ -51,6 +51,7 @@ _STEPS = 3
 _WITHOUT_ADMISSION = """
 from tritonlab.ipc.processes.memory_room import MemoryRoom
 MemoryRoom.has = lambda self, nbytes, later=0: True
+MemoryRoom.left = lambda self: 1 << 60
 """
 
 _KERNEL = """

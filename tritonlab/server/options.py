@@ -64,7 +64,7 @@ class Options:
         panel or that call begins the recording. Other servers are recorded from then on in any case.
     cuda_memory_pool_sizes: bytes by device of the GPU memory in which tensors cross to models; 64 MB by default.
     max_message_size: bytes of one request over HTTP or gRPC, and of one answer over gRPC; all requests together may
-        have twice as many. 0 is a quarter of the memory (rule 6.3.8).
+        have twice as many. 0 is a quarter of the memory, for a message over gRPC an eighth (rule 6.3.8).
     max_unread_size: bytes of unread responses that may wait for the client of one stream over HTTP or gRPC; beyond
         that its request is cancelled and its stream ends with an error (rule 6.9.4).
     audit_reads: whether an audit hook in each stub records the reads of its model, for `model.reads()`; each event of

@@ -31,7 +31,7 @@ class Machine:
         """Return a call that begins to wait for a message."""
         call = object.__new__(kind)  # without grpcio's call
         call.refuse_message = lambda text: self.refused.append((call, text))  # type: ignore[method-assign]
-        RECEIVING[call] = None
+        RECEIVING[call] = call.least = None
         return call
 
     def grow(self, nbytes: int) -> None:
@@ -104,5 +104,21 @@ def test_the_newest_call_with_one_message_ends_before_a_stream(machine: Callable
 
 def test_it_looks_again_sooner_the_less_is_left(machine: Callable[[int], Machine]) -> None:
     waits = [machine(left * MB).look() for left in (100_000, 6_000, 0)]
-    assert waits[0] == 1.0 and waits[2] == 0.01
+    assert waits[0] == 1.0 and waits[2] == 0.005
     assert waits[1] == pytest.approx(6_000 * MB / 3 / (4 << 30))
+
+
+def test_memory_that_an_earlier_message_frees_hides_no_later_message(machine: Callable[[int], Machine]) -> None:
+    small = machine(400 * MB)
+    earlier = small.receive(UnaryCall)
+    small.look()
+    small.grow(100 * MB)
+    small.look()
+    later = small.receive(UnaryCall)
+    small.look()
+    del RECEIVING[earlier]
+    small.grow(-100 * MB + 60 * MB)
+    small.look()
+    small.left = 100 * MB
+    small.look()  # 60 MB were received, twice
+    assert [refused for refused, _ in small.refused] == [later]

@@ -31,11 +31,15 @@ MB = 1 << 20
 
 
 def test_one_request_may_take_a_quarter_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit, most in ((16 << 30, 4 << 30), (100 * MB, 64 * MB), (0, 1 << 30)):
+    for limit, most, over_grpc in (
+        (16 << 30, 4 << 30, 2 << 30),
+        (100 * MB, 64 * MB, 64 * MB),
+        (0, 1 << 30, 512 * MB),
+    ):
         monkeypatch.setattr(request_memory, "memory_limit", lambda limit=limit: limit)
         memory = RequestMemory()
-        assert (memory.most, memory.total) == (most, 2 * most)
-    assert RequestMemory(5).most == 5
+        assert (memory.most, memory.total, memory.most_at_once) == (most, 2 * most, over_grpc)
+    assert RequestMemory(5).most == RequestMemory(5).most_at_once == 5
 
 
 def test_a_request_that_is_too_large_is_refused_with_what_sets_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -308,7 +308,7 @@ GROUPS = (
             SIZE,
             "endpoints.max_message_size",
             "Bytes of one request, and of one gRPC answer; all requests may have twice as many. Default: a quarter "
-            "of the memory.",
+            "of the memory; for a request over gRPC an eighth.",
             ours=True,
         ),
         Flag(

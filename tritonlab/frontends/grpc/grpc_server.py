@@ -13,6 +13,7 @@ from ...core.status import InvalidArgumentError, UnavailableError
 from ...ipc.processes.memory_room import RESERVE
 from ...server.inference_server import InferenceServer
 from ...server.observe.idle_memory import private
+from ...stub._pb_stub.wire.shm_manager import trim_heap
 from ..shared.access import AUTHORIZATION
 from ..shared.grpc_options import GRPCOptions
 from ..shared.request_memory import RequestMemory, no_memory
@@ -41,7 +42,7 @@ _RECEIVED_COPIES = 2
 _MUCH = 16 << 20
 #: Bytes that clients of this machine send in a second, at most, and the seconds between two checks.
 _RATE = 4 << 30
-_SOONEST, _LATEST = 0.01, 1.0
+_SOONEST, _LATEST = 0.005, 1.0
 
 
 def _credentials(options: GRPCOptions) -> grpc.ServerCredentials | None:
@@ -75,7 +76,7 @@ class GRPCServer:
         self._options = options = options or GRPCOptions()
         memory = memory or RequestMemory()
         self._pool = ThreadPoolExecutor(CONTROL_THREADS, "grpc control")
-        most = ("grpc.max_receive_message_length", min(memory.most, LARGEST_MESSAGE))
+        most = ("grpc.max_receive_message_length", min(memory.most_at_once, LARGEST_MESSAGE))
         methods = self._methods(core, shared_memory, memory)
         self._server = CallServer(methods, [*options.channel_arguments(), most], ReceptionWatch(memory).watch)
 
@@ -165,21 +166,36 @@ class ReceptionWatch:
 
     def __init__(self, memory: RequestMemory) -> None:
         self._memory = memory
+        self._has_refused = False
+        self._least = 0  # in use since there was neither a message nor a unary call that receives one
 
     def watch(self) -> float:
         """End the newest call that receives a message, if there is no memory for a message as large as this process has
         grown since the oldest began. Return in how many seconds to check again."""
+        if self._has_refused:
+            trim_heap()  # the pieces of the refused message
+            self._has_refused = False
         now, size = private(os.getpid()), 0
-        for call, least in list(RECEIVING.items()):
-            RECEIVING[call] = least = now if least is None else min(now, least)
-            size = max(size, now - least)
-        size = min(size, self._memory.most)
+        later = self._memory.later
+        calls = {call: isinstance(call, UnaryCall) for call in list(RECEIVING)}
+        is_start = not later and all(call.least is None for call, is_unary in calls.items() if is_unary)
+        self._least = now if is_start else min(now, self._least)
+        for call, is_unary in calls.items():
+            # memory that an earlier message still had when this call began, and that it frees, hides later growth
+            begin = self._least if is_unary else now
+            call.least = begin if call.least is None else min(now, call.least)
+            size = max(size, now - call.least)
+        size = min(size, self._memory.most_at_once)
         room = self._memory.room
-        needed = _RECEIVED_COPIES * size + self._memory.later
-        if size > _MUCH and not room.has(0, needed) and RECEIVING:
+        needed = _RECEIVED_COPIES * size + later + RESERVE
+        left = room.left()
+        if size > _MUCH and left < needed + (1 + _RECEIVED_COPIES) * self._memory.most_at_once:
+            room.reclaim()  # early, as the message does not wait until that is done
+        if size > _MUCH and left < needed and (calls := list(RECEIVING)):
             # a stream may only wait for its client
-            *_, call = sorted(RECEIVING, key=lambda call: isinstance(call, UnaryCall))
-            del RECEIVING[call]
+            *_, call = sorted(calls, key=lambda call: isinstance(call, UnaryCall))
+            RECEIVING.pop(call, None)
+            self._has_refused = True
             call.refuse_message(str(no_memory(size)))
-        spare = room.left() - RESERVE - needed
+        spare = left - needed
         return min(max(spare / (1 + _RECEIVED_COPIES) / _RATE, _SOONEST), _LATEST)

@@ -26,6 +26,9 @@ from .infer_request_reader import InferRequestReader, checked_version
 from .infer_response_writer import InferResponseWriter, OutputsWanted
 from .message_parser import MessageParser, Raw
 
+#: An answer of so many bytes is written by the serving thread. To copy it takes the interpreter lock and new memory for
+#: some 100 ms, in which the serving thread would receive other messages that nothing checks.
+_MUCH = 16 << 20
 #: Metadata that continue a client's OpenTelemetry trace.
 _CONTEXT = ("traceparent", "tracestate")
 
@@ -121,16 +124,23 @@ class ModelInferCall(UnaryCall):
                 return
             response = self._earlier.take()
         self._service.exchange.end_single(request)
-        self._held = ()
+        if response.error is not None:  # not raised: its traceback would keep this call and the inputs
+            self._held = ()
+            self._fail(response.error)
+        elif sum([tensor.data.nbytes for tensor in response.outputs.values()]) < _MUCH:
+            self._held = ()
+            self._respond(response)
+        else:
+            self.hand_over(lambda: self._respond(response))
+
+    def _respond(self, response: InferenceResponse) -> None:
         try:
-            message = self._service.writer.response(response, self._wanted) if response.error is None else b""
+            message = self._service.writer.response(response, self._wanted)
         except TritonError as error:
             self._fail(error)
-            return
-        if response.error is not None:  # not raised: its traceback would keep this call and the inputs
-            self._fail(response.error)
         else:
             self.respond(message)
+        self._held = ()
 
     def _fail(self, error: TritonError) -> None:
         self.fail(STATUS[error.code], error.message)

@@ -2,8 +2,8 @@
 that their client does not read.
 
 Triton has no bound over HTTP: a body of any announced size is collected until memory ends (measured). Here that would
-end the notebook. So one request may take a quarter of the memory, all requests half of it, and only while memory is
-left for them (`MemoryRoom`). A request is in memory up to three times at once:
+end the notebook. So one request may take a quarter of the memory (over gRPC an eighth), all requests half of it, and
+only while memory is left for them (`MemoryRoom`). A request is in memory up to three times at once:
 
     as it comes     its body; over gRPC grpcio's pieces, the same in a row, and the message made of that;
                     copies of its inputs in the client's shared memory
@@ -96,6 +96,8 @@ class RequestMemory:
 
     def __init__(self, most: int = 0, room: MemoryRoom = ROOM) -> None:
         self.most = most or max((memory_limit() or 4 * _UNKNOWN) // 4, _LEAST)
+        #: the limit of a message that is counted only once it is complete, and in memory three times by then
+        self.most_at_once = most or max(self.most // 2, _LEAST)
         self.total = 2 * self.most
         #: a message of this many bytes is taken without a check
         self.unasked = min(self.most, UNCOUNTED)

@@ -46,15 +46,21 @@ class MemoryRoom:
         if total <= self._left and age < (_LONG if total * _LITTLE < self._left else _SHORT):
             self._left -= nbytes
             return True
-        if self.left() < total and self.owners and self._now() - self._tried > _AGAIN:
-            # on a thread of its own, as it may wait for messages that this thread handles
-            thread = threading.Thread(target=self._give_back, name="give memory back", daemon=True)
-            thread.start()
+        if self.left() < total and (thread := self.reclaim()):
             thread.join(_PATIENCE)
-            self._tried = self._now()
             self.left()
         self._left -= nbytes
         return self._left + nbytes >= total
+
+    def reclaim(self) -> threading.Thread | None:
+        """Begin to give back unused memory of earlier requests. Return the thread that does it, as that may wait for
+        messages that the caller handles; None if nothing can be given back so soon."""
+        if not self.owners or self._now() - self._tried <= _AGAIN:
+            return None
+        self._tried = self._now()
+        thread = threading.Thread(target=self._give_back, name="give memory back", daemon=True)
+        thread.start()
+        return thread
 
     def left(self) -> int:
         """Measure how many bytes are left."""
@@ -65,6 +71,7 @@ class MemoryRoom:
     def _give_back(self) -> None:
         for owner in list(self.owners):
             owner.give_back_now()
+        self._tried = self._now()
 
 
 #: The memory room of this process.
