@@ -1,9 +1,9 @@
 """Servers whose memory a cgroup limits, and the requests that would fill it: `python -m tests.memory_limits`.
 
-Each way in gets one request of an eighth, just below a quarter, and half of the limit, three in a row of a fifth, and
-four at once of an eighth and of just below a quarter. None of them may end the server, `tritonlab serve` or a kernel
-of a notebook; a model's process may be killed, which is started again. `--control` takes the admission away, and the
-server is killed. Needs root and cgroups; one limit takes minutes.
+Each way in gets one request of just below an eighth, of just below a quarter, and of half of the limit, three in a row
+of a fifth, and four at once of just below an eighth and a quarter. None of them may end the server, `tritonlab serve`
+or a kernel of a notebook; a model's process may be killed, which is started again. `--control` takes the admission
+away, and the server is killed. Needs root and cgroups; one limit takes minutes.
 """
 
 from __future__ import annotations
@@ -378,14 +378,15 @@ class Load(NamedTuple):
     share: float
 
 
-#: A little less than a quarter, which is the limit of one request.
+#: A little less than a quarter, which is the limit of one request, and than an eighth, the limit of one over gRPC.
 _QUARTER = 0.2499
+_EIGHTH = 0.124
 LOADS = (
-    Load("one", 1, 1, 1 / 8),
+    Load("one", 1, 1, _EIGHTH),
     Load("one", 1, 1, _QUARTER),
     Load("one", 1, 1, 1 / 2),
     Load("three in a row", 1, 3, 1 / 5),
-    Load("four at once", 4, 1, 1 / 8),
+    Load("four at once", 4, 1, _EIGHTH),
     Load("four at once", 4, 1, _QUARTER),
 )
 
