@@ -32,27 +32,30 @@ _CALL = {
     "function": {"name": "look", "arguments": {"where": "K\u00f6ln", "n": 1}},
 }
 _SYSTEM = {"role": "system", "content": " Be <brief>. "}
-_ASKED = {"role": "user", "content": "What is \u00e4?\n"}
-_ANSWERED = {"role": "assistant", "content": " A letter.\n\n"}
+_QUESTION = {"role": "user", "content": "What is \u00e4?\n"}
+_ANSWER = {"role": "assistant", "content": " A letter.\n\n"}
 #: The name of a chat -> its messages, and its tools.
 CHATS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]] | None]] = {
-    "one": ([_ASKED], None),
-    "system": ([_SYSTEM, _ASKED], None),
-    "turns": ([_SYSTEM, _ASKED, _ANSWERED, {"role": "user", "content": "{{ bos_token }} <|im_end|> \U0001f600"}], None),
-    "twice": ([_ASKED, _ASKED], None),
+    "one": ([_QUESTION], None),
+    "system": ([_SYSTEM, _QUESTION], None),
+    "turns": (
+        [_SYSTEM, _QUESTION, _ANSWER, {"role": "user", "content": "{{ bos_token }} <|im_end|> \U0001f600"}],
+        None,
+    ),
+    "twice": ([_QUESTION, _QUESTION], None),
     "unknown role": ([{"role": "poet", "content": "Ah"}], None),
-    "tools": ([_SYSTEM, _ASKED], [_LOOK]),
-    "no tools": ([_ASKED], []),
+    "tools": ([_SYSTEM, _QUESTION], [_LOOK]),
+    "no tools": ([_QUESTION], []),
     "called": (
         [
-            _ASKED,
+            _QUESTION,
             {"role": "assistant", "content": None, "tool_calls": [_CALL], "refusal": None},
             {"role": "tool", "tool_call_id": "call00001", "content": "Rain & 5\u00b0"},
             {"role": "tool", "tool_call_id": "call00002", "content": ""},
         ],
         [_LOOK, _LOOK],
     ),
-    "thought": ([_ASKED, {**_ANSWERED, "reasoning": "Hm."}, _ASKED], None),
+    "thought": ([_QUESTION, {**_ANSWER, "reasoning": "Hm."}, _QUESTION], None),
 }
 
 _TURN = "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}"

@@ -36,8 +36,8 @@ def model_of(*parts: str) -> TextModel:
 
 
 def options_of(chat: bool = False, **body: Any) -> dict[str, Any]:
-    asked = TextRequest.from_json({"model": "m", "prompt": "Hi", **body}, chat=chat)
-    return {**asked.nth(0), "prompt": "Hi"}
+    request = TextRequest.from_json({"model": "m", "prompt": "Hi", **body}, chat=chat)
+    return {**request.nth(0), "prompt": "Hi"}
 
 
 VLLM = (
@@ -66,12 +66,12 @@ def test_the_schema_of_vllms_backend() -> None:
     found = {name: tensor.numpy().tolist() for name, tensor in model.tensors(options).items()}
     sent = json.loads(found.pop("sampling_parameters")[0])
     assert sent == {"temperature": 0, "stop": ["."], "seed": 3, "max_tokens": 16, "logprobs": True}
-    asked = ("exclude_input_in_output", "return_finish_reason", "return_num_input_tokens", "return_num_output_tokens")
+    flags = ("exclude_input_in_output", "return_finish_reason", "return_num_input_tokens", "return_num_output_tokens")
     assert found == {
         "text_input": [b"Hi"],
         "stream": [True],
         "return_logprobs": [True],
-        **{key: [True] for key in asked},
+        **{key: [True] for key in flags},
     }
     assert model.parameters(options) == {}
     read = ("text", "finish_reason", "logprobs", "num_input_tokens", "num_output_tokens")

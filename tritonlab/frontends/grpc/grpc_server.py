@@ -191,11 +191,11 @@ class ReceptionWatch:
         left = room.left()
         if size > _MUCH and left < needed + (1 + _RECEIVED_COPIES) * self._memory.most_at_once:
             room.reclaim()  # early, as the message does not wait until that is done
-        if size > _MUCH and left < needed and (calls := list(RECEIVING)):
+        if size > _MUCH and left < needed and calls:
             # a stream may only wait for its client
-            *_, call = sorted(calls, key=lambda call: isinstance(call, UnaryCall))
-            RECEIVING.pop(call, None)
+            newest = max(calls, key=lambda call: (call in RECEIVING, calls[call], list(calls).index(call)))
+            RECEIVING.pop(newest, None)
             self._has_refused = True
-            call.refuse_message(str(no_memory(size)))
+            newest.refuse_message(str(no_memory(size)))
         spare = left - needed
         return min(max(spare / (1 + _RECEIVED_COPIES) / _RATE, _SOONEST), _LATEST)
