@@ -49,7 +49,7 @@ def test_most_lines_of_pip_go_to_its_log_only(status: int, tmp_path: Path) -> No
     ends = "echo 'Installing collected packages: p0, p1'; echo Successfully installed p0-1"
     python.write_text(f"#!/bin/sh\n{wheels}; {ends if not status else 'echo ERROR: no disk >&2'}; exit {status}\n")
     python.chmod(0o755)
-    command = ["make", f"VENV={tmp_path}", f"{tmp_path}/.lab"]
+    command = ["make", "--no-print-directory", f"VENV={tmp_path}", f"{tmp_path}/.lab"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     lines = found.stdout.splitlines()
     assert "50 of about 140 packages: p49" in lines
