@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....core.inference.data_type import DataType
+from ....core.inference.infer_request import InferenceRequest
 from ....core.inference.tensor import Tensor
 from ....core.observe.failure_capsule import FailureCapsule, keep_requests
 from ....core.quoting import file_stem
@@ -75,6 +76,11 @@ class AnswerChange:
     relative: float = 0.0
     before: str = ""
     after: str = ""
+
+    @property
+    def request(self) -> InferenceRequest | None:
+        """The request; None if similar changes have the evidence."""
+        return self.evidence.planned.captured.exchange.request if self.evidence else None
 
     @property
     def place(self) -> str:
