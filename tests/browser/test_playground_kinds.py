@@ -110,7 +110,7 @@ def test_without_a_mouse(lab: Any, theme: str) -> None:
     keys.press("ArrowDown")
     lab.wait_text(output.locator(".tl-value:visible").first, "[[2. 4.]]")
     tab_to(lab, "Replay")
-    lab.shot(f"keyboard_{theme}", output.get_by_role("button", name="Replay"))
+    lab.shot(f"keyboard_{theme}", output.get_by_role("button", name="Replay", exact=True))
     keys.press("Enter")
     lab.wait_text(output.locator(".tl-compare"), "equal")
     lab.shot(f"keyboard_diff_{theme}", output.locator(".tl-compare"))
