@@ -221,6 +221,8 @@ def test_the_text_names_line_share_and_time_per_batch(profile: LineProfile) -> N
 def test_the_html_has_a_margin_beside_the_source_and_escapes_it(profile: LineProfile) -> None:
     html = profile.html()
     assert html.count("<tr") > 10
+    # nbconvert's style aligns the cells of a table to the right
+    assert html.count("<td style='text-align:left'><pre ") == html.count("<pre ") > 5
     assert "█" * 12 in html
     line = ProfiledLine("f", 1, "<place>", 1, "x = '<b>' & 1", {1: (1.0, 1.0, 1)})
     hostile = LineProfile("<m>", [line], {1: (1, 1.0)})

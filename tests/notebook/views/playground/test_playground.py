@@ -77,6 +77,7 @@ def test_the_form_is_made_from_the_config(playground: Playground) -> None:
     row = playground.inputs["IN"]
     assert "[batch ≤ 8, any, 2]" in row.label.value
     assert len(row.sizes) == 1
+    assert "dim 0 =" in row.sizes_box.children[0].value
     assert not playground.buttons.send.disabled and playground.buttons.cancel.disabled
 
 
