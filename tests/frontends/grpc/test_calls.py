@@ -207,6 +207,33 @@ def test_a_call_may_be_answered_on_any_thread_and_others_pass_it(channel: grpc.C
     assert slow.result(SECONDS) == b"at last"
 
 
+def test_the_serving_thread_writes_an_answer_that_is_handed_over(
+    channel: grpc.Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end(call: Unary, message: bytes) -> Callable[[], None]:
+        return lambda: call.handle(threading.current_thread().name.encode() if message == b"name" else message)
+
+    found = {}
+    with caplog.at_level(logging.CRITICAL):
+        for message in (b"name", b"fail", b"raise"):
+            call = unary(channel).future(b"wait", timeout=SECONDS)
+            waiting = Unary.waiting.get(timeout=SECONDS)
+            waiting.hand_over(end(waiting, message))
+            error = call.exception(SECONDS)
+            found[message] = call.result() if error is None else (call.code().name, call.details())
+    assert found == {
+        b"name": b"grpc",
+        b"fail": ("NOT_FOUND", "nothing: \u00fc"),
+        b"raise": ("INTERNAL", "ValueError: a defect"),
+    }
+    gone = unary(channel).future(b"wait", timeout=SECONDS)
+    waiting = Unary.waiting.get(timeout=SECONDS)
+    gone.cancel()
+    assert waiting.gone.wait(SECONDS)
+    waiting.hand_over(end(waiting, b"x"))  # nobody waits for it
+    assert unary(channel)(b"x", timeout=SECONDS) == b"x"
+
+
 def test_an_immediate_answer_and_the_end_of_its_call_are_one_event(
     server: CallServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from tritonclient.utils import InferenceServerException
 from tests.frontends.traced import CONFIG, TRACED, moments, untraced
 from tests.serving import Lab, lab
 from tritonlab.core.observe.trace_settings import TraceSetting
+from tritonlab.frontends.grpc import infer_handler
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
@@ -37,7 +38,15 @@ def infer(client: tritonclient.grpc.InferenceServerClient, dtype: type = np.int3
     return str(client.infer("grpc_traced", [tensor], headers=headers).as_numpy("OUT")[0].decode())
 
 
-def test_moments_of_grpc(lab: Lab, client: tritonclient.grpc.InferenceServerClient, tmp_path: Path) -> None:
+@pytest.mark.parametrize("much", [infer_handler._MUCH, 0], ids=["small", "much"])
+def test_moments_of_grpc(
+    lab: Lab,
+    client: tritonclient.grpc.InferenceServerClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    much: int,
+) -> None:
+    monkeypatch.setattr(infer_handler, "_MUCH", much)
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "t")))
     with pytest.raises(InferenceServerException):
         infer(client, np.float32)
@@ -70,3 +79,12 @@ def test_a_clients_own_trace_goes_on_whatever_the_rate(
     context = json.loads(infer(client, traceparent=sent))
     assert context["traceparent"].startswith(f"00-{'a' * 32}-")
     assert context["traceparent"] != sent
+
+
+def test_an_answer_with_much_data(
+    client: tritonclient.grpc.InferenceServerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(infer_handler, "_MUCH", 0)
+    assert infer(client) == "None"
+    with pytest.raises(InferenceServerException, match="data-type"):
+        infer(client, np.float32)

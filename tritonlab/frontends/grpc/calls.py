@@ -167,7 +167,7 @@ class UnaryCall(GRPCCall):
 
     def __init__(self, event: Any) -> None:
         super().__init__(event)
-        self._lock = threading.Lock()  # guards _call, None when the call is over, _listens and _begun
+        self._lock = threading.Lock()  # guards _call, None when the call is over, and _listens
         self._listens = False
         self._begun = False  # whether initial metadata went out
         self._read()
@@ -197,16 +197,27 @@ class UnaryCall(GRPCCall):
 
     def hand_over(self, work: Callable[[], None]) -> None:
         """Call `work`, which ends the call, on the serving thread; not if the call is over."""
+
+        def on_begun(event: Any) -> None:
+            try:
+                work()
+            except Exception as error:  # a defect of ours; its client must not wait for ever
+                _log.exception("an answer failed")
+                self.fail(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+
         with self._lock:
             if self._call is not None:
-                self._begun = True  # the operation by which the thread hears of it
-                self._call.start_server_batch((self._beginning(),), lambda event: work())
+                self._begun = True  # the operation whose event that thread gets
+                self._call.start_server_batch((self._beginning(),), on_begun)
 
     def respond(self, message: bytes) -> None:
-        self._finish(self._beginning(), _send(message, 0), _send_status(None, _OK, b"", 0))
+        self._close(_send(message, 0), _send_status(None, _OK, b"", 0))
 
     def fail(self, code: grpc.StatusCode, text: str) -> None:
-        self._finish(self._beginning(), _status(code, text))
+        self._close(_status(code, text))
+
+    def _close(self, *operations: Any) -> None:
+        self._finish(*(() if self._begun else (self._beginning(),)), *operations)
 
     def refuse_message(self, text: str) -> None:
         with self._lock:
@@ -215,8 +226,6 @@ class UnaryCall(GRPCCall):
 
     def _finish(self, *operations: Any) -> None:
         with self._lock:
-            if self._begun:
-                operations = operations[1:]
             if not self._listens:
                 self._listens = True
                 self._listen(*operations)

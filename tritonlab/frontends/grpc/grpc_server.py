@@ -191,11 +191,11 @@ class ReceptionWatch:
         left = room.left()
         if size > _MUCH and left < needed + (1 + _RECEIVED_COPIES) * self._memory.most_at_once:
             room.reclaim()  # early, as the message does not wait until that is done
-        if size > _MUCH and left < needed and calls:
+        if size > _MUCH and left < needed and (newest := [call for call in reversed(calls) if call in RECEIVING]):
             # a stream may only wait for its client
-            newest = max(calls, key=lambda call: (call in RECEIVING, calls[call], list(calls).index(call)))
-            RECEIVING.pop(newest, None)
+            refused = next((call for call in newest if calls[call]), newest[0])
+            RECEIVING.pop(refused, None)
             self._has_refused = True
-            newest.refuse_message(str(no_memory(size)))
+            refused.refuse_message(str(no_memory(size)))
         spare = left - needed
         return min(max(spare / (1 + _RECEIVED_COPIES) / _RATE, _SOONEST), _LATEST)
