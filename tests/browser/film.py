@@ -1,7 +1,8 @@
 """The pictures of the README and of the documentation, made in a real JupyterLab: `python -m tests.browser.film`.
 
-It writes `extension/media/jupyterlab.png`, and `jupyterlab.webp`: a cell becomes a model, is called, watched, exported;
-and the same of the dark theme, `jupyterlab-dark.png` and `jupyterlab-dark.webp`.
+It writes `extension/media/jupyterlab.png`, and `jupyterlab.webp`: a cell becomes a model, is called, broken and fixed,
+called by another process, watched, checked and exported; and the same of the dark theme, `jupyterlab-dark.png` and
+`jupyterlab-dark.webp`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class TritonPythonModel:
         inputs = [pb_utils.get_input_tensor_by_name(r, "X").as_numpy() for r in requests]
         return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x * 2)]) for x in inputs]"""
 CALL = 'embed(X=[[1, 2, 3, 4]])["Y"]'
+BROKEN = MODEL.replace("pb_utils.Tensor(", "pb_utils.Tensr(")
+CLIENT = """%triton serve --http-port 8000 --no-token
+!curl -s localhost:8000/v2/models/embed/generate -d '{"X": [1, 2, 3, 4]}'"""
+CHECK = "embed.check(seconds=4)"
 LOAD = """import random, time
 import numpy as np
 sent = []
@@ -46,7 +51,7 @@ THEMES = {"light": "", "dark": "-dark"}
 def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     """Play the film, and yield each frame with the time that it is on the screen."""
     page = lab.page
-    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, LOAD])
+    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, CLIENT, CHECK, LOAD])
     lab.open("embed.ipynb")
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     lab.run(0)
@@ -57,10 +62,23 @@ def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     yield LOOK, page.screenshot()
     lab.run(2)
     yield LOOK, page.screenshot()
-    page.locator("[data-jp-item-name='tritonlab-timeline'] jp-button:visible").click()
-    lab.cell(3).locator(".tl-view canvas").wait_for()
-    yield STEP, page.screenshot()
+    for source in (BROKEN, MODEL):
+        page.evaluate(
+            "text => jupyterapp.shell.currentWidget.content.widgets[1].model.sharedModel.setSource(text)", source
+        )
+        lab.run(1)
+        lab.run(2)
+        lab.scroll_to(lab.cell(2).locator(".jp-OutputArea-output").last)
+        yield LOOK if source == MODEL else 2 * LOOK, page.screenshot()
+    for index in (3, 4):
+        lab.run(index)
+        lab.scroll_to(lab.cell(index).locator(".jp-OutputArea-output").last)
+        yield LOOK, page.screenshot()
     lab.cell(4).locator(".cm-content").click()
+    page.locator("[data-jp-item-name='tritonlab-timeline'] jp-button:visible").click()
+    lab.cell(5).locator(".tl-view canvas").wait_for()
+    yield STEP, page.screenshot()
+    lab.cell(6).locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
     for _ in range(12):
         page.wait_for_timeout(150)

@@ -65,6 +65,33 @@ def test_the_serving_thread_reads_the_sockets_and_models_do_not_hear_of_it() -> 
     assert int(ran) < int(ran_for_each) / 2  # some run by the clock, and more on a busy machine
 
 
+#: Forks while a server waits for calls, as `!command` of a notebook does.
+FORK = """
+import os, time
+from tritonlab.frontends.grpc.calls import CallServer
+
+server = CallServer({}, [])
+server.listen("127.0.0.1:0")
+server.start()
+time.sleep(0.3)  # until the thread waits in grpcio
+if not (pid := os.fork()):
+    os._exit(0)
+os.waitpid(pid, 0)
+server.stop()
+print(os.environ.get("GRPC_VERBOSITY"))
+"""
+
+
+@pytest.mark.parametrize(("set_before", "says"), [({}, False), ({"GRPC_VERBOSITY": "INFO"}, True)])
+def test_a_fork_beside_a_server_is_silent(set_before: dict[str, str], says: bool) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"} | set_before
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == str(set_before.get("GRPC_VERBOSITY"))
+    assert ("fork" in done.stderr) == says, done.stderr
+
+
 @pytest.fixture(autouse=True)
 def _linux() -> None:
     if not os.path.exists("/proc/self/schedstat"):
