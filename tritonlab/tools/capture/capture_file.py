@@ -342,7 +342,7 @@ class Capture:
         """Return a batch with its data. Raises ValueError if it does not fit into memory or is damaged."""
         pa = arrow()
         try:
-            size = sum(_measure_unpacked(file, batch, number) for number in range(len(batch.buffers)))
+            size = sum(_read_unpacked_size(file, batch, number) for number in range(len(batch.buffers)))
             if size > (most := memory_left() // 2):
                 raise ValueError(
                     f"it has {size:,} bytes when it is unpacked, more than the {most:,} there is memory for"
@@ -494,7 +494,7 @@ def _unpack_batch(file: BinaryIO, batch: _Message, columns: Any) -> Any:
     return pa.ipc.read_record_batch(pa.py_buffer(file.read(batch.end - batch.begin)), columns)
 
 
-def _measure_unpacked(file: BinaryIO, batch: _Message, number: int) -> int:
+def _read_unpacked_size(file: BinaryIO, batch: _Message, number: int) -> int:
     """Return the bytes of a buffer when it is unpacked."""
     place, length = batch.buffers[number]
     if length < 8:
@@ -507,7 +507,7 @@ def _measure_unpacked(file: BinaryIO, batch: _Message, number: int) -> int:
 def _buffer(file: BinaryIO, batch: _Message, number: int) -> bytes:
     """Return a buffer of a batch, unpacked. Raises ValueError if it is larger than the numbers of all rows need."""
     place, length = batch.buffers[number]
-    size = _measure_unpacked(file, batch, number)
+    size = _read_unpacked_size(file, batch, number)
     if not 0 <= batch.rows * 8 <= size <= batch.rows * 8 + 64:
         raise ValueError(f"{size:,} bytes for the times of {batch.rows:,} rows")
     file.seek(place)

@@ -117,10 +117,10 @@ class RunningCapture(Instrument, ProcessBound):
     # -- hooks, on the server's threads
 
     def request_queued(self, request: InferenceRequest, now: int) -> None:
-        self._opened(request)
+        self._find_or_open(request)
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
-        opened = self._opened(request)  # it is new if it is from the cache, or faster than `request_queued`
+        opened = self._find_or_open(request)  # it is new if it is from the cache, or faster than `request_queued`
         if opened is None:
             return
         outputs = self._copies(request, response.outputs)
@@ -160,7 +160,7 @@ class RunningCapture(Instrument, ProcessBound):
             return False
         return not self._models or request.model_name in self._models
 
-    def _opened(self, request: InferenceRequest) -> _OpenRequest | None:
+    def _find_or_open(self, request: InferenceRequest) -> _OpenRequest | None:
         """Return a request with copies of its inputs; None if it is left out. Each request is chosen and counted once,
         by the hook that is called first; the other one may run at the same time."""
         if not self._is_ours(request):
