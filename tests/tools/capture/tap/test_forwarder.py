@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tritonlab.tools.capture.tap import forwarder
 from tritonlab.tools.capture.tap.copied_bytes import CopyReader, CopySender, Record, RecordKind
-from tritonlab.tools.capture.tap.forwarder import Forwarder, Upstream
+from tritonlab.tools.capture.tap.forwarder import Forwarder, Rehearsal, Upstream
 
 SOON = 30.0
 
@@ -255,3 +256,41 @@ def test_two_listeners_meet_the_limit_of_open_files_in_one_turn(scene: Scene) ->
     assert not thread.is_alive()
     for sock in (*clients, *servers, link, end):
         sock.close()
+
+
+def test_rehearsals_after_a_piece_reach_neither_the_capture_nor_the_sides(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Semaphore(0)
+    end = Rehearsal.end
+
+    def count(rehearsal: Rehearsal) -> None:
+        end(rehearsal)
+        ended.release()
+
+    monkeypatch.setattr(Rehearsal, "end", count)
+    client, server = scene.connect()
+    assert not ended.acquire(blocking=False)  # nothing was sent so far
+    client.sendall(b"one")
+    assert server.recv(16) == b"one"
+    assert all(ended.acquire(timeout=SOON) for _ in range(3))
+    client.sendall(b"two")
+    assert server.recv(16) == b"two"
+    client.close()
+    assert server.recv(16) == b""
+    sent = [each.data for each in scene.records() if each.kind in (RecordKind.FROM_CLIENT, RecordKind.FROM_SERVER)]
+    assert sent == [b"one", b"two"]
+    server.close()
+
+
+def test_there_are_no_rehearsals_without_traffic(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarder, "_ACTIVE_NS", 0)  # the last piece is always too long ago
+    begun = list[Rehearsal]()
+    monkeypatch.setattr(Rehearsal, "begin", begun.append)
+    client, server = scene.connect()
+    client.sendall(b"one")
+    assert server.recv(16) == b"one"
+    client.close()
+    scene.stop()
+    assert not begun
+    server.close()
