@@ -1,7 +1,7 @@
 """The pictures of the README and of the documentation, made in a real JupyterLab: `python -m tests.browser.film`.
 
 It writes `extension/media/jupyterlab.png`, and `jupyterlab.webp`: a cell becomes a model, is called, broken and fixed,
-called by another process, watched, checked and exported; and the same of the dark theme, `jupyterlab-dark.png` and
+called by another process, checked, watched, exported and proved by a real server; and the same of the dark theme, `jupyterlab-dark.png` and
 `jupyterlab-dark.webp`.
 """
 
@@ -41,6 +41,7 @@ sent = []
 for n in range(700):
     sent.append(embed.infer(inputs={"X": np.full((1, 4), n, "float32")}))
     time.sleep(random.expovariate(250))"""
+PROOF = 'tritonlab.export(embed, "proved/models", env="dir", verify="2.51").verification'
 #: How long a frame is seen, in milliseconds, and how wide it is.
 STEP, LOOK, WIDTH = 180, 1600, 960
 QUALITY = 85
@@ -51,7 +52,7 @@ THEMES = {"light": "", "dark": "-dark"}
 def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     """Play the film, and yield each frame with the time that it is on the screen."""
     page = lab.page
-    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, CLIENT, CHECK, LOAD])
+    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, CLIENT, CHECK, LOAD, f"import tritonlab\n{PROOF}"])
     lab.open("embed.ipynb")
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     lab.run(0)
@@ -93,6 +94,10 @@ def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     yield LOOK, page.screenshot()
     dialog.locator(".jp-Dialog-footer .jp-mod-accept").click()
     dialog.locator("[role=status]").wait_for()
+    yield LOOK, page.screenshot()
+    dialog.locator(".jp-Dialog-footer .jp-mod-reject").click()
+    lab.run(7, timeout=120)
+    lab.cell(7).locator(".jp-OutputArea-output").first.evaluate("element => element.scrollIntoView()")
     yield 2 * LOOK, page.screenshot()
 
 
@@ -104,7 +109,7 @@ def write(seen: list[tuple[int, bytes]], end: str) -> None:
     film = MEDIA / f"jupyterlab{end}.webp"
     times = [time for time, _ in seen]
     small[0].save(film, save_all=True, append_images=small[1:], duration=times, loop=0, quality=QUALITY, method=6)
-    pictures[-3].save(MEDIA / f"jupyterlab{end}.png", optimize=True)
+    pictures[-4].save(MEDIA / f"jupyterlab{end}.png", optimize=True)
 
 
 def main() -> None:

@@ -155,15 +155,15 @@ def _how() -> str:
     )
     return _list(
         [
-            "Each request was sent alone, four times at once so that batches form, and as a gRPC stream; those of a "
-            "sequence alone and in their order.",
-            "Compared with the answer that the notebook gave, and with that of tritonlab's server on a copy of the "
+            "Each request was sent alone, four times at once so that batches form, and as a gRPC stream. Requests "
+            "of a sequence were sent alone and in their order.",
+            "Each answer was compared with the notebook's, and with the answer of tritonlab's server for a copy of the "
             "export: names, datatypes, shapes, number and order of responses, and values byte by byte.",
-            f"Values of floats that are not equal byte for byte pass within {floats} (of that a part as large as the "
-            "largest value, if all are below 1): another build of numpy or of a BLAS rounds otherwise. Other datatypes "
-            "have to be equal.",
-            "Errors by status and text; metadata and config field by field. Not compared: parameters of responses, "
-            "what is logged, and times.",
+            f"Floats that are not equal byte for byte pass within {floats}, as another build of numpy or of a BLAS "
+            "rounds differently. If all values are below 1, the absolute part is multiplied by the largest. Other "
+            "datatypes must be equal.",
+            "Errors were compared by status and text, metadata and config field by field. Not compared: parameters of "
+            "responses, logs, and times.",
         ]
     )
 
@@ -193,8 +193,8 @@ def _latencies(release: ReleaseVerdict) -> str:
     picture.x_axis(scale, [Tick(value, f"{value:g}") for value in round_steps(0, most)], "milliseconds")
     picture.height += 8
     picture.legend([Key("ring", BLUE, f"Triton {release.release}"), Key("ring", ORANGE, "tritonlab serve")])
-    text = "The first request that is answered, sent again and again, one at a time, by HTTP, or gRPC if the model is "
-    text += "decoupled; the line is the median. On this machine, which did other things, too: not a benchmark."
+    text = "The first request with an answer was sent repeatedly, one at a time, over HTTP, or over gRPC if the model "
+    text += "is decoupled. The line is the median. This machine did other work, too: it is not a benchmark."
     return f"<h2>How long a request took on Triton {escape(release.release)}</h2><p>{text}</p>{picture.svg()}"
 
 
