@@ -27,7 +27,7 @@ class OutputReshapes:
     def apply(self, outputs: dict[str, Tensor]) -> None:
         """Change the shapes of a response's outputs in place; no data is copied.
 
-        A shape that does not fit stays as it is, where Triton gives `dims`, or whatever is in its memory.
+        A shape that does not fit stays unchanged; on Triton it becomes `dims`, or is read from uninitialised memory.
         """
         for name, (pattern, dims) in self._reshapes.items():
             tensor = outputs.get(name)

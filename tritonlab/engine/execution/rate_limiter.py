@@ -50,8 +50,8 @@ class _Context:
 
 
 class TurnWait(NamedTuple):
-    """The reason why an instance has no turn yet: `first` is the next of all waiting instances, perhaps itself, and
-    `holders` execute with its `resources`.
+    """The reason why an instance has no turn yet. `first`: the waiting instance that is served next, perhaps this one;
+    `holders`: the executing instances that hold its `resources`.
     """
 
     first: Any

@@ -137,8 +137,8 @@ class StubConnection:
         return reader if isinstance(reader, LoopReader) else None
 
     def read_by(self, reader: LoopReader | None) -> None:
-        """Set the reader of the socket while no thread leads; None: the link reader. Any thread may call it, also a
-        handler."""
+        """Set the object that reads the socket while no waiting thread does; None sets the link reader. Any thread may
+        call this, even from a handler."""
         with self._arm_lock:
             self._watch.move(reader, readable=not self._receiving.locked(), writable=self._connection.has_unsent)
 

@@ -91,8 +91,8 @@ class LiveView(ProcessBound):
 
     @property
     def subject(self) -> Hashable | None:
-        """The subject that the view follows. The static form is fixed once another view of the same subject is shown,
-        so that each cell keeps its own moment. None: no other view fixes it.
+        """The subject of the view, or None. When another view of the same subject is shown, the static form of this
+        one no longer changes, so that each cell keeps the state at its time.
         """
         return None
 

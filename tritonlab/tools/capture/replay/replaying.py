@@ -283,7 +283,7 @@ class _Replay:
             self._noise.add_again(replayed.planned, first, replayed.exchange, _unseen(replayed.planned))
 
     def _take_again_of_itself(self, replayed: Replayed) -> None:
-        """Learn the noise of the model from its second answer, with the recorded one as the other."""
+        """Learn the noise of a model that is compared with itself, from its second answer and the recorded one."""
         planned, unseen = replayed.planned, _unseen(replayed.planned)
         first = self._first.get(replayed)
         if self._noise is None or first is None:

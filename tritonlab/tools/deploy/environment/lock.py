@@ -249,7 +249,7 @@ def _report(requirements: list[str], python: Python, cancel: threading.Event, sa
 
 
 class _Progress:
-    """Makes a line every few seconds of what pip prints about each package."""
+    """The progress of pip as one line every few seconds, instead of a line for each package."""
 
     def __init__(self, say: Say) -> None:
         self._say, self._count, self._next = say, 0, time.monotonic() + _SILENT_SECONDS

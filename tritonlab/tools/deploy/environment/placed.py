@@ -200,8 +200,8 @@ def _check_relocatable(python: Python) -> None:
 
 
 def _chosen_python(options: EnvironmentOptions) -> Python:
-    """Return the Python of an environment, or the one that will install a lock, by default the target image's. For a
-    lock it need not be installed here: then this process's is returned, with that version."""
+    """Return the Python of an environment. A lock is for the Python of the target image by default; if it is not
+    installed here, return this process's with that version."""
     if options.choice == "requirements":
         version = options.python or find(options.release).python.value or own_python().version
         return find_python(version) or own_python()._replace(version=version)

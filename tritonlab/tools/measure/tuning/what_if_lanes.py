@@ -32,7 +32,7 @@ Send = Callable[[Mapping[str, Any], Sequence[bytes]], None]
 
 
 def lanes_of(model: Model, send: Send) -> WhatIfLanes | None:
-    """Return the replies for a running model; None for a kind of model that cannot be replayed."""
+    """Return the what-if lanes of a running model, or None if its scheduler cannot be simulated."""
     subject = TunedModel(model)
     try:
         Settings.from_config(subject.config)
