@@ -23,7 +23,7 @@ def test_here_nothing_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["extension"]["state"] == "ok" and rows["numpy"]["state"] == "ok"
 
 
-def test_what_is_missing_comes_with_its_mend(
+def test_what_is_missing_comes_with_its_fix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def bad() -> Iterator[Diagnosis]:
@@ -44,7 +44,7 @@ def test_versions_are_compared_with_what_is_wanted(monkeypatch: pytest.MonkeyPat
     wanted = ["numpy>=999", "no-such-package>=1", 'jupyterlab>=4; extra == "lab"', 'sphinx>=999; extra == "docs"']
     monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: wanted)
     found = findings(doctor._packages)
-    assert found["numpy"].state is State.BAD and found["numpy"].mend == "pip install 'numpy>=999'"
+    assert found["numpy"].state is State.BAD and found["numpy"].fix == "pip install 'numpy>=999'"
     assert found["no-such-package"].state is State.BAD and "not installed" in found["no-such-package"].text
     assert found["jupyterlab"].state is State.GOOD and "sphinx" not in found
 
@@ -53,10 +53,10 @@ def test_an_old_notebook_half_is_noted_where_no_jupyterlab_is(monkeypatch: pytes
     """Colab's kernel has an ipykernel that it needs, and cards there are pictures."""
     monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: ['ipykernel>=999; extra == "lab"'])
     found = findings(doctor._packages)["ipykernel"]
-    assert (found.state, found.mend) == (State.BAD, "pip install 'ipykernel>=999'")
+    assert (found.state, found.fix) == (State.BAD, "pip install 'ipykernel>=999'")
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
     found = findings(doctor._packages)["ipykernel"]
-    assert (found.state, found.mend) == (State.NOTE, "")
+    assert (found.state, found.fix) == (State.NOTE, "")
     assert found.text.endswith("JupyterLab wants >=999; in other notebooks cards and views are pictures")
 
 
@@ -78,4 +78,4 @@ def test_a_port_that_is_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_few_open_files_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda what: (256, 256))
-    assert findings(doctor._files)["open files"].mend == "ulimit -n 4096"
+    assert findings(doctor._files)["open files"].fix == "ulimit -n 4096"

@@ -52,12 +52,12 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A finding about one thing. `mend`: the fix, "" if none is needed."""
+    """A finding about one thing. `fix`: the fix, "" if none is needed."""
 
     about: str
     state: State
     text: str
-    mend: str = ""
+    fix: str = ""
 
 
 def run(*, as_json: bool = False) -> int:
@@ -71,8 +71,8 @@ def run(*, as_json: bool = False) -> int:
         width = max(len(each.about) for each in found)
         for each in found:
             print(f"{each.state.value:<8} {each.about:<{width}}  {each.text}")
-            if each.mend:
-                print(f"{'':<8} {'':<{width}}  -> {each.mend}")
+            if each.fix:
+                print(f"{'':<8} {'':<{width}}  -> {each.fix}")
     return int(any(each.state is State.BAD for each in found))
 
 
@@ -90,8 +90,8 @@ def _system() -> Iterator[Diagnosis]:
     if hasattr(select, "epoll") and hasattr(os, "memfd_create"):
         yield Diagnosis("system", State.GOOD, name)
     else:
-        mend = "use a container or a virtual machine with Linux; the repository has a .devcontainer"
-        yield Diagnosis("system", State.BAD, f"{name} has no epoll or memfd_create", mend)
+        fix = "use a container or a virtual machine with Linux; the repository has a .devcontainer"
+        yield Diagnosis("system", State.BAD, f"{name} has no epoll or memfd_create", fix)
 
 
 def _python() -> Iterator[Diagnosis]:
@@ -128,8 +128,8 @@ def _packages() -> Iterator[Diagnosis]:
         if requirement.specifier.contains(version, prereleases=True):
             yield Diagnosis(requirement.name, State.GOOD, version)
         elif is_core or importlib.util.find_spec("jupyterlab") is not None:
-            mend = f"pip install '{requirement.name}{requirement.specifier}'"
-            yield Diagnosis(requirement.name, State.BAD, f"{version}; wanted is {requirement.specifier}", mend)
+            fix = f"pip install '{requirement.name}{requirement.specifier}'"
+            yield Diagnosis(requirement.name, State.BAD, f"{version}; wanted is {requirement.specifier}", fix)
         else:  # a hosted notebook, which may need its version
             others = "in other notebooks cards and views are pictures"
             text = f"{version}; JupyterLab wants {requirement.specifier}; {others}"
@@ -145,15 +145,15 @@ def _extension() -> Iterator[Diagnosis]:
     listed = without_colours(done.stdout + done.stderr).splitlines()
     lines = [line for line in listed if line.strip().startswith("tritonlab v")]
     if not lines:
-        mend = "install tritonlab into the environment of JupyterLab, too, and restart it"
-        yield Diagnosis("extension", State.BAD, "JupyterLab of this environment does not list tritonlab", mend)
+        fix = "install tritonlab into the environment of JupyterLab, too, and restart it"
+        yield Diagnosis("extension", State.BAD, "JupyterLab of this environment does not list tritonlab", fix)
         return
     line = lines[0].strip()
     if "disabled" in line:
         yield Diagnosis("extension", State.BAD, line, "jupyter labextension enable tritonlab")
     elif f"v{VERSION} " not in f"{line} ":
-        mend = f"pip install --force-reinstall --no-deps tritonlab=={VERSION}"
-        yield Diagnosis("extension", State.BAD, f"{line}; the package is {VERSION}", mend)
+        fix = f"pip install --force-reinstall --no-deps tritonlab=={VERSION}"
+        yield Diagnosis("extension", State.BAD, f"{line}; the package is {VERSION}", fix)
     else:
         yield Diagnosis("extension", State.GOOD, line)
 
@@ -167,13 +167,13 @@ def _kernel() -> Iterator[Diagnosis]:
     try:
         program = KernelSpecManager().get_kernel_spec("python3").argv[0]
     except NoSuchKernel:
-        mend = f"{sys.executable} -m ipykernel install --sys-prefix"
-        yield Diagnosis("kernel", State.BAD, "there is no kernel python3", mend)
+        fix = f"{sys.executable} -m ipykernel install --sys-prefix"
+        yield Diagnosis("kernel", State.BAD, "there is no kernel python3", fix)
         return
     # a bare name is replaced by the Python that starts the kernel
     if os.path.isabs(program) and Path(program).parent != Path(sys.executable).parent:
-        mend = f"{sys.executable} -m ipykernel install --sys-prefix, or install tritonlab there"
-        yield Diagnosis("kernel", State.BAD, f"notebooks run {program}, which is another environment", mend)
+        fix = f"{sys.executable} -m ipykernel install --sys-prefix, or install tritonlab there"
+        yield Diagnosis("kernel", State.BAD, f"notebooks run {program}, which is another environment", fix)
     else:
         yield Diagnosis("kernel", State.GOOD, "notebooks run this Python by default")
 
@@ -183,8 +183,8 @@ def _memory() -> Iterator[Diagnosis]:
     size = shutil.disk_usage("/dev/shm").total >> 20
     text = f"/dev/shm has {size} MB"
     if size < 256:
-        mend = "docker run --shm-size=1g for a real Triton server here; tritonlab does not need it"
-        yield Diagnosis("memory", State.NOTE, f"{text}, too little for a Triton server with Python models", mend)
+        fix = "docker run --shm-size=1g for a real Triton server here; tritonlab does not need it"
+        yield Diagnosis("memory", State.NOTE, f"{text}, too little for a Triton server with Python models", fix)
     else:
         yield Diagnosis("memory", State.GOOD, text)
 
@@ -194,16 +194,16 @@ def _files() -> Iterator[Diagnosis]:
     if soft < 1024:
         yield Diagnosis("open files", State.NOTE, f"a process may open {soft} only", "ulimit -n 4096")
     free = shutil.disk_usage(tempfile.gettempdir()).free >> 20
-    state, mend = (State.BAD, "free some, or set TMPDIR") if free < 100 else (State.GOOD, "")
-    yield Diagnosis("scratch", state, f"{free} MB are free in {tempfile.gettempdir()}", mend)
+    state, fix = (State.BAD, "free some, or set TMPDIR") if free < 100 else (State.GOOD, "")
+    yield Diagnosis("scratch", state, f"{free} MB are free in {tempfile.gettempdir()}", fix)
 
 
 def _ports() -> Iterator[Diagnosis]:
     """Name the standard ports that are in use."""
     taken = [port for port in (HTTP_PORT, GRPC_PORT, METRICS_PORT) if _is_taken(port)]
     if taken:
-        mend = "%triton serve takes free ones; for tritonlab serve set --http-port, --grpc-port, --metrics-port"
-        yield Diagnosis("ports", State.NOTE, f"in use: {', '.join(map(str, taken))}", mend)
+        fix = "%triton serve takes free ones; for tritonlab serve set --http-port, --grpc-port, --metrics-port"
+        yield Diagnosis("ports", State.NOTE, f"in use: {', '.join(map(str, taken))}", fix)
     else:
         yield Diagnosis("ports", State.GOOD, f"{HTTP_PORT}, {GRPC_PORT} and {METRICS_PORT} are free")
 
@@ -240,8 +240,8 @@ def _model() -> Iterator[Diagnosis]:
     if gpus:
         yield Diagnosis("GPUs", State.GOOD, ", ".join(f"{gpu['name']} ({gpu['ordinal']})" for gpu in gpus))
     else:
-        mend = "tritonlab.reset(simulated_gpus=1) shows what a model would do with one"
-        yield Diagnosis("GPUs", State.NOTE, "none; models run on the CPU", mend)
+        fix = "tritonlab.reset(simulated_gpus=1) shows what a model would do with one"
+        yield Diagnosis("GPUs", State.NOTE, "none; models run on the CPU", fix)
 
 
 LOOKS: tuple[Callable[[], Iterator[Diagnosis]], ...] = (

@@ -485,7 +485,7 @@ _COMMANDS = (
     Command(
         "doctor",
         "tritonlab.doctor:run",
-        "says what of this machine and environment is missing or does not fit, and the mend",
+        "says what of this machine and environment is missing or does not fit, and how to fix it",
     ).takes(_JSON),
     Command(
         "stub",

@@ -203,7 +203,7 @@ function Findings({ task, place }: Part & { place: Place }): JSX.Element | null 
         <li key={one.model + one.row + one.sentence} data-row={one.row} data-stops={stops(one)}>
           {several && <b>{one.model}: </b>}
           {several ? one.sentence : capitalised(one.sentence)}
-          <Source found={one} />. <span className="tritonlab-dim">Mend: {one.remedy}.</span>
+          <Source found={one} />. <span className="tritonlab-dim">Fix: {one.remedy}.</span>
         </li>
       ))}
     </ul>

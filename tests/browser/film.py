@@ -1,8 +1,8 @@
 """The pictures of the README and of the documentation, made in a real JupyterLab: `python -m tests.browser.film`.
 
 It writes `extension/media/jupyterlab.png`, and `jupyterlab.webp`: a cell becomes a model, is called, broken and fixed,
-called by another process, checked, watched, exported and proved by a real server; and the same of the dark theme, `jupyterlab-dark.png` and
-`jupyterlab-dark.webp`.
+called by another process, checked, watched, exported, and proved by a real server; and the same of the dark theme,
+`jupyterlab-dark.png` and `jupyterlab-dark.webp`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ sent = []
 for n in range(700):
     sent.append(embed.infer(inputs={"X": np.full((1, 4), n, "float32")}))
     time.sleep(random.expovariate(250))"""
-PROOF = 'tritonlab.export(embed, "proved/models", env="dir", verify="2.51").verification'
+PROOF = 'import tritonlab\ntritonlab.export(embed, "proved/models", env="dir", verify="2.51").verification'
 #: How long a frame is seen, in milliseconds, and how wide it is.
 STEP, LOOK, WIDTH = 180, 1600, 960
 QUALITY = 85
@@ -52,7 +52,7 @@ THEMES = {"light": "", "dark": "-dark"}
 def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
     """Play the film, and yield each frame with the time that it is on the screen."""
     page = lab.page
-    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, CLIENT, CHECK, LOAD, f"import tritonlab\n{PROOF}"])
+    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, CLIENT, CHECK, LOAD, PROOF])
     lab.open("embed.ipynb")
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     lab.run(0)

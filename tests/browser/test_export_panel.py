@@ -80,11 +80,11 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any) -> None:
     # another target lacks what the model uses
     expect(note(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
     option(lab, "Target").get_by_role("combobox").select_option("2.36")
-    lab.wait_text(note(lab, "Target").locator("[data-stops=true]"), "Mend:")
+    lab.wait_text(note(lab, "Target").locator("[data-stops=true]"), "Fix:")
     option(lab, "Target").get_by_role("combobox").select_option("2.51")
     expect(note(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
 
-    # what is mended is no longer reported
+    # what is fixed is no longer reported
     option(lab, "Other cells").get_by_role("checkbox").check()
     lab.wait_text(note(lab, "Other cells"), "Written in front of scaled: SCALE")
     expect(note(lab, "Other cells").locator("[data-row=P1]")).to_have_count(0)

@@ -123,11 +123,11 @@ def read(text: bytes) -> Any:
     fault, body = _examine(memoryview(text))
     if fault is not None:
         raise fault
-    mended = _LOW_HALVES.sub(_as_bytes, body)
+    repaired = _LOW_HALVES.sub(_as_bytes, body)
     try:
-        return _values(mended)
+        return _values(repaired)
     except UnicodeDecodeError:
-        return _read_bytes(mended)
+        return _read_bytes(repaired)
 
 
 def find_fault(body: memoryview) -> ReadError:

@@ -66,8 +66,8 @@ class OpenedFacts:
 
     def lines(self) -> list[str]:
         """Return the lines below its row."""
-        mend = f"Fix: {self.advice}" if self.advice else ""
-        return [line for line in (self.answers, self.reason, mend) if line]
+        fix = f"Fix: {self.advice}" if self.advice else ""
+        return [line for line in (self.answers, self.reason, fix) if line]
 
 
 class NoModel(NotFoundError, KeyError):
