@@ -1,5 +1,4 @@
-"""`Explained`, the base of errors with a code, the place of the cause and a remedy, for programs and people alike.
-"""
+"""`Explained`, the base of errors with a code, the place of the cause and a remedy, for programs and people alike."""
 
 from __future__ import annotations
 
@@ -38,6 +37,8 @@ class Explained:
     #: a function of the notebook that shows the error, called when `where` or `fix` is read; in another process, its
     #: result
     explained_by: Explain | Explanation | None = None
+    #: the place and the remedy that the error itself has, unless a subclass finds them later
+    own_place = own_remedy = ""
 
     @property
     def where(self) -> str | None:
@@ -75,11 +76,11 @@ class Explained:
 
     def place(self) -> str:
         """Return the place of the cause in Python's form: `File "model.py", line 3`."""
-        return ""
+        return self.own_place
 
     def remedy(self) -> str:
         """Return the remedy that the error itself has."""
-        return ""
+        return self.own_remedy
 
     def symptom(self) -> str:
         """Return the text by which advice is found."""

@@ -25,14 +25,7 @@ class UnknownOption(Explained, TypeError):
 
     def __init__(self, text: str, advice: str = "", place: str = "") -> None:
         super().__init__(text)
-        self._advice = advice
-        self._place = place
-
-    def place(self) -> str:
-        return self._place
-
-    def remedy(self) -> str:
-        return self._advice
+        self.own_place, self.own_remedy = place, advice
 
     @staticmethod
     def check(call: str, names: Iterable[str], known: Collection[str]) -> None:

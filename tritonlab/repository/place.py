@@ -22,16 +22,11 @@ class NoRepository(Explained, OSError):
     """A path at which a repository is impossible."""
 
     code = Code.INVALID_ARG
+    own_remedy = "name another directory"
 
     def __init__(self, path: str | Path, text: str) -> None:
         super().__init__(text)
-        self._path = str(path)
-
-    def place(self) -> str:
-        return self._path
-
-    def remedy(self) -> str:
-        return "name another directory"
+        self.own_place = str(path)
 
 
 def repository_path(directory: str | PathLike[str]) -> Path:

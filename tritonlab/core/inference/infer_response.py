@@ -22,14 +22,11 @@ class NoSuchOutput(Explained, KeyError):
     def __init__(self, name: object, there: list[str]) -> None:
         super().__init__(name)
         has = f"it has {', '.join(map(repr, there))}" if there else "it has none"
-        self._advice = did_you_mean(str(name), there) or has
-        self._text = f"the response has no output {name!r}: {self._advice}"
+        self.own_remedy = did_you_mean(str(name), there) or has
+        self._text = f"the response has no output {name!r}: {self.own_remedy}"
 
     def __str__(self) -> str:
         return self._text  # a sentence, where a KeyError prints only the name
-
-    def remedy(self) -> str:
-        return self._advice
 
 
 class Outputs(dict[str, Value]):

@@ -32,14 +32,7 @@ class NotebookError(Explained, ValueError):
 
     def __init__(self, text: str, *, fix: str = "", field: str = "") -> None:
         super().__init__(text)
-        self._fix = fix
-        self._field = field
-
-    def place(self) -> str:
-        return self._field
-
-    def remedy(self) -> str:
-        return self._fix
+        self.own_place, self.own_remedy = field, fix
 
 
 class OptionError(NotebookError):

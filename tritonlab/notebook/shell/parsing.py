@@ -51,16 +51,11 @@ class LineError(Explained, UsageError):
     """A magic's line that cannot be read. `advice`: the part of the text about how to write it."""
 
     code = Code.INVALID_ARG
+    own_place = "the line of the magic"
 
     def __init__(self, text: str, advice: str = "") -> None:
         super().__init__(text)
-        self._advice = advice
-
-    def place(self) -> str:
-        return "the line of the magic"
-
-    def remedy(self) -> str:
-        return self._advice
+        self.own_remedy = advice
 
     def _render_traceback_(self) -> list[str]:
         return [f"UsageError: {self}"]  # IPython looks for exactly this class

@@ -37,10 +37,7 @@ class CommandFailed(Explained, OSError):
 
     def __init__(self, text: str, remedy: str = "") -> None:
         super().__init__(text)
-        self._remedy = remedy
-
-    def remedy(self) -> str:
-        return self._remedy
+        self.own_remedy = remedy
 
 
 def start_command(
@@ -62,21 +59,16 @@ def start_command(
 
 
 def run_command(
-    command: Sequence[str],
-    *,
-    cancel: threading.Event,
-    timeout: float = 900.0,
-    env: Mapping[str, str] | None = None,
-    printed: Say = lambda line: None,
+    command: Sequence[str], *, cancel: threading.Event, timeout: float = 900.0, printed: Say = lambda line: None
 ) -> str:
-    """Run the command in `/` and return its stdout, without colours. Its whole process group ends with the call. `env`:
-    this process's by default. `printed` receives each line of stdout meanwhile.
+    """Run the command in `/` and return its stdout, without colours. Its whole process group ends with the call.
+    `printed` receives each line of stdout meanwhile.
 
     Raises CommandFailed, or Cancelled once `cancel` is set.
     """
     deadline = time.monotonic() + timeout
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        plain = {name: value for name, value in (env or os.environ).items() if name not in _COLOURS}
+        plain = {name: value for name, value in os.environ.items() if name not in _COLOURS}
         process = start_command(command, stdout=out, stderr=err, env=plain)
         try:
             new = _Lines(out)

@@ -35,11 +35,8 @@ class ExportOptionError(Explained, ValueError):
 
     def __init__(self, text: str, fix: str, is_place: bool = False) -> None:
         super().__init__(text)
-        self._fix = fix
+        self.own_remedy = fix
         self.is_place = is_place
-
-    def remedy(self) -> str:
-        return self._fix
 
 
 @dataclass(frozen=True)

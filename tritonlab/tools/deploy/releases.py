@@ -108,39 +108,27 @@ class UnknownTarget(Explained, ValueError):
     """A target that is not in the table."""
 
     code = Code.INVALID_ARG
+    own_place = str(_TABLE)
+    own_remedy = (
+        "name a release as 2.49 or its container as 24.08, or kserve, dynamo or ray: `tritonlab releases` prints the "
+        "releases"
+    )
 
     def __init__(self, text: str) -> None:
         near = difflib.get_close_matches(text, [*_names()], n=1)
-        self._fix = (
-            "name a release as 2.49 or its container as 24.08, or kserve, dynamo or ray: `tritonlab releases` prints "
-            "the releases"
-        )
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        super().__init__(f"'{text}' is not a release of Triton in the table{hint}: {self._fix}")
-
-    def place(self) -> str:
-        return str(_TABLE)
-
-    def remedy(self) -> str:
-        return self._fix
+        super().__init__(f"'{text}' is not a release of Triton in the table{hint}: {self.own_remedy}")
 
 
 def releases() -> list[Release]:
     """Return all releases of the table, the oldest first."""
-    return [Release(*(_cell(row[column]) for column in _COLUMNS)) for row in _read()["releases"]]
+    return [Release(*(Cell(*row[column]) for column in _COLUMNS)) for row in _read()["releases"]]
 
 
 def features() -> dict[str, Feature]:
     """Return the features of the table by their keys."""
     return {
-        row["key"]: Feature(
-            key=row["key"],
-            name=row["name"],
-            since=_cell(row["since"]),
-            lacking=_cell(row["lacking"]),
-            effect=row["effect"],
-            remedy=row["remedy"],
-        )
+        row["key"]: Feature(**{**row, "since": Cell(*row["since"]), "lacking": Cell(*row["lacking"])})
         for row in _read()["features"]
     }
 
@@ -163,8 +151,8 @@ def find_target(text: str) -> Target:
     place = _read()["targets"].get(name)
     if place is None:
         return Target(find(text))
-    about, shm = _cell(place["about"]).value, _cell(place["shm_bytes"]).value
-    return Target(find(_cell(place["container"]).value), about, shm, name)
+    about, shm = Cell(*place["about"]).value, Cell(*place["shm_bytes"]).value
+    return Target(find(Cell(*place["container"]).value), about, shm, name)
 
 
 def table_text(sources: bool = False) -> str:
@@ -212,11 +200,6 @@ def _names() -> Iterator[str]:
     yield from _read()["targets"]
     for release in releases():
         yield from (str(release.triton), str(release.container))
-
-
-def _cell(pair: list[Any]) -> Cell:
-    value, source = pair
-    return Cell(value, source)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -70,7 +70,7 @@ class ExportPlan:
     def __str__(self) -> str:
         kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
         lines = [f"  {verb:<7}{file}" for verb, files in kinds for file in shortened(files)] or ["  change nothing"]
-        return "\n".join([*lines, *_attention(self)])
+        return "\n".join([*lines, *(f"  Attention: {warning}." for warning in self.warnings)])
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,14 @@ class ExportReport:
 
     def tree(self) -> str:
         """Return the exported part of the repository, one line for each directory and file."""
-        lines = [*self._incomplete(), f"{self.repository}/"]
+        lines = [f"{each.path.name} is not complete: {why}" for each in self.reports for why in each.incomplete]
+        lines.append(f"{self.repository}/")
         for report in self.reports:
             state = "" if report.plan.differs else "  (was up to date)"
             lines += [f"  {report.path.name}/{state}", *_tree(report.plan.files, "    ")]
         if self.beside is not None and self.beside.files:
             lines += [f"{self.beside.path}/", *_tree(self.beside.files, "  ")]
         return "\n".join(lines)
-
-    def _incomplete(self) -> Iterator[str]:
-        for report in self.reports:
-            yield from (f"{report.path.name} is not complete: {sentence}" for sentence in report.incomplete)
 
     def commands(self) -> tuple[str, str]:
         """Return the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
@@ -183,7 +180,9 @@ class ExportReport:
         """
         if self.dry_run:
             raise InvalidArgumentError("it was a dry run, and nothing is there to be packed: export without dry_run")
-        target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
+        target = self.repository.with_name(f"{self.repository.name}-{self.path.name}.zip")
+        if path is not None:
+            target = Path(os.path.abspath(Path(path).expanduser()))
         from .verify.verdict_history import evidence_of  # with the comparison of answers
 
         with whole_file(target) as written, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -208,9 +207,6 @@ class ExportReport:
         return build_image(
             self.beside.path if self.beside is not None else self.repository.parent, engine, run=run, say=print
         )
-
-    def _zip_path(self) -> Path:
-        return self.repository.with_name(f"{self.repository.name}-{self.path.name}.zip")
 
     def _notes(self) -> Iterator[str]:
         if self.dry_run:
@@ -312,23 +308,14 @@ class ExportConflict(Explained, FileExistsError):
     """A directory that already has other content. `plan`: the effect of an export with overwrite=True."""
 
     code = Code.ALREADY_EXISTS
+    own_remedy = "export with overwrite=True (--overwrite), which keeps the former directory as a backup, or elsewhere"
 
     def __init__(self, plan: ExportPlan) -> None:
         super().__init__(
             f"{plan.path} exists; to export there would\n{plan}\n"
             f"Nothing was written. overwrite=True (--overwrite) does it and keeps the former directory as a backup."
         )
-        self.plan = plan
-
-    def place(self) -> str:
-        return str(self.plan.path)
-
-    def remedy(self) -> str:
-        return "export with overwrite=True (--overwrite), which keeps the former directory as a backup, or elsewhere"
-
-
-def _attention(plan: ExportPlan) -> list[str]:
-    return [f"  Attention: {warning}." for warning in plan.warnings]
+        self.plan, self.own_place = plan, str(plan.path)
 
 
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
