@@ -29,6 +29,23 @@ def few_lines(text: str, most: int = MOST_LINES) -> str:
     return "\n".join([*lines[: most - 1], f"… and {len(lines) - most + 1} more lines"])
 
 
+class Shown:
+    """The base of a result that a cell shows as HTML, and that its first lines of text stand for elsewhere."""
+
+    def text(self) -> str:
+        """Return the facts in words."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return few_lines(self.text())
+
+
 def by_number(name: str) -> tuple[list[str | int], str]:
     """Return a sort key that orders names as people do: model_2 before model_10."""
     # texts and digits in turn, so that each is compared with its kind

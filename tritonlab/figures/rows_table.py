@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.plain_facts import Shown
 from ..core.whole_file import write_file
 from .tables import table, text_table
 
@@ -23,7 +24,7 @@ _SHOWN = 4
 _ROWS, _LINES = 1000, 36
 
 
-class RowsTable:
+class RowsTable(Shown):
     """Arrays as a table. They have the same first dimension; arrays of different ones, or without any, are one row."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
@@ -71,12 +72,6 @@ class RowsTable:
 
     def _rest(self, shown: int) -> list[str]:
         return [f"… {self.count - shown:,} more rows: to_csv(path)"] if self.count > shown else []
-
-    def _repr_html_(self) -> str:
-        return self.html()
-
-    def __repr__(self) -> str:
-        return self.text()
 
 
 def _columns(name: str, array: NDArray[Any], count: int) -> dict[str, NDArray[Any] | list[str]]:

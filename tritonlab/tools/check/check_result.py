@@ -17,7 +17,7 @@ from ...core.inference.data_type import DataType
 from ...core.inference.tensor import Tensor
 from ...core.junit import JUnitTest
 from ...core.junit import junit_xml as write_junit
-from ...core.plain_facts import few_lines
+from ...core.plain_facts import Shown
 from ...exchanges.literal import floats
 from ...figures.figure import Axis, Figure, Point, Points
 from ...figures.stored_picture import date_line, stored_picture
@@ -52,7 +52,7 @@ class Tried:
 
 
 @dataclass(eq=False, repr=False)
-class CheckResult:
+class CheckResult(Shown):
     """The result of `Model.check`. `checked`: whether the model answered any request and there was time to try
     anything. `ok`: it was checked, and nothing was found. `tried`: the relations, each with its explanation. `notes`:
     sentences on how to read it.
@@ -172,7 +172,12 @@ class CheckResult:
     def html(self) -> str:
         parts = [f"<b>{escape(self.verdict)}</b>"]
         for finding in self.findings:
-            parts.append(_finding_html(finding))
+            name, sentence = escape(finding.relation), escape(finding.sentence)
+            parts.append(f"<div style='margin-top:8px'><b>{name}</b>: {sentence}</div>")
+            parts += [f"<div class='tl-dim'>{escape(finding.where)}</div>"] if finding.where else []
+            parts.append(_side_by_side(finding))
+            also = (f"{escape(one.relation)}: {escape(one.sentence)}" for one in finding.also)
+            parts += [f"<div class='tl-dim'>also {text}</div>" for text in also]
         parts.append(stored_picture(self.figure(), self._when, self.verdict))
         parts.append(self._relations_html())
         parts += [f"<div>{escape(note)}</div>" for note in self.notes]
@@ -187,24 +192,11 @@ class CheckResult:
             rows.append([cell(one.relation, look=_LEFT), cell(mark, look=look), cell(one.explanation, look=_LOOK)])
         return _table_of(rows)
 
-    def _repr_html_(self) -> str:
-        return self.html()
-
-    def __repr__(self) -> str:
-        return few_lines(self.text())
-
 
 def _findings_by_relation(facts: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the number of findings of each relation of `to_dict`; None for one that was not tried."""
     counts = Counter(one["relation"] for head in facts["findings"] for one in (head, *head["also"]))
     return {one["name"]: counts[one["name"]] if one["tried"] else None for one in facts["relations"]}
-
-
-def _finding_html(finding: CheckFinding) -> str:
-    where = f"<div class='tl-dim'>{escape(finding.where)}</div>" if finding.where else ""
-    head = f"<div style='margin-top:8px'><b>{escape(finding.relation)}</b>: {escape(finding.sentence)}</div>{where}"
-    also = (f"<div class='tl-dim'>also {escape(one.relation)}: {escape(one.sentence)}</div>" for one in finding.also)
-    return head + _side_by_side(finding) + "".join(also)
 
 
 def _side_by_side(finding: CheckFinding) -> str:

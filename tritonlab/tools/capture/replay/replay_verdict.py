@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.junit import JUnitTest
-from ....core.plain_facts import few_lines, plain
+from ....core.plain_facts import Shown, plain
 from ....core.short_number import duration_text
 from ....core.whole_file import write_file
 from ....exchanges.remote.remote_server import RemoteModel
@@ -44,7 +44,7 @@ _HEADS = ("requests", "change", "example", "before", "now")
 
 
 @dataclass(eq=False, repr=False)
-class ReplayVerdict:
+class ReplayVerdict(Shown):
     """The result of `Model.replay`. A request counts as the same only if it was sent, and its answer was compared.
 
     Args:
@@ -290,12 +290,6 @@ class ReplayVerdict:
         """Return the verdict with buttons for each group that keep its example: as a golden case, as a failure of the
         model, or as a pytest in the working directory. It needs ipywidgets."""
         return verdict_panel(self.html(), self.groups)
-
-    def _repr_html_(self) -> str:
-        return self.html()
-
-    def __repr__(self) -> str:
-        return few_lines(self.text())
 
 
 _BANNERS: Mapping[Tone, str] = {"good": "Answered as before", "bad": "Changed", "open": "Not proved"}

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ....core.plain_facts import Shown
 from ....core.short_number import duration_text, short_number
 from ....core.status import InvalidArgumentError
 from ....core.whole_file import write_file
@@ -52,7 +53,7 @@ _ROWS, _NOTES = 24, 12
 _CELL = "padding:1px 9px 1px 0;font-size:12px"
 
 
-class LoadResult:
+class LoadResult(Shown):
     """The rows of a load test. `place`: where the model ran; `mode`: `concurrency`, `request_rate` or `arrivals`;
     `stopped`: why the test ended early, `interrupted` for example, else empty.
     """
@@ -159,12 +160,6 @@ class LoadResult:
         if not live:
             figure = stored_picture(figure, self._when, self.text()) + date_line(self._when)
         return f"<div class='tl-panel'><b>{escape(self._title())}</b>{found}{warnings}{figure}</div>"
-
-    def _repr_html_(self) -> str:
-        return self.html()
-
-    def __repr__(self) -> str:
-        return self.text()
 
 
 def _changes(before: Mapping[str, Any], row: LoadRow, tolerance: float) -> Iterator[ResultChange]:

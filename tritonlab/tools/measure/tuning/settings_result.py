@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ....core.config.model_config import ModelConfig
+from ....core.plain_facts import Shown
 from ....core.status import UnavailableError
 from ....notebook.authoring.settings import Settings
 
@@ -27,7 +28,7 @@ def _refuse(settings: Settings) -> NoReturn:
     raise UnavailableError("settings can only be applied in the process that has found them")
 
 
-class SettingsResult:
+class SettingsResult(Shown):
     """A result with settings to apply. `present`: the settings before; `authored`: the configuration, with the instance
     groups as the author wrote them.
     """
@@ -73,19 +74,6 @@ class SettingsResult:
         self._former = None
         return Sentence(f"'{self.name}' is loaded as it was before apply().")
 
-    def text(self) -> str:
-        """Return the facts in words."""
-        raise NotImplementedError
-
-    def html(self) -> str:
-        raise NotImplementedError
-
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""
         raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        return self.html()
-
-    def __repr__(self) -> str:
-        return self.text()
