@@ -26,7 +26,9 @@ _LOCK_FILE = ".owner"
 
 
 class ScratchDirectory:
-    """An empty directory. `remove` deletes it; otherwise it is deleted with the last reference or with its process.
+    """An empty directory. `remove`, or the end of a `with` block, deletes it; otherwise it is deleted with the last
+    reference or with its process.
+
     `parent` is an optional place, so that files can be moved in and out; a killed process leaves such a directory
     behind.
     """
@@ -34,6 +36,12 @@ class ScratchDirectory:
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent or _own_directory()))
         self.remove = weakref.finalize(self, _remove, self.path, os.getpid())
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
 
 
 def remove_abandoned() -> None:

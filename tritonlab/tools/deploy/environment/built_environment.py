@@ -13,13 +13,10 @@ import tarfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from ..child_command import Say, raise_if_cancelled, run_command
 from .lock import Distribution, EnvironmentRefused, Pin, pip_of
 from .python_prefix import Python
-
-Form = Literal["dir", "archive"]
 
 #: Parts of `lib/python3.x` that no model needs.
 _STANDARD_LEFT_OUT = {"site-packages", "test", "idlelib", "turtledemo", "ensurepip", "tkinter", "__pycache__"}
@@ -36,15 +33,17 @@ export PYTHONNOUSERSITE=1
 _NO_TIME = 0
 
 
-def standard_size(python: Python) -> int:
-    """Return the bytes of a prefix without packages."""
-    return sum(path.stat().st_size for path, _ in _prefix_files(python) if not path.is_symlink())
+def check_relocatable(python: Python) -> None:
+    """Raise EnvironmentRefused for a Python that cannot be copied."""
+    if why := python.why_not_relocatable:
+        raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
 
 
 def check_budget(python: Python, distributions: Iterable[Distribution], budget: int | None, say: Say) -> int:
     """Report the future size of the environment and return its bytes. Raises EnvironmentRefused if they exceed
     `budget`. The sizes are taken from the packages installed here."""
-    base, parts = standard_size(python), sorted(distributions, key=lambda each: -each.bytes)
+    base = sum(path.stat().st_size for path, _ in _prefix_files(python) if not path.is_symlink())
+    parts = sorted(distributions, key=lambda each: -each.bytes)
     total = base + sum(each.bytes for each in parts)
     largest = ", ".join(f"{each.name} {each.bytes / 1e6:.0f} MB" for each in parts[:5] if each.bytes)
     text = f"about {total / 1e6:.0f} MB: Python {python.full_version} {base / 1e6:.0f} MB" + (
@@ -62,8 +61,7 @@ def check_budget(python: Python, distributions: Iterable[Distribution], budget: 
 def build_environment(python: Python, found: Sequence[Pin], directory: Path, say: Say, cancel: threading.Event) -> Path:
     """Make the environment in `directory`, which must not exist. Raises EnvironmentRefused for a Python that cannot be
     copied."""
-    if why := python.why_not_relocatable:
-        raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
+    check_relocatable(python)
     say(f"environment: copy Python {python.full_version}")
     for path, relative in _prefix_files(python):
         raise_if_cancelled(cancel)

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -167,7 +167,7 @@ def lock_text(found: Iterable[Pin], target: str, python: Python) -> str:
     return "\n".join([*lines, *(pin.line for pin in found)]) + "\n"
 
 
-def resolved(found: list[Pin], python: Python, cancel: threading.Event, say: Say) -> list[Pin]:
+def resolved(found: Sequence[Pin], python: Python, cancel: threading.Event, say: Say) -> list[Pin]:
     """Return the pins with the pins of their dependencies, as pip resolves them for that Python without installing.
     `say` receives a line every few seconds.
 
@@ -178,16 +178,12 @@ def resolved(found: list[Pin], python: Python, cancel: threading.Event, say: Say
     except CommandFailed as error:
         if not any(sign in str(error) for sign in _NOT_TOGETHER):
             raise
-        fixed = {pin.name.lower() for pin in found if pin.name.lower() == "numpy"}
-        answer = _report(
-            [
-                pin.requirement if pin.url else f"{pin.name}{'==' if pin.name.lower() in fixed else '<='}{pin.version}"
-                for pin in found
-            ],
-            python,
-            cancel,
-            say,
-        )
+        bounds = ("==" if pin.name.lower() == "numpy" else "<=" for pin in found)
+        older = [
+            pin.requirement if pin.url else f"{pin.name}{bound}{pin.version}"
+            for pin, bound in zip(found, bounds, strict=True)
+        ]
+        answer = _report(older, python, cancel, say)
     known = {pin.name.lower().replace("_", "-"): pin for pin in found}
     has_cuda = any(_is_cuda(name) for name in answer)
     result = []

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from ..child_command import Say, run_command
 from ..preflight.subject import ExportedEnvironment, Subject
 from ..releases import find, find_target
 from ..verify.wheels import NoWheel, Wheel, find_wheel, unpacked
-from .built_environment import build_environment, check_budget, pack
+from .built_environment import build_environment, check_budget, check_relocatable, pack
 from .lock import (
+    Distribution,
     EnvironmentRefused,
     Pin,
     StubImports,
@@ -132,35 +133,25 @@ def place_environment(
             say=say,
             cancel=cancel,
         )
-    python = _chosen_python(options)
-    everything = {each.name: each for found in models.values() for each in found.distributions}
-    check_local(everything.values(), options.choice)
-    wanted = pins(everything.values(), options.release, python.version)
-    report = PlacedEnvironment(python=python.version, warnings=_loose_warnings(models.values()))
-    if options.choice != "requirements":
-        _check_relocatable(python)
-        check_budget(python, everything.values(), options.budget, say)
+    python, distributions, report = _begin(models.values(), options, say)
+    wanted = report.pins
     say("environment: find out what the packages need")
     report.pins = tuple(resolved(wanted, python, cancel, say))
     report.warnings += _version_warnings(wanted, report.pins, python)
-    report.warnings += cuda_warnings(everything.values(), report.pins)
+    report.warnings += cuda_warnings(distributions, report.pins)
     text = lock_text(report.pins, options.release, python)
     if options.choice == "requirements":
         lock.write_text(text, encoding="utf-8")
         return report
-    scratch = ScratchDirectory("environment-")
-    try:
-        made = build_environment(python, found=report.pins, directory=scratch.path / "env", say=say, cancel=cancel)
+    with ScratchDirectory("environment-") as scratch:
+        made = build_environment(python, found=report.pins, directory=scratch / "env", say=say, cancel=cancel)
         if options.choice == "archive":
             say("environment: pack it")
-            made = pack(made, scratch.path / _NAMES["archive"], cancel)
+            made = pack(made, scratch / _NAMES["archive"], cancel)
         stub = _stub_for(python.version, options, report=report, say=say, cancel=cancel)
         _put(list(models), made, _NAMES[options.choice], stub)
-        report.name = _NAMES[options.choice]
-        report.bytes = _bytes_of(made)
+        report.name, report.bytes = _NAMES[options.choice], _bytes_of(made)
         lock.write_text(text, encoding="utf-8")
-    finally:
-        scratch.remove()
     say(f"environment: {report.bytes / 1e6:.0f} MB in each model directory")
     return report
 
@@ -178,25 +169,30 @@ def planned_environment(
         version, size = _check_prefix(prefix, options)
         stub = _wheel_with_stub(version, options, [])
         return PlacedEnvironment(_NAMES["archive"], version, bytes=size, has_stub=stub is not None)
-    python = _chosen_python(options)
-    everything = {each.name: each for found in models.values() for each in found.distributions}
-    check_local(everything.values(), options.choice)
-    report = PlacedEnvironment(
-        python=python.version,
-        pins=tuple(pins(everything.values(), options.release, python.version)),
-        warnings=_loose_warnings(models.values()),
-    )
+    python, _, report = _begin(models.values(), options, say)
     if options.choice != "requirements":
-        _check_relocatable(python)
         report.name = _NAMES[options.choice]
-        report.bytes = check_budget(python, everything.values(), options.budget, say)
         report.has_stub = _wheel_with_stub(python.version, options, report.warnings) is not None
     return report
 
 
-def _check_relocatable(python: Python) -> None:
-    if why := python.why_not_relocatable:
-        raise EnvironmentRefused(why, "use a Python of pyenv or uv, a conda prefix, or --env requirements")
+def _begin(
+    models: Collection[StubImports], options: EnvironmentOptions, say: Say
+) -> tuple[Python, Collection[Distribution], PlacedEnvironment]:
+    """Return the Python of an environment, the distributions that the models have imported, and a report with their
+    pins and the approximate size."""
+    python = _chosen_python(options)
+    found = {each.name: each for imports in models for each in imports.distributions}.values()
+    check_local(found, options.choice)
+    report = PlacedEnvironment(
+        python=python.version,
+        pins=tuple(pins(found, options.release, python.version)),
+        warnings=_loose_warnings(models),
+    )
+    if options.choice != "requirements":
+        check_relocatable(python)
+        report.bytes = check_budget(python, found, options.budget, say)
+    return python, found, report
 
 
 def _chosen_python(options: EnvironmentOptions) -> Python:
@@ -250,9 +246,8 @@ def _place_prefix(
     version, size = _check_prefix(prefix, options)
     report = PlacedEnvironment(python=version)
     say(f"environment: {prefix} has {size / 1e6:.0f} MB")
-    scratch = ScratchDirectory("environment-")
-    try:
-        made = scratch.path / _NAMES["archive"]
+    with ScratchDirectory("environment-") as scratch:
+        made = scratch / _NAMES["archive"]
         if kind_of_prefix(prefix) == "conda":
             _pack_conda(prefix, made, say, cancel)
         else:
@@ -260,10 +255,7 @@ def _place_prefix(
             pack(prefix, made, cancel)
         stub = _stub_for(version, options, report=report, say=say, cancel=cancel)
         _put(models, made, _NAMES["archive"], stub)
-        report.name = _NAMES["archive"]
-        report.bytes = _bytes_of(made)
-    finally:
-        scratch.remove()
+        report.name, report.bytes = _NAMES["archive"], _bytes_of(made)
     return report
 
 
@@ -275,7 +267,9 @@ def _check_prefix(prefix: Path, options: EnvironmentOptions) -> tuple[str, int]:
     if why := why_refused(prefix):
         raise EnvironmentRefused(why, "use --env dir or --env archive, which make a relocatable one, or a conda prefix")
     version = python_of_prefix(prefix)
-    numpy = _numpy_of(prefix, version)
+    packages = prefix / "lib" / f"python{version}" / "site-packages"
+    packed = sorted(packages.glob("numpy-*.dist-info"))
+    numpy = packed[0].name.removeprefix("numpy-").removesuffix(".dist-info") if packed else ""
     if needs_numpy_1(options.release) and not numpy.startswith("1."):
         found = f"has numpy {numpy}" if numpy else "has no numpy"
         raise EnvironmentRefused(f"{prefix} {found}, and Triton {options.release} needs numpy < 2", "install numpy<2")
@@ -285,11 +279,6 @@ def _check_prefix(prefix: Path, options: EnvironmentOptions) -> tuple[str, int]:
             f"{prefix} has {size / 1e6:.0f} MB; the budget is {options.budget / 1e6:.0f} MB", "set a larger budget"
         )
     return version, size
-
-
-def _numpy_of(prefix: Path, version: str) -> str:
-    found = sorted((prefix / "lib" / f"python{version}" / "site-packages").glob("numpy-*.dist-info"))
-    return found[0].name.removeprefix("numpy-").removesuffix(".dist-info") if found else ""
 
 
 def image_python(release: str) -> str:
