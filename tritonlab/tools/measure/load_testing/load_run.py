@@ -169,7 +169,8 @@ class _RowUnderWay:
                 self._until_stable()
         finally:
             self._halt.set()
-        left = self._drain(sender, _DRAIN)
+        self._wait_for_answers(sender, _DRAIN)
+        left = self._target.abandon()
         if self._sender_problem is not None:
             raise self._sender_problem
         if not self._windows:
@@ -238,11 +239,6 @@ class _RowUnderWay:
         self._wait_for_answers(sender, _DRAIN_ARRIVALS)
         rows = self._log.rows()
         self._close_window(self._begin, max([self._begin, *rows[:, DONE].tolist()]))
-
-    def _drain(self, sender: threading.Thread, seconds: float) -> int:
-        """Wait for the requests in progress, then cancel the rest. Return how many were cancelled."""
-        self._wait_for_answers(sender, seconds)
-        return self._target.abandon()
 
     def _wait_for_answers(self, sender: threading.Thread, seconds: float) -> None:
         end = monotonic_ns() + int(seconds * 1e9)

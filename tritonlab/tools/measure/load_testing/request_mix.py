@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,13 @@ Tensors = dict[str, Tensor]
 Inputs = Mapping[str, Any] | InferenceRequest | Sequence[Any] | Callable[[int], Any]
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
     """A sender of one request after the other: one client of a closed loop, or one sequence after the other."""
 
-    __slots__ = ("correlation_id", "number", "position")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.correlation_id = 0
-        self.position = 0
+    number: int
+    correlation_id: int = 0
+    position: int = 0
 
 
 class ModelInputs:

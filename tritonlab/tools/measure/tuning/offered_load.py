@@ -101,7 +101,7 @@ class Clients:
 
 
 def _request(number: int, at: int, ratio: float) -> ReplayedRequest:
-    return ReplayedRequest(number, queued=at, arrived=at, batch_size=1, took=ratio, base=1.0)
+    return ReplayedRequest(number, queue_start=at, arrived=at, batch_size=1, took=ratio, base=1.0)
 
 
 def loads_of(

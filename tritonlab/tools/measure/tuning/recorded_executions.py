@@ -147,7 +147,7 @@ class RecordedExecutions:
         for row in self.rejected.tolist():
             _, arrived, queued, time, reason, size, shapes, priority, timeout = map(int, row)
             request = ReplayedRequest(
-                number=-1, queued=queued, arrived=arrived, batch_size=size, took=1.0, base=1.0
+                number=-1, queue_start=queued, arrived=arrived, batch_size=size, took=1.0, base=1.0
             )  # an execution with the median time
             request.inputs = self._shapes[shapes] if shapes >= 0 else {}
             request.priority, request.timeout = priority, timeout

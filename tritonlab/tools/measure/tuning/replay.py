@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from .service_times import Floats
 NEVER = 1 << 62
 
 
+@dataclass(slots=True, eq=False)
 class ReplayedRequest:
     """A request as `decide` takes it. Times are nanoseconds.
 
@@ -39,33 +40,19 @@ class ReplayedRequest:
     `late_from`: when the batcher found that it had timed out; NEVER if it had not.
     """
 
-    __slots__ = (
-        "arrived",
-        "base",
-        "batch_size",
-        "cancelled",
-        "cancelled_at",
-        "inputs",
-        "late_from",
-        "number",
-        "priority",
-        "queue_start",
-        "timeout",
-        "took",
-    )
-    prefix = ""
-
-    def __init__(self, number: int, queued: int, arrived: int, batch_size: int, took: float, base: float) -> None:
-        self.number = number
-        self.queue_start = queued
-        self.arrived = arrived
-        self.batch_size = batch_size
-        self.took = took
-        self.base = base
-        self.inputs: dict[str, Any] = {}
-        self.priority = self.timeout = self.cancelled_at = 0
-        self.cancelled = False
-        self.late_from = NEVER
+    number: int
+    queue_start: int
+    arrived: int
+    batch_size: int
+    took: float
+    base: float
+    inputs: dict[str, Any] = field(default_factory=dict)
+    priority: int = 0
+    timeout: int = 0
+    cancelled_at: int = 0
+    cancelled: bool = False
+    late_from: int = NEVER
+    prefix: ClassVar[str] = ""
 
 
 class Source(Protocol):

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -31,12 +32,8 @@ _REPLAY_ERROR = 0.1
 Figure = Callable[[Numbers], float]
 
 
-def rate_of(numbers: Numbers) -> float:
-    return numbers.rate
-
-
-def p99_of(numbers: Numbers) -> float:
-    return numbers.p99
+rate_of: Figure = attrgetter("rate")
+p99_of: Figure = attrgetter("p99")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,7 +84,9 @@ class WhatIf(SettingsResult):
         self._refused = len(recorded.rejected), replayed.refused
         self._notes = notes(recorded, self.present, settings, replayed, ensembles=ensembles or {})
         self._latencies = recorded.answered - recorded.request_column("arrived"), replayed.latency
-        self._names = _lane_names(recorded, replayed)
+        #: of the recorded instances, and of the additional ones in the replay
+        more = range(len(recorded.instances), max(replayed.lane, default=-1) + 1)
+        self._names = [*recorded.instances, *(f"instance {n + 1}" for n in more)]
         self.recorded_batches = DrawnBatches.of_record(recorded)
         self.replayed_batches = self.recorded_batches.those_of(replayed)
 
@@ -111,8 +113,19 @@ class WhatIf(SettingsResult):
         """
         ax = axes_of(ax)
         recorded, replayed = self._latencies
-        runs = [("recorded", recorded, self.before), ("what if", replayed, self.after)]
-        _plot_latency(ax, f"What if {self.name} had\n{self.settings}?", runs)
+        runs = [("recorded", recorded, self.before, BLUE), ("what if", replayed, self.after, PURPLE)]
+        for label, latency, numbers, tone in runs:
+            shares = np.arange(1, len(latency) + 1) / max(len(latency), 1) * 100
+            rate = f"{short_number(numbers.busy_rate)} requests/s while busy"
+            times = f"p50 {short_number(numbers.p50 / 1e6)} ms, p99 {short_number(numbers.p99 / 1e6)} ms"
+            ax.step(np.sort(latency) / 1e6, shares, where="post", color=tone, label=f"{label}: {times}, {rate}")
+        ax.set_xlim(left=0)
+        ax.set_ylim(0, 118)  # leave room for the legend
+        ax.set_yticks(range(0, 101, 20))
+        ax.set_xlabel("latency, ms")
+        ax.set_ylabel("requests answered within it, %")
+        ax.set_title(f"What if {self.name} had\n{self.settings}?", fontsize="medium", parse_math=False)
+        ax.legend(fontsize="small", loc="upper left")
         return ax
 
     def plot_lanes(self, ax: Axes | None = None) -> Axes:
@@ -206,28 +219,3 @@ def notes(
 
 def _ms(ns: float) -> str:
     return short_number(ns / 1e6)
-
-
-def _lane_names(recorded: RecordedExecutions, replayed: ReplayedBatches) -> list[str]:
-    """Return the names of the recorded instances, and of the additional ones in the replay."""
-    count = max(replayed.lane, default=-1) + 1
-    more = range(len(recorded.instances), count)
-    return [*recorded.instances, *(f"instance {n + 1}" for n in more)]
-
-
-def _plot_latency(ax: Axes, title: str, runs: Sequence[tuple[str, Floats, Numbers]]) -> None:
-    """Draw the share of requests that were answered within a time, for each run: its name, its latencies, nanoseconds,
-    and its numbers.
-    """
-    for (label, latency, numbers), tone in zip(runs, (BLUE, PURPLE), strict=False):
-        shares = np.arange(1, len(latency) + 1) / max(len(latency), 1) * 100
-        rate = f"{short_number(numbers.busy_rate)} requests/s while busy"
-        times = f"p50 {short_number(numbers.p50 / 1e6)} ms, p99 {short_number(numbers.p99 / 1e6)} ms"
-        ax.step(np.sort(latency) / 1e6, shares, where="post", color=tone, label=f"{label}: {times}, {rate}")
-    ax.set_xlim(left=0)
-    ax.set_ylim(0, 118)  # leave room for the legend
-    ax.set_yticks(range(0, 101, 20))
-    ax.set_xlabel("latency, ms")
-    ax.set_ylabel("requests answered within it, %")
-    ax.set_title(title, fontsize="medium", parse_math=False)
-    ax.legend(fontsize="small", loc="upper left")
