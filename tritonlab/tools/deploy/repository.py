@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.status import InvalidArgumentError
 from ...exchanges.exchange import Exchange
 from ...exchanges.golden import GoldenSet
 from ...exchanges.last_cases import answered_cases, last_cases
 from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
+from ...server.api.model import Model
 from ...server.api.needed_models import needed_models, stood_in
 from ...server.models.backend_choice import choice_words
 from .child_command import Cancelled, raise_if_cancelled
@@ -46,9 +47,6 @@ from .releases import Target, find_target
 from .report import ExportPlan, ExportReport
 from .verify.verdict_history import VerdictHistory
 from .verify.verification import releases, verify
-
-if TYPE_CHECKING:
-    from ...server.api.model import Model
 
 #: The most of a model's last requests that become tests, if it has no golden case.
 _LAST_IN_TESTS = 8
@@ -75,7 +73,10 @@ def export(models: Sequence[Model], directory: str | PathLike[str], options: Exp
     """
     target = find_target(options.target)
     for each in models:
-        _check_model(each)
+        if not hasattr(each, "config_pbtxt"):
+            raise InvalidArgumentError(
+                f"{each!r} is not a model: export() takes the model itself, as load() and server.model(NAME) return it"
+            )
     if not models:
         raise InvalidArgumentError("there is no model to export: name one at least")
     repository = repository_path(directory)
@@ -85,14 +86,6 @@ def export(models: Sequence[Model], directory: str | PathLike[str], options: Exp
             return work.plan()
         report = work.write()
     return work.prove(report) if options.verify else report
-
-
-def _check_model(model: object) -> None:
-    """Raise InvalidArgumentError for an object that is not a model, before anything is made."""
-    if not hasattr(model, "config_pbtxt"):
-        raise InvalidArgumentError(
-            f"{model!r} is not a model: export() takes the model itself, as load() and server.model(NAME) return it"
-        )
 
 
 def _group(chosen: Sequence[Model], alone: bool) -> tuple[list[Model], Mapping[str, Sequence[str]]]:
@@ -122,30 +115,94 @@ def _of_needed(model: Model) -> Iterator[str]:
 
 class _Built(NamedTuple):
     """The results of a build in scratch directories: `plans` and `preflights` of the models, and the plan of the files
-    that go next to the repository. `record`: the facts of its record."""
+    that go next to the repository."""
 
     plans: list[ExportPlan]
     preflights: list[Preflight]
     beside: ExportPlan
     environment: PlacedEnvironment | None
-    record: dict[str, Any]
 
 
-class _Export:
+class Delivery:
+    """The parts of an export besides its models: the environment, the record, and the deploy files."""
+
+    def __init__(self, repository: Path, target: Target, options: ExportOptions) -> None:
+        self._repository, self._target, self._options = repository, target, options
+        #: golden requests for the clients, the tests and the proof
+        self._cases = GoldenSet().cases() if options.deploy or options.verify else []
+        self._record: dict[str, Any] = {}
+
+    @property
+    def _place(self) -> Path:
+        """The directory of the delivery: deploy files belong to it as the models do."""
+        return self._repository.parent if self._options.deploy else self._repository
+
+    def _place_environment(self, subjects: Mapping[Path, Subject | None], beside: Path) -> PlacedEnvironment | None:
+        """Put the environment into the new directories of the models, and its lock into `beside`."""
+        options = self._options
+        if options.env.choice == "none":
+            return None
+        # an ensemble imports nothing, nor does a model whose code an engine runs
+        used = {place: subject for place, subject in subjects.items() if subject is not None and subject.modules}
+        found = {place: imported(subject.third_party) for place, subject in used.items()}
+        if options.dry_run:
+            return planned_environment(found, options.env, options.say)
+        lock = beside / lock_of(self._repository, is_whole=bool(options.deploy)).name
+        return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
+
+    def _note_facts(self, new: Sequence[Path], beside: Path, environment: PlacedEnvironment | None) -> None:
+        """Note the facts of the record, once everything is built. `new`: the directories of the models and of the files
+        next to them, `beside`: of those next to the repository."""
+        files, release = files_of(self._repository, new=new, beside=beside), self._target.release
+        self._record = record_facts(
+            [*models_in(self._repository), *models_in(new[0])],
+            version=version_of(files, release.container.value),
+            release=release,
+            files=files,
+            environment=environment.facts() if environment is not None else None,
+        )
+
+    def _write_record(self) -> None:
+        """Write the record next to the written files, if this user may write there. Verdicts on them stay in it."""
+        history = VerdictHistory(self._place, self._repository, self._record["files"])
+        if os.access(history.record.parent, os.W_OK):
+            write_record(history.record, history.renewed(self._record))
+
+    def _write_deploy_files(
+        self, beside: Path, subjects: Mapping[Model, Subject], backends: Iterable[str], operator: OperatorFacts
+    ) -> str:
+        """Write the deploy files, and return the image of the Dockerfile if that installs a lock. Raises
+        ExportOptionError for a model that one of the kinds cannot serve."""
+        options = self._options
+        deployed = deployment_of(
+            list(subjects),
+            options.target,
+            cases=[*self._cases, *recorded_cases(subjects, self._cases, options.last)],
+            has_lock=options.env.choice == "requirements",
+            backends=sorted(backends),
+            version=self._record["version"],
+            operator=operator,
+            has_stub=has_stub(self._record["files"]),
+        )
+        try:
+            write_deploy_files(beside, deployed, options.deploy)
+        except ValueError as error:
+            raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
+        return deployed.image if deployed.has_lock and (beside / "deploy" / "Dockerfile").is_file() else ""
+
+
+class _Export(Delivery):
     """One export: its models are built with everything that belongs to them, compared with the present files, moved to
     their place, and proved."""
 
     def __init__(self, models: Sequence[Model], repository: Path, target: Target, options: ExportOptions) -> None:
-        self._repository, self._target, self._options = repository, target, options
-        #: golden requests for the clients, the tests and the proof
-        self._cases = GoldenSet().cases() if options.deploy or options.verify else []
+        super().__init__(repository, target, options)
         exported, self._absent = _group(models, options.alone)
         self._builds = [ModelBuild.of(each, options.include, target) for each in exported]
         #: by the names of their directories
         self._backends = {build.backend.name: build.backend for build in self._builds if build.backend is not None}
         sizes = [*(each.copied_size() for each in self._builds), *(each.size() for each in self._backends.values())]
         self._done, self._total = 0, sum(sizes)
-        #: the image of the Dockerfile, if that installs a lock
         self._image = ""
 
     def plan(self) -> ExportReport:
@@ -166,20 +223,9 @@ class _Export:
                 built.plans,
                 files={scratch / BESIDE: built.beside},
                 overwrite=self._options.overwrite,
-                finish=lambda: self._write_record(built.record),
+                finish=self._write_record,
             )
             return self._report(built, backups)
-
-    def _write_record(self, facts: dict[str, Any]) -> None:
-        """Write the record next to the written files, if this user may write there. Verdicts on them stay in it."""
-        history = VerdictHistory(self._place, self._repository, facts["files"])
-        if os.access(history.record.parent, os.W_OK):
-            write_record(history.record, history.renewed(facts))
-
-    @property
-    def _place(self) -> Path:
-        """The directory of the delivery: deploy files belong to it as the models do."""
-        return self._repository.parent if self._options.deploy else self._repository
 
     def _build(self, scratch: Path) -> _Built:
         """Build everything in `scratch`, and compare it with the present files."""
@@ -189,71 +235,26 @@ class _Export:
         found = [build.write(place, self._copied) for place, build in places.items()]
         for name, backend in self._backends.items():
             backend.write(files / backends_of(repository).name / name, self._copied)
-        environment = self._place_environment(places, files)
-        record = self._facts(scratch, environment)
+        environment = self._place_environment({place: build.subject for place, build in places.items()}, files)
+        self._note_facts([scratch / MODELS], files, environment)
         places_there = (repository, scratch / MODELS)
         preflights = say_once(build.judged(environment, places_there) for build in self._builds)
         if self._options.deploy:
             subjects = {build.model: build.subject for build in self._builds}
             operator = operator_facts(self._options, subjects, environment, preflights)
-            self._write_deploy_files(files, record, operator)
+            self._image = self._write_deploy_files(files, subjects, self._backends, operator)
         plans = []
         for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
             plan = compare_trees(place, repository / place.name)
             brought = build.backend.warnings(repository) if build.backend is not None else ()
             about = (*warnings, *_of_needed(build.model), *brought, *stops(preflight))
             plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
-        return _Built(plans, preflights, compare_files(files, repository.parent), environment, record)
-
-    def _facts(self, scratch: Path, environment: PlacedEnvironment | None) -> dict[str, Any]:
-        """Return the facts of the record, once the models and their environment are built in `scratch`."""
-        files = files_of(self._repository, new=[scratch / MODELS], beside=scratch / BESIDE)
-        release = self._target.release
-        return record_facts(
-            [*models_in(self._repository), *models_in(scratch / MODELS)],
-            version=version_of(files, release.container.value),
-            release=release,
-            files=files,
-            environment=environment.facts() if environment is not None else None,
-        )
+        return _Built(plans, preflights, compare_files(files, repository.parent), environment)
 
     def _copied(self, file: str, size: int) -> None:
         raise_if_cancelled(self._options.cancel)
         self._done += size
         self._options.progress(self._done, self._total)
-
-    def _place_environment(self, places: Mapping[Path, ModelBuild], beside: Path) -> PlacedEnvironment | None:
-        """Put the environment into the new directories of the models, and its lock into `beside`."""
-        options = self._options
-        if options.env.choice == "none":
-            return None
-        # an ensemble imports nothing, nor does a model whose code an engine runs
-        used = {place: build.subject.third_party for place, build in places.items() if build.subject.modules}
-        found = {place: imported(modules) for place, modules in used.items()}
-        if options.dry_run:
-            return planned_environment(found, options.env, options.say)
-        lock = beside / lock_of(self._repository, is_whole=bool(options.deploy)).name
-        return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
-
-    def _write_deploy_files(self, beside: Path, record: Mapping[str, Any], operator: OperatorFacts) -> None:
-        """Write the deploy files. Raises ExportOptionError for a model that one of the kinds cannot serve."""
-        models = [build.model for build in self._builds]
-        deployed = deployment_of(
-            models,
-            self._options.target,
-            cases=[*self._cases, *recorded_cases(models, self._cases, self._options.last)],
-            has_lock=self._options.env.choice == "requirements",
-            backends=sorted(self._backends),
-            version=record["version"],
-            operator=operator,
-            has_stub=has_stub(record["files"]),
-        )
-        try:
-            write_deploy_files(beside, deployed, self._options.deploy)
-        except ValueError as error:
-            raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
-        if deployed.has_lock and (beside / "deploy" / "Dockerfile").is_file():
-            self._image = deployed.image
 
     def _report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
         """Return the first model's report, which contains the reports of the others."""
@@ -275,7 +276,7 @@ class _Export:
             composing=tuple(others),
             beside=built.beside,
             environment=built.environment,
-            version=built.record["version"],
+            version=self._record["version"],
             built_image=self._image,
         )
 

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.config.model_config import ConfigError, read_config
 from ...core.status import InvalidArgumentError
 from ...core.unknown_option import UnknownOption
-from ...exchanges.golden import GoldenSet
 from ...exchanges.last_cases import answered_cases
 from ...notebook.authoring.errors import FileError
 from ...notebook.authoring.opened_repository import OpenedRepository
 from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import ModelTree, is_requested, leads_out, read_tree
 from ...repository.place import make_repository, removed_at_error, repository_path, scratch_place
+from ...server.api.model import Model
 from ...server.models.backend_choice import choice_words
 from . import left_out
-from .environment.lock import imported
-from .environment.placed import PlacedEnvironment, place_environment, planned_environment
+from .environment.placed import PlacedEnvironment
 from .export_options import ExportOptionError, ExportOptions
-from .export_record import record_facts, write_record
-from .exported_files import files_of, has_stub, lock_of, models_in, version_of
-from .manifests.facts import deployment_of
-from .manifests.files import write_deploy_files
 from .model_build import stops
 from .own_backends import OwnBackend, backends_of, find_own_backend
 from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
@@ -38,21 +32,14 @@ from .preflight.judge import judge, subject_in, subject_of
 from .preflight.subject import Subject
 from .releases import find_target
 from .report import ExportPlan, ExportReport, RepositoryReport
-from .repository import operator_facts, recorded_cases
+from .repository import Delivery, operator_facts
 from .secrets import secret_sentences, why_secret
-from .verify.verdict_history import VerdictHistory
 from .verify.verification import verify
-
-if TYPE_CHECKING:
-    from ...server.api.model import Model
 
 #: The part of the directory in which an export is built with the backends that go next to the repository.
 _BACKENDS = "backends"
 #: The options of `tritonlab.export` that a whole repository has; it is complete, and its models are not changed.
-_OPTIONS = (
-    *("overwrite", "include", "target", "env", "deploy", "verify", "last", "dry_run", "about"),
-    *("say", "cancel"),
-)
+_OPTIONS = ("overwrite", "include", "target", "env", "deploy", "verify", "last", "dry_run", "about", "say", "cancel")
 
 
 @dataclass(frozen=True)
@@ -65,58 +52,44 @@ class ExportedModel:
 
 
 def export_opened(opened: OpenedRepository, directory: str | PathLike[str], **options: Any) -> RepositoryReport:
-    """Run `OpenedRepository.export`, with its keyword arguments."""
-    UnknownOption.check("export", options, _OPTIONS)
-    chosen = ExportOptions.from_keywords(**options)
-    chosen.check(directory)
-    models = {name: _exported(opened, name) for name in opened}
-    if not models:
-        raise FileError(f"{opened.path} has no models", field=str(opened.path))
-    server = opened.workspace.server
-    served = {
-        name: server.model(name) for name in models if opened.is_served_from_here(name) and server.model(name).ready()
-    }
-    return export_whole(models, opened.path, directory, chosen, served)
-
-
-def export_whole(
-    models: Mapping[str, ExportedModel],
-    root: Path,
-    directory: str | PathLike[str],
-    options: ExportOptions,
-    served: Mapping[str, Model],
-) -> RepositoryReport:
-    """Write the models, by their directories' names, and the files of `root` next to them, unchanged: bytes, modes,
-    links that lead within a model, empty directories. Python-based backends that run them are written next to the
-    repository.
+    """Run `OpenedRepository.export`, with its keyword arguments: write the models, by their directories' names, and the
+    files next to them, unchanged: bytes, modes, links that lead within a model, empty directories. Python-based
+    backends that run them are written next to the repository.
 
     Either everything is written or nothing. Existing content that differs raises ExportConflict, unless `overwrite` is
     set; then it is moved to `<directory>.backup` first. The report warns of files that are left out because they are
     hidden, have more than 100 MB, or are links out of the repository; `include`, names or patterns of such files, adds
-    them. `served`: the models that answer here; an environment and deploy files need them. Raises NoRepository, and
-    what `tritonlab.export` raises.
+    them. An environment and deploy files need models that answer here. Raises NoRepository, and what
+    `tritonlab.export` raises.
     """
+    UnknownOption.check("export", options, _OPTIONS)
+    chosen = ExportOptions.from_keywords(**options)
+    chosen.check(directory)
+    found, root = {name: _exported(opened, name) for name in opened}, opened.path
+    if not found:
+        raise FileError(f"{root} has no models", field=str(root))
     # a link to another place is not part of the repository; `_build_beside` reports it
     models = {
         name: model
-        for name, model in models.items()
-        if not leads_out(model.directory, (root,)) or is_requested(name, options.include)
+        for name, model in found.items()
+        if not leads_out(model.directory, (root,)) or is_requested(name, chosen.include)
     }
     if not models:
         raise InvalidArgumentError(f"all models of {root} are links to other places: include=['*'] exports them")
-    path = repository_path(directory)
-    work = _Whole(models, root, path, options, {name: served[name] for name in models if name in served})
+    path, server = repository_path(directory), opened.workspace.server
+    here = {name: server.model(name) for name in models if opened.is_served_from_here(name)}
+    work = _Whole(models, root, path, chosen, {name: model for name, model in here.items() if model.ready()})
     with removed_at_error(path, f"{root} was not exported to {path}"):
-        if options.dry_run:
+        if chosen.dry_run:
             with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
                 return work.build(Path(scratch))
         repository = make_repository(path)
         with scratch_directory(scratch_place(repository)) as made:
             report = work.write(Path(made))
-    return work.prove(report) if options.verify else report
+    return work.prove(report) if chosen.verify else report
 
 
-class _Whole:
+class _Whole(Delivery):
     """One export of a repository."""
 
     def __init__(
@@ -127,11 +100,8 @@ class _Whole:
         options: ExportOptions,
         served: Mapping[str, Model],
     ) -> None:
-        self._models, self._root, self._repository = models, root, repository
-        self._options, self._served = options, served
-        self._target = find_target(options.target)
-        self._cases = GoldenSet().cases() if options.deploy or options.verify else []
-        self._record: dict[str, Any] = {}
+        super().__init__(repository, find_target(options.target), options)
+        self._models, self._root, self._served = models, root, served
         if missing := [name for name in models if name not in served]:
             kind = "deploy" if options.deploy else "env" if options.env.choice != "none" else ""
             if kind:
@@ -150,13 +120,19 @@ class _Whole:
             repository=self._repository,
             include=self._options.include,
         )
-        for each in {model.backend.name: model.backend for model in self._models.values() if model.backend}.values():
+        backends = {model.backend.name: model.backend for model in self._models.values() if model.backend}
+        for each in backends.values():
             each.write(brought / backends_of(self._repository).name / each.name)
         subjects = {name: self._subject(name, built / MODELS / name) for name in self._models}
-        environment = self._place_environment(subjects, built, brought)
+        places = {built / MODELS / name: subject for name, subject in subjects.items()}
+        environment = self._place_environment(places, brought)
         judged = say_once(self._judge(name, subject, built, environment) for name, subject in subjects.items())
-        self._record = self._facts(built, brought, environment)
-        image = self._write_deploy_files(subjects, brought, environment, judged) if self._options.deploy else ""
+        self._note_facts([built / MODELS, built / BESIDE], brought, environment)
+        image = ""
+        if self._options.deploy:
+            known = {self._served[name]: subject for name, subject in subjects.items() if subject is not None}
+            operator = operator_facts(self._options, known, environment, judged)
+            image = self._write_deploy_files(brought, known, backends, operator)
         plans = [
             replace(
                 compare_trees(built / MODELS / name, self._repository / name),
@@ -204,10 +180,6 @@ class _Whole:
         first, *others = report.models
         return replace(report, models=(replace(first, verification=verification), *others))
 
-    @property
-    def _place(self) -> Path:
-        return self._repository.parent if self._options.deploy else self._repository
-
     def _copy(self, name: str, new: Path) -> list[str]:
         """Write a model to `new`, and return warnings."""
         model = self._models[name]
@@ -235,65 +207,6 @@ class _Whole:
             return Preflight(name, str(self._target), (), ("its config cannot be read",), is_complete=False)
         subject = subject if environment is None else environment.subject_with(subject)
         return judge(replace(subject, repositories=(self._repository, built / MODELS)), self._target)
-
-    def _place_environment(
-        self, subjects: Mapping[str, Subject | None], built: Path, brought: Path
-    ) -> PlacedEnvironment | None:
-        options = self._options
-        if options.env.choice == "none":
-            return None
-        found = {
-            built / MODELS / name: imported(subject.third_party)
-            for name, subject in subjects.items()
-            if subject is not None and subject.modules
-        }
-        if options.dry_run:
-            return planned_environment(found, options.env, options.say)
-        lock = brought / lock_of(self._repository, is_whole=bool(options.deploy)).name
-        return place_environment(found, options.env, lock=lock, say=options.say, cancel=options.cancel)
-
-    def _facts(self, built: Path, brought: Path, environment: PlacedEnvironment | None) -> dict[str, Any]:
-        files = files_of(self._repository, new=[built / MODELS, built / BESIDE], beside=brought)
-        release = self._target.release
-        return record_facts(
-            [*models_in(self._repository), *models_in(built / MODELS)],
-            version=version_of(files, release.container.value),
-            release=release,
-            files=files,
-            environment=environment.facts() if environment is not None else None,
-        )
-
-    def _write_record(self) -> None:
-        history = VerdictHistory(self._place, self._repository, self._record["files"])
-        if os.access(history.record.parent, os.W_OK):
-            write_record(history.record, history.renewed(self._record))
-
-    def _write_deploy_files(
-        self,
-        subjects: Mapping[str, Subject | None],
-        brought: Path,
-        environment: PlacedEnvironment | None,
-        judged: Sequence[Preflight],
-    ) -> str:
-        """Write the deploy files, and return the image of a Dockerfile that installs a lock. Raises
-        ExportOptionError."""
-        models = list(self._served.values())
-        known = {self._served[name]: subject for name, subject in subjects.items() if subject is not None}
-        deployed = deployment_of(
-            models,
-            self._options.target,
-            cases=[*self._cases, *recorded_cases(models, self._cases, self._options.last)],
-            has_lock=self._options.env.choice == "requirements",
-            backends=sorted({each.backend.name for each in self._models.values() if each.backend is not None}),
-            version=self._record["version"],
-            operator=operator_facts(self._options, known, environment, judged),
-            has_stub=has_stub(self._record["files"]),
-        )
-        try:
-            write_deploy_files(brought, deployed, self._options.deploy)
-        except ValueError as error:
-            raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
-        return deployed.image if deployed.has_lock and (brought / "deploy" / "Dockerfile").is_file() else ""
 
 
 def _exported(opened: OpenedRepository, name: str) -> ExportedModel:

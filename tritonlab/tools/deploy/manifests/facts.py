@@ -6,16 +6,14 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....exchanges.exchange import Exchange
 from ....record.live_state import memory_use, peak_memory, shm_size
+from ....server.api.model import Model
 from ....server.api.needed_models import stood_in
 from ..releases import Release, find, find_target
 from .operator_facts import NO_FACTS, OperatorFacts
-
-if TYPE_CHECKING:
-    from ....server.api.model import Model
 
 _MIB = 1 << 20
 #: The least shared memory of a container: each instance of a Python model takes 1 MB before its first request.
@@ -191,21 +189,10 @@ class Deployment:
         return {name: words for model in self.models for name, words in model.stood_in.items()}
 
 
-def deployment_of(
-    models: Sequence[Model],
-    target: str,
-    *,
-    cases: Iterable[Exchange] = (),
-    has_lock: bool = False,
-    backends: Sequence[str] = (),
-    version: str = "",
-    operator: OperatorFacts = NO_FACTS,
-    has_stub: bool = False,
-) -> Deployment:
+def deployment_of(models: Sequence[Model], target: str, *, cases: Iterable[Exchange] = (), **facts: Any) -> Deployment:
     """Return the facts for the deploy files of these models. Clients call the first model. `target`: as for an export.
     `cases`: golden requests for the clients and the tests; cases with an expected error, or with an answer that is not
-    the model's own, are left out. `version`: of the export, `operator`: the facts for
-    its README, `has_stub`: whether a model directory has a stub for another Python.
+    the model's own, are left out. `facts`: the facts of a Deployment that the models themselves do not show.
 
     The shared memory and the memory are the amounts that the stubs of these models have used so far. Raises
     UnknownTarget.
@@ -214,8 +201,7 @@ def deployment_of(
     deployed = [_deployed(model, [case for case in answered if case.model == model.name]) for model in models]
     shm = sum(shm_size(memory_use(model.versions(), model.server_gpus)) for model in models)
     memory = sum(peak_memory(model.versions()) for model in models)
-    release = find_target(target).release
-    return Deployment(deployed, release, shm, has_lock, backends, version, memory or None, operator, has_stub)
+    return Deployment(deployed, find_target(target).release, shm, peak_memory_bytes=memory or None, **facts)
 
 
 def _deployed(model: Model, cases: Sequence[Exchange]) -> DeployedModel:
