@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 from ....core.inference.data_type import DataType
 from ..releases import Target
 from .finding import Finding, Prediction
-from .subject import Subject, line_of
+from .subject import Subject, has_response_parameters, line_of
 
 #: Bytes of a request that Dynamo's frontend accepts, gRPC's default (measured: more is OUT_OF_RANGE; responses have no
 #: limit, 100 MiB took 21 s).
@@ -19,21 +18,22 @@ DYNAMO_REQUEST = 4 << 20
 _OUR_WORKER = "serve it with `tritonlab worker --dynamo`, which carries it"
 
 
-@dataclass(frozen=True)
-class _Use:
-    """A feature of requests or responses that a model uses, and the attributes that show it in its source."""
-
-    name: str
-    attributes: frozenset[str] = frozenset()
-
-
-_USES = (
-    _Use("the id of the request", frozenset({"request_id"})),
-    _Use("the parameters of the request", frozenset({"parameters"})),
-    _Use("the timeout of the request", frozenset({"timeout"})),
-    _Use("the cancellation of the request", frozenset({"is_cancelled"})),
-)
-_RESPONSE_PARAMETERS = _Use("parameters of its responses")
+#: Features of requests, and the methods that show them in a source.
+_USES = {
+    "the id of the request": "request_id",
+    "the parameters of the request": "parameters",
+    "the timeout of the request": "timeout",
+    "the cancellation of the request": "is_cancelled",
+}
+#: Notes that apply to every model at an engine, whatever its features.
+_NOTES = {
+    "dynamo": (
+        "clients of Dynamo cannot register shared memory, and have gRPC alone",
+        "an error has the code INTERNAL there, whichever it was; its text arrives inside of another",
+    ),
+    "ray": ("clients of Ray Serve cannot register shared memory, and have HTTP alone",),
+    "kserve": ("clients of KServe cannot register shared memory, and have HTTP alone: its runtime has one port",),
+}
 
 
 def on_the_engine(subject: Subject, target: Target) -> Iterator[Finding]:
@@ -44,20 +44,14 @@ def on_the_engine(subject: Subject, target: Target) -> Iterator[Finding]:
         yield from rows(subject)
 
 
-def notes_of(engine: str) -> Iterator[str]:
-    """Yield notes that apply to every model there, whatever its features."""
-    if engine == "dynamo":
-        yield "clients of Dynamo cannot register shared memory, and have gRPC alone"
-        yield "an error has the code INTERNAL there, whichever it was; its text arrives inside of another"
-    elif engine == "ray":
-        yield "clients of Ray Serve cannot register shared memory, and have HTTP alone"
-    elif engine == "kserve":
-        yield "clients of KServe cannot register shared memory, and have HTTP alone: its runtime has one port"
+def notes_of(engine: str) -> Sequence[str]:
+    """Return the notes that apply to every model there."""
+    return _NOTES.get(engine, ())
 
 
 def _on_dynamo(subject: Subject) -> Iterator[Finding]:
     for use, line in _uses(subject):
-        text = f"it uses {use.name}, which NVIDIA's worker (`python -m dynamo.triton`) drops"
+        text = f"it uses {use}, which NVIDIA's worker (`python -m dynamo.triton`) drops"
         yield Finding("P12", text, _OUR_WORKER, line)
     if subject.config.dynamic_batching.priority_levels:
         yield Finding("P12", "it has priority levels, and NVIDIA's worker drops a request's priority", _OUR_WORKER)
@@ -66,7 +60,7 @@ def _on_dynamo(subject: Subject) -> Iterator[Finding]:
             "P12",
             "it sends any number of responses, and Dynamo's frontend never sets triton_final_response",
             remedy="let clients take the end of the stream for the last response",
-            source_line=_line_of_attribute(subject, frozenset({"get_response_sender"})),
+            source_line=_line_of_method(subject, "get_response_sender"),
             outcome=Prediction.DIFFERS,
         )
     if subject.config.HasField("sequence_batching"):
@@ -74,7 +68,7 @@ def _on_dynamo(subject: Subject) -> Iterator[Finding]:
             "P12",
             "it keeps sequences, and Dynamo sends the requests of one sequence to any worker",
             "run one worker; `tritonlab worker --dynamo` refuses a second one for it",
-            _line_of_attribute(subject, frozenset({"correlation_id"})),
+            _line_of_method(subject, "correlation_id"),
         )
     if len(subject.versions) > 1:
         yield Finding(
@@ -106,7 +100,7 @@ def _on_ray(subject: Subject) -> Iterator[Finding]:
             "it keeps sequences, and Ray Serve sends the requests of one sequence to any replica, so `tritonlab.ray` "
             "refuses it",
             remedy="serve it with Triton",
-            source_line=_line_of_attribute(subject, frozenset({"correlation_id"})),
+            source_line=_line_of_method(subject, "correlation_id"),
             outcome=Prediction.LOAD,
         )
     yield from _without_grpc(subject, "Ray Serve")
@@ -118,7 +112,7 @@ def _on_kserve(subject: Subject) -> Iterator[Finding]:
             "P12",
             "it keeps sequences, and KServe sends the requests of one sequence to any of its pods",
             "set maxReplicas to 1",
-            _line_of_attribute(subject, frozenset({"correlation_id"})),
+            _line_of_method(subject, "correlation_id"),
         )
     yield from _without_grpc(subject, "KServe's one port")
 
@@ -129,7 +123,7 @@ def _without_grpc(subject: Subject, where: str) -> Iterator[Finding]:
             "P12",
             f"it sends any number of responses, which `infer` cannot over HTTP, and {where} has no gRPC",
             "let clients call generate_stream",
-            _line_of_attribute(subject, frozenset({"get_response_sender"})),
+            _line_of_method(subject, "get_response_sender"),
         )
 
 
@@ -140,36 +134,26 @@ _ENGINES: dict[str, Callable[[Subject], Iterator[Finding]]] = {
 }
 
 
-def _uses(subject: Subject) -> Iterator[tuple[_Use, str]]:
+def _uses(subject: Subject) -> Iterator[tuple[str, str]]:
     """Yield the features used in the sources, with the line of the first use."""
-    for use in _USES:
-        if line := _line_of_attribute(subject, use.attributes):
+    for use, method in _USES.items():
+        if line := _line_of_method(subject, method):
             yield use, line
     for source in subject.sources:
         for node in ast.walk(source.tree) if source.tree is not None else ():
-            if isinstance(node, ast.Call) and _is_response(node.func) and _has_parameters(node):
-                yield _RESPONSE_PARAMETERS, line_of(source, node)
+            if has_response_parameters(node):
+                yield "parameters of its responses", line_of(source, node)
                 return
 
 
-def _line_of_attribute(subject: Subject, names: frozenset[str]) -> str:
-    """Return the line of the first call of a method with one of these names and without arguments; empty if there is
-    none."""
+def _line_of_method(subject: Subject, name: str) -> str:
+    """Return the line of the first call of a method of this name without arguments; empty if there is none."""
     for source in subject.sources:
         for node in ast.walk(source.tree) if source.tree is not None else ():
             called = node.func if isinstance(node, ast.Call) and not node.args else None
-            if isinstance(called, ast.Attribute) and called.attr in names:
+            if isinstance(called, ast.Attribute) and called.attr == name:
                 return line_of(source, node)
     return ""
-
-
-def _is_response(function: ast.expr) -> bool:
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name == "InferenceResponse"
-
-
-def _has_parameters(call: ast.Call) -> bool:
-    return len(call.args) > 2 or any(keyword.arg == "parameters" for keyword in call.keywords)
 
 
 def _bytes_of(tensor: Any) -> int:

@@ -9,22 +9,15 @@ from ....core.config.model_config import ModelConfig, messages
 from ....core.source.source_file import SourceFile
 from ..releases import Feature, Release, features
 from .finding import Finding, Prediction
-from .subject import Subject, line_of
+from .subject import Subject, has_response_parameters, last_name, line_of
 
-_OUTCOMES = {
-    "metric_family": Prediction.LOAD,
-    "histogram": Prediction.LOAD,
-    "iterative_sequence": Prediction.LOAD,
-    "environment_directory": Prediction.LOAD,
-    "non_linear_format": Prediction.LOAD,
-    "max_inflight_requests": Prediction.LOAD,
-    "model_metrics": Prediction.LOAD,
-    "growable_state": Prediction.LOAD,
-    "oldest_ordering": Prediction.LOAD,
-    "timeout": Prediction.DIFFERS,
-    "is_ready": Prediction.DIFFERS,
-    "iterative_stream": Prediction.DIFFERS,
-}
+#: The effects of features that are lacking; requests of others fail.
+_LOAD = (
+    *("metric_family", "histogram", "iterative_sequence", "environment_directory", "non_linear_format"),
+    *("max_inflight_requests", "model_metrics", "growable_state", "oldest_ordering"),
+)
+_OUTCOMES = dict.fromkeys(_LOAD, Prediction.LOAD)
+_OUTCOMES |= dict.fromkeys(("timeout", "is_ready", "iterative_stream"), Prediction.DIFFERS)
 #: Features that matter only together with the other one.
 _PART_OF = {"iterative_stream": "iterative_sequence"}
 
@@ -83,10 +76,9 @@ def _in_source(source: SourceFile, decoupled: bool) -> Iterator[tuple[str, str]]
                 yield "iterator_cancel", line
         elif isinstance(node, ast.ImportFrom) and node.module == "triton_python_backend_utils":
             yield from ((_ATTRIBUTES[alias.name], line) for alias in node.names if alias.name in _ATTRIBUTES)
-        elif isinstance(node, ast.Call) and _name(node.func) == "InferenceResponse":
-            if len(node.args) > 2 or any(keyword.arg == "parameters" for keyword in node.keywords):
-                yield "response_parameters", line
-        elif isinstance(node, ast.Call) and _name(node.func) == "timeout" and not node.args and not node.keywords:
+        elif has_response_parameters(node):
+            yield "response_parameters", line
+        elif isinstance(node, ast.Call) and last_name(node.func) == "timeout" and not node.args and not node.keywords:
             if isinstance(node.func, ast.Attribute):
                 yield "timeout", line
         elif isinstance(node, ast.ClassDef) and _is_model(node, source):
@@ -129,10 +121,6 @@ def _iterators(tree: ast.Module) -> set[str]:
             if isinstance(call, ast.Call) and any(keyword.arg == "decoupled" for keyword in call.keywords):
                 found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return found
-
-
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 #: Features that the config shows.

@@ -21,6 +21,7 @@ from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
 from ....record.live_state import memory_use, shm_size
 from ....repository.layout import CONFIG_FILE
 from ....repository.model_tree import ModelTree, read_tree
+from ....server.api.model import Model
 from ....server.api.needed_models import needed_models
 from ....server.models.backends import runs_shipped
 from ....tool_table import preflight_rows
@@ -47,7 +48,6 @@ from .subject import Subject
 from .versions import numpy_of_the_target, python_of_the_target
 
 if TYPE_CHECKING:
-    from ....server.api.model import Model
     from .trial import ModelTrial
 
 #: Each row, and its function.

@@ -27,7 +27,9 @@ def outcome_at(subject: Subject, source_line: str) -> Prediction:
     file, _, number = source_line.rpartition(":")
     for source in subject.sources:
         if source.tree is not None and source.path == file:
-            return _outcome(subject, [each for each in _functions(source.tree) if _has_line(each, int(number))])
+            line, functions = int(number), _functions(source.tree)
+            around = [each for each in functions if each.body[0].lineno <= line <= (each.end_lineno or 0)]
+            return _outcome(subject, around)
     return Prediction.LOAD
 
 
@@ -39,10 +41,6 @@ def _outcome(subject: Subject, around: list[_Function]) -> Prediction:
 def _functions(tree: ast.AST) -> Iterator[_Function]:
     """Yield the functions of a source, each before its inner functions."""
     return (node for node in ast.walk(tree) if isinstance(node, _Function))
-
-
-def _has_line(function: _Function, line: int) -> bool:
-    return function.body[0].lineno <= line <= (function.end_lineno or 0)
 
 
 def _names_at_load(subject: Subject) -> set[str]:

@@ -16,7 +16,6 @@ from ....ipc.processes.own_stub import NAME
 from ....repository.layout import read_version
 from ....repository.model_names import stub_fault
 from ....repository.model_repository_manager import select_versions
-from ....repository.model_tree import ModelTree
 from .. import left_out
 from ..releases import Target
 from ..secrets import secret_sentences
@@ -62,7 +61,8 @@ def secrets_and_clutter(subject: Subject) -> Iterator[Finding]:
 def mode_bits(subject: Subject) -> Iterator[Finding]:
     """P11: programs that would lose their execute permission in object storage, and files that the server's user may
     not read."""
-    if found := owner_only(subject.tree):
+    paths = ((file, subject.directory / file) for file in subject.tree.files)
+    if found := [file for file, path in paths if path.exists() and not path.stat().st_mode & stat.S_IROTH]:
         more, many = (f" and {len(found) - 1} more", True) if len(found) > 1 else ("", False)
         sentence = f"{found[0]}{more} may be read by {'their' if many else 'its'} owner only"
         remedy = "make it readable (chmod a+r): where models/ is mounted, a container's user, 1000, is another"
@@ -76,12 +76,6 @@ def mode_bits(subject: Subject) -> Iterator[Finding]:
     else:
         return
     yield Finding("P11", f"{what} has to be executable, and object storage (S3, GCS, Azure) keeps no modes", remedy)
-
-
-def owner_only(tree: ModelTree) -> list[str]:
-    """Return the files that only their owner, or its group, may read."""
-    found = ((file, tree.root / file) for file in tree.files)
-    return [file for file, path in found if path.exists() and not path.stat().st_mode & stat.S_IROTH]
 
 
 def name_of_the_model(subject: Subject) -> Iterator[Finding]:

@@ -29,29 +29,19 @@ from ....stub._pb_stub.process.reads_record import (
 )
 from ..environment.lock import url_of
 from ..releases import Target
+from ..verify.hiding import is_in
 from .finding import Finding, Prediction, worst
 from .moments import outcome_at
 from .pickles import modules_of_pickles
-from .subject import Subject, line_of, python_there, version_of
+from .subject import Subject, last_name, line_of, python_there, version_of
 
 #: Modules of the image, and ours.
 _BROUGHT = {"numpy", "triton_python_backend_utils", "c_python_backend_utils"}
 #: Variables that a container also sets, or that a model does not require.
 USUAL = {
-    "PATH",
-    "HOME",
-    "PWD",
-    "LANG",
-    "LC_ALL",
-    "TERM",
-    "USER",
-    "HOSTNAME",
-    "SHELL",
-    "TZ",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
+    *("PATH", "HOME", "PWD", "LANG", "LC_ALL", "TERM", "USER", "HOSTNAME", "SHELL", "TZ", "TMPDIR", "LD_LIBRARY_PATH"),
+    *("PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
 }
-USUAL |= {"PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 #: The ways in which a model uses a file.
 _VERBS = {OPENED: "opens", LISTED: "lists", LOOKED: "looks for", STARTED: "starts a program with", LOADED: "loads"}
 #: Directories that every machine has, so that a source may name them.
@@ -78,7 +68,8 @@ def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
     for module in subject.third_party:
         if module.top in direct and module.is_packaged and not found.get(module.top):
             found[module.top] = module.distribution
-    found = {name: each for name, each in found.items() if each is None or not _is_locked(subject, each)}
+    # the rest is in the lock that is exported with the model
+    found = {name: each for name, each in found.items() if not (each and each.metadata["Name"].lower() in subject.pins)}
     if not found:
         return
     names = sorted((name for name in direct if name in found), key=lambda name: not direct[name].needing)
@@ -101,11 +92,6 @@ def third_party_imports(subject: Subject, target: Target) -> Iterator[Finding]:
         source_line=direct[names[0]].line,
         outcome=outcome,
     )
-
-
-def _is_locked(subject: Subject, distribution: Distribution) -> bool:
-    """Return whether the lock that is exported with the model has a distribution."""
-    return distribution.metadata["Name"].lower() in subject.pins
 
 
 def modules_beside_the_notebook(subject: Subject, target: Target) -> Iterator[Finding]:
@@ -140,7 +126,7 @@ def files_and_variables(subject: Subject) -> Iterator[Finding]:
             is_there = os.path.exists(file.path) and os.path.realpath(file.path) not in own
             if is_there and file.how not in (HELD, PASSED):
                 recorded.setdefault(file.path, file)
-    spelled = [each for each in _paths_in(subject) if not _is_in(each[2], written) and not _is_made(each[0], each[2])]
+    spelled = [each for each in _paths_in(subject) if not is_in(each[2], *written) and not _is_made(each[0], each[2])]
     beside = {path: name for path, file in recorded.items() if (name := _name_beside(subject, file, spelled))}
     yield from _of_files_beside(subject, recorded, beside)
     elsewhere = {path: file for path, file in recorded.items() if path not in beside}
@@ -244,7 +230,7 @@ def _name_beside(subject: Subject, file: ReadFile, spelled: Iterable[_Spelled]) 
     name = os.path.relpath(os.path.join(os.path.realpath(folder), last), os.path.realpath(subject.directory.parent))
     parameters = [value.string_value for value in subject.config.parameters.values() if value.string_value]
     named = [*(path for _, _, path in spelled), *parameters]
-    return "" if file.is_relative or name.startswith(os.pardir) or _is_in(file.path, named) else name
+    return "" if file.is_relative or name.startswith(os.pardir) or is_in(file.path, *named) else name
 
 
 def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Iterable[_Spelled]) -> Iterator[Finding]:
@@ -261,9 +247,14 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
             remedy="bring it with --file (files=) and open it beside model.py: os.path.join(os.path.dirname(__file__), "
             f"{os.path.basename(paths[0])!r})",
             source_line=lines[0],
-            outcome=_weigh(subject, [Prediction.DIFFERS] if how == LOOKED else _outcomes(subject, lines)),
+            outcome=_weigh(
+                subject, [Prediction.DIFFERS] if how == LOOKED else [outcome_at(subject, line) for line in lines]
+            ),
         )
     named = [*(folder for folder, _ in groups), *subject.needed]
+    # it was not opened during the load, nor during its requests, if they were sent
+    unread = Prediction.FAILS if subject.reads else Prediction.LOAD
+    unread = Prediction.ATTENTION if subject.without is not None else unread
     for source, node, path in spelled:
         if path not in recorded and not any(path == each or each.startswith(path + "/") for each in named):
             yield Finding(
@@ -271,31 +262,14 @@ def _of_files(subject: Subject, recorded: Mapping[str, ReadFile], spelled: Itera
                 sentence=f"it names {path}, a path of this machine",
                 remedy="bring the file with --file (files=) and name it relative to os.path.dirname(__file__)",
                 source_line=line_of(source, node),
-                # it was not opened during the load, nor during its requests, if they were sent
-                outcome=_of_spelled(subject),
+                outcome=unread,
             )
-
-
-def _of_spelled(subject: Subject) -> Prediction:
-    """Return the possible effect of a path that the sources name and that was not read during the trial."""
-    if subject.without is not None:
-        return Prediction.ATTENTION
-    return Prediction.FAILS if subject.reads else Prediction.LOAD
-
-
-def _outcomes(subject: Subject, lines: Iterable[str]) -> list[Prediction]:
-    return [outcome_at(subject, line) for line in lines]
 
 
 def _weigh(subject: Subject, outcomes: Iterable[Prediction]) -> Prediction:
     """Return the effect of missing files, as their lines show, but no worse than observed."""
     order = list(Prediction)
     return max(worst(outcomes), subject.without or Prediction.LOAD, key=order.index)
-
-
-def _is_in(path: str, places: Iterable[str]) -> bool:
-    """Return whether a path is one of `places`, or lies in one of them."""
-    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
 def _is_made(source: SourceFile, path: str) -> bool:
@@ -306,24 +280,17 @@ def _is_made(source: SourceFile, path: str) -> bool:
 
     def has_it(part: ast.AST) -> bool:
         each = [*ast.walk(part)]
-        return any(isinstance(node, ast.Constant) and _is_path(node, path) for node in each) or any(
-            isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in names for node in each
+        texts = (node.value for node in each if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        return any(text.rstrip("/") == path for text in texts) or any(
+            isinstance(node, ast.Name | ast.Attribute) and last_name(node) in names for node in each
         )
 
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and has_it(node.value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names.update(filter(None, map(_last_name, targets)))
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last_name(node.func) in _MAKING)
+            names.update(filter(None, map(last_name, targets)))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) in _MAKING)
     return any(has_it(call) for call in calls)
-
-
-def _is_path(node: ast.Constant, path: str) -> bool:
-    return isinstance(node.value, str) and node.value.rstrip("/") == path
-
-
-def _last_name(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _paths_in(subject: Subject) -> Iterator[_Spelled]:
@@ -388,10 +355,8 @@ def imported_by(node: ast.AST) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [node.module] if node.module and not node.level else []
-    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
-            return [node.args[0].value]
+    if isinstance(node, ast.Call) and last_name(node.func) in ("import_module", "__import__"):
+        return [each.value for each in node.args[:1] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..environment.python_prefix import kind_of_prefix, venv_refusal, why_refused
 from ..releases import Release
 from .finding import Finding, Prediction
-from .subject import Subject
+from .subject import Subject, version_text
 
 _ITS_ENVIRONMENT = "its environment"
 _MEND = "pack a whole Python with conda-pack, or an interpreter's own prefix, not a venv"
@@ -102,14 +102,14 @@ def _of_libraries(place: Path, release: Release) -> Iterator[Finding]:
         yield _finding(f"{path.relative_to(place)} of its environment looks for libraries in {each}", _MEND)
     if "GLIBC" in worst:
         found, path = worst["GLIBC"]
-        needed = f"{path.relative_to(place)} of its environment needs glibc {_dotted(found)}"
+        needed = f"{path.relative_to(place)} of its environment needs glibc {version_text(found)}"
         yield _finding(
             f"{needed}, and Triton {release} has {glibc}",
             "build the environment on a system that is as old as the target's, or from manylinux wheels",
         )
     if "GLIBCXX" in worst and not brings:
         found, path = worst["GLIBCXX"]
-        needed = f"{path.relative_to(place)} of its environment needs GLIBCXX_{_dotted(found)}"
+        needed = f"{path.relative_to(place)} of its environment needs GLIBCXX_{version_text(found)}"
         yield _finding(
             f"{needed}, and Triton {release} has {newer}",
             "install libstdcxx-ng into the environment, or build it on an older system",
@@ -157,10 +157,6 @@ def _has_foreign_shebang(path: Path) -> bool:
 
 def _finding(sentence: str, remedy: str, outcome: Prediction = Prediction.LOAD) -> Finding:
     return Finding("P9", sentence, remedy, outcome=outcome)
-
-
-def _dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))
 
 
 @dataclass(frozen=True)

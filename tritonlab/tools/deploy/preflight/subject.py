@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -151,6 +151,18 @@ def line_of(source: SourceFile, node: ast.AST) -> str:
     return f"{source.path}:{getattr(node, 'lineno', 0)}"
 
 
+def last_name(node: ast.AST) -> str:
+    """Return the name of a variable or attribute; empty for other expressions."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def has_response_parameters(node: ast.AST) -> bool:
+    """Return whether a part of a source makes an InferenceResponse with parameters."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "InferenceResponse":
+        return False
+    return len(node.args) > 2 or any(keyword.arg == "parameters" for keyword in node.keywords)
+
+
 def python_there(subject: Subject, target: Target) -> tuple[int, ...]:
     """Return the version of Python that runs the model at the target; empty if unknown."""
     there = target.release.python.value if target.is_triton else ""
@@ -160,3 +172,8 @@ def python_there(subject: Subject, target: Target) -> tuple[int, ...]:
 def version_of(text: str) -> tuple[int, ...]:
     """Return the first two numbers of a version, for comparison."""
     return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
+
+
+def version_text(numbers: Iterable[int]) -> str:
+    """Return the text of a version, such as `3.11`."""
+    return ".".join(map(str, numbers))

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....core.config.model_config import ModelConfig, parse_pbtxt, to_dict
 from ....core.config.model_config_rules import is_ensemble
@@ -26,6 +26,7 @@ from ....core.scratch_directory import ScratchDirectory
 from ....exchanges.exchange import Exchange
 from ....ipc.link.stub_link import ReadsRecorded
 from ....ipc.processes.execution_env import PARAMETER
+from ....server.api.model import Model
 from ....server.api.needed_models import needed_models
 from ....server.models.backends import DEFAULT_DIRECTORY, runs_shipped
 from ....stub._pb_stub.process.reads_record import HELD, LISTED, LOOKED, PASSED, is_everywhere
@@ -33,9 +34,6 @@ from ..child_command import CommandFailed, run_command
 from ..loaded_modules import third_party_modules
 from ..verify.hiding import common_entries, find_hiding, folders_of_the_machine
 from .finding import Prediction
-
-if TYPE_CHECKING:
-    from ....server.api.model import Model
 
 #: The most seconds of a run for each model.
 _SECONDS = 300.0
@@ -128,15 +126,13 @@ def try_models(models: Sequence[Model], cases: Iterable[Exchange]) -> dict[str, 
         for other in needed_models(model).loaded
         if other.name not in again
     }
-    scratch = ScratchDirectory("preflight-")
     options = {name: getattr(models[0].server.core.options, name) for name in _OPTIONS}
-    job = Job(tuple(again.values()), tuple(others.values()), options, cwd=_working_directory(), scratch=scratch.path)
-    try:
-        return {each.name: each.trial() for each in _find_suspects(job)}
-    except CommandFailed as error:
-        return {name: _make_untried(f"{error}") for name in again}
-    finally:
-        scratch.remove()
+    with ScratchDirectory("preflight-") as scratch:
+        job = Job(tuple(again.values()), tuple(others.values()), options, cwd=_working_directory(), scratch=scratch)
+        try:
+            return {each.name: each.trial() for each in _find_suspects(job)}
+        except CommandFailed as error:
+            return {name: _make_untried(f"{error}") for name in again}
 
 
 def _make_untried(why: str) -> ModelTrial:
@@ -158,22 +154,14 @@ class _Suspect:
         """The paths that Python code was observed to read."""
         return {file.path for reads in self.seen.reads for file in reads.files if file.how not in (HELD, PASSED)}
 
-    @property
-    def passed(self) -> set[str]:
-        """The directories that a path leads through, and out of again."""
-        return {file.path for reads in self.seen.reads for file in reads.files if file.how == PASSED}
-
-    def looked_for(self) -> set[str]:
-        return {file.path for reads in self.seen.reads for file in reads.files if file.how in (LOOKED, LISTED)}
+    def read(self, *ways: str) -> set[str]:
+        """Return the paths that it was observed to use in these ways."""
+        return {file.path for reads in self.seen.reads for file in reads.files if file.how in ways}
 
     def forget(self, paths: set[str]) -> None:
         """Remove files from its reads."""
         reads = [each._replace(files=[f for f in each.files if f.path not in paths]) for each in self.seen.reads]
         self.seen = replace(self.seen, reads=tuple(reads))
-
-    @property
-    def held(self) -> set[str]:
-        return {file.path for reads in self.seen.reads for file in reads.files if file.how == HELD}
 
     def trial(self) -> ModelTrial:
         if self.seen.problem:
@@ -195,7 +183,7 @@ def _find_suspects(job: Job) -> list[_Suspect]:
     unshare = find_hiding({}).unshare
     if not unshare:
         for each in judged:
-            each.needed.update(dict.fromkeys(each.held, Prediction.FAILS))
+            each.needed.update(dict.fromkeys(each.read(HELD), Prediction.FAILS))
             each.notes.append(
                 "there is no mount namespace here, so of the files that code other than Python opens (torch.jit, "
                 "onnxruntime, tokenizers) only those are known that it keeps open"
@@ -204,7 +192,7 @@ def _find_suspects(job: Job) -> list[_Suspect]:
     job = replace(job, models=tuple(each.model for each in judged))
     folders = _hidden_folders(job.cwd)
     named = {path for each in judged for path in each.known}
-    passed = tuple(sorted({path for each in judged for path in each.passed}))
+    passed = tuple(sorted({path for each in judged for path in each.read(PASSED)}))
     hidden_job = replace(job, hidden=folders, shown=(*_find_visible(job, judged), *named), passed=passed)
     try:
         hidden = _run(hidden_job, unshare)
@@ -224,12 +212,12 @@ def _weigh(readers: list[_Suspect], named: set[str], job: Job, unshare: Sequence
     differing = _differing(readers, job, unshare, hidden=(*job.hidden, *elsewhere), shown=shown)
     for each in readers:
         each.without = differing.get(each, Prediction.ATTENTION)
-    lookers = [each for each in readers if each.looked_for()]
-    looked_for = {path for each in lookers for path in each.looked_for()}
+    lookers = [each for each in readers if each.read(LOOKED, LISTED)]
+    looked_for = {path for each in lookers for path in each.read(LOOKED, LISTED)}
     still = _differing(lookers, job, unshare, shown=tuple(path for path in job.shown if path not in looked_for))
     for each in lookers:
         if each not in still:
-            each.forget(each.looked_for())
+            each.forget(each.read(LOOKED, LISTED))
 
 
 def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, unshare: Sequence[str]) -> None:
@@ -245,7 +233,7 @@ def _explain(suspects: list[_Suspect], hidden: Mapping[str, Seen], job: Job, uns
             )
             suspects.remove(each)
         written = {path for reads in each.seen.reads for path in reads.written}
-        opened = (again[each.name].opened | each.held) - each.known - written
+        opened = (again[each.name].opened | each.read(HELD)) - each.known - written
         errors = hidden[each.name].problem + "".join(error for error, _ in hidden[each.name].answers)
         # other processes also open files meanwhile: files in an error or the working directory come first
         likely = sorted(opened, key=lambda p: (os.path.basename(p) not in errors, not p.startswith(job.cwd + "/"), p))

@@ -10,7 +10,7 @@ import resource
 import struct
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from ....exchanges.exchange import Exchange
 from ....exchanges.sending import ask
 from ....repository.layout import LEFT_BEHIND
 from ....server.api.server import Server
+from ..verify.hiding import is_in
 from .trial import Job, LoadedAgain, Seen
 
 _REQUEST_SECONDS = 60.0
@@ -91,9 +92,11 @@ def hide(job: Job) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     os.chdir("/")
-    shown = {os.path.abspath(path) for path in (*job.shown, *_find_mapped(), str(job.scratch)) if os.path.isabs(path)}
-    inside = [path for path in sorted(shown) if _is_in(path, job.hidden) and os.path.exists(path)]
-    inside = [path for number, path in enumerate(inside) if not _is_in(path, inside[:number])]
+    # such as the library of its Python
+    mapped = (line.split(None, 5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line)
+    shown = {os.path.abspath(path) for path in (*job.shown, *mapped, str(job.scratch)) if os.path.isabs(path)}
+    inside = [path for path in sorted(shown) if is_in(path, *job.hidden) and os.path.exists(path)]
+    inside = [path for number, path in enumerate(inside) if not is_in(path, *inside[:number])]
     passed = [(path, os.readlink(path) if os.path.islink(path) else "") for path in sorted(job.passed)]
     opened = [(path, os.path.isdir(path), os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in inside]
     empty = job.scratch / "empty"
@@ -117,19 +120,9 @@ def hide(job: Job) -> None:
         if link and not os.path.lexists(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.symlink(link, path)
-        elif _is_in(path, job.hidden) and not os.path.lexists(path):
+        elif is_in(path, *job.hidden) and not os.path.lexists(path):
             os.makedirs(path)
     os.makedirs(job.cwd, exist_ok=True)
-
-
-def _find_mapped() -> Iterator[str]:
-    """Yield the files that this process has mapped, such as the library of its Python."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    return (line.split(None, 5)[5] for line in lines if "/" in line)
-
-
-def _is_in(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:

@@ -12,7 +12,7 @@ from ..releases import Release
 from .finding import Finding, Prediction
 from .moments import outcome_of
 from .reads import imported_by
-from .subject import Subject, line_of, version_of
+from .subject import Subject, last_name, line_of, version_of, version_text
 
 #: Names that numpy has since 2.0 (and 2.1, 2.2), with their equivalents in numpy 1.
 _NUMPY_2 = {
@@ -38,20 +38,12 @@ _KEYWORDS_2 = {
     ("reshape", "shape"): "give the shape without its name",
     ("reshape", "copy"): "copy the result if it has to be a copy",
     ("asarray", "copy"): "use numpy.array(x, copy=...)",
-    ("asarray", "device"): "leave it out",
-    ("zeros", "device"): "leave it out",
-    ("ones", "device"): "leave it out",
-    ("empty", "device"): "leave it out",
-    ("full", "device"): "leave it out",
-    ("arange", "device"): "leave it out",
-    ("linspace", "device"): "leave it out",
-    ("eye", "device"): "leave it out",
-    ("sort", "stable"): "use kind='stable'",
-    ("argsort", "stable"): "use kind='stable'",
     ("unique", "sorted"): "leave it out",
-    ("quantile", "weights"): "compute it with what numpy 1 has",
-    ("percentile", "weights"): "compute it with what numpy 1 has",
 }
+_MAKING = ("asarray", "zeros", "ones", "empty", "full", "arange", "linspace", "eye")
+_KEYWORDS_2 |= {(name, "device"): "leave it out" for name in _MAKING}
+_KEYWORDS_2 |= {(name, "stable"): "use kind='stable'" for name in ("sort", "argsort")}
+_KEYWORDS_2 |= {(name, "weights"): "compute it with what numpy 1 has" for name in ("quantile", "percentile")}
 #: Libraries whose arrays also have these attributes.
 _OTHER_ARRAYS = {"torch", "jax", "cupy", "tensorflow", "array_api_compat", "pandas", "xarray", "dask", "mlx"}
 #: The first Python with a module of the standard library, and the first without it.
@@ -84,27 +76,16 @@ _NAMES_SINCE = {
     "warnings.deprecated",
 }
 #: Keywords of functions by the first Python that has them.
-_KEYWORD_SINCE: dict[tuple[str, str], tuple[int, ...]] = {
-    ("zip", "strict"): (3, 10),
-    ("dataclass", "slots"): (3, 10),
-    ("dataclass", "kw_only"): (3, 10),
-    ("dataclass", "weakref_slot"): (3, 11),
-    ("bisect", "key"): (3, 10),
-    ("bisect_left", "key"): (3, 10),
-    ("bisect_right", "key"): (3, 10),
-    ("insort", "key"): (3, 10),
-    ("glob", "include_hidden"): (3, 11),
-    ("glob", "root_dir"): (3, 10),
-    ("TemporaryDirectory", "delete"): (3, 12),
-    ("NamedTemporaryFile", "delete_on_close"): (3, 12),
-    ("rmtree", "onexc"): (3, 12),
-    ("relative_to", "walk_up"): (3, 12),
-    ("glob", "case_sensitive"): (3, 12),
-    ("batched", "strict"): (3, 13),
-    ("Popen", "process_group"): (3, 11),
-    ("run", "process_group"): (3, 11),
+_KEYWORDS_SINCE = {
+    (3, 10): "zip.strict dataclass.slots dataclass.kw_only bisect.key bisect_left.key bisect_right.key insort.key "
+    "glob.root_dir",
+    (3, 11): "dataclass.weakref_slot glob.include_hidden Popen.process_group run.process_group",
+    (3, 12): "TemporaryDirectory.delete NamedTemporaryFile.delete_on_close rmtree.onexc relative_to.walk_up "
+    "glob.case_sensitive",
+    (3, 13): "batched.strict",
 }
 _NAME_SINCE = {name: since for since, names in _NAMES_SINCE.items() for name in names.split()}
+_KEYWORD_SINCE = {use: since for since, uses in _KEYWORDS_SINCE.items() for use in uses.split()}
 
 
 def numpy_of_the_target(subject: Subject, release: Release) -> Iterator[Finding]:
@@ -154,7 +135,9 @@ def _numpy_2_uses(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple
     if source.tree is None or not any("numpy" in imported_by(node) for node in ast.walk(source.tree)):
         return
     left_out = guarded(source.tree, "AttributeError", "TypeError", python=python)
-    uses_others = _imports_other_arrays(source.tree)
+    # whose arrays also have these attributes
+    imported = (name.partition(".")[0] for node in ast.walk(source.tree) for name in imported_by(node))
+    uses_others = not _OTHER_ARRAYS.isdisjoint(imported)
     for node in (node for node in ast.walk(source.tree) if node not in left_out):
         if isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not uses_others:
             yield f"the attribute .{node.attr} of an array", _METHODS_2[node.attr], node
@@ -165,11 +148,6 @@ def _numpy_2_uses(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple
                 instead = _KEYWORDS_2.get((function, keyword.arg or ""))
                 if instead and (is_of_numpy or (function == "reshape" and not uses_others)):
                     yield f"{function}({keyword.arg}=)", instead, node
-
-
-def _imports_other_arrays(tree: ast.Module) -> bool:
-    """Return whether a source has arrays of other libraries, which also have these attributes."""
-    return any(name.partition(".")[0] in _OTHER_ARRAYS for node in ast.walk(tree) for name in imported_by(node))
 
 
 def _named_in(source: SourceFile, *errors: str, python: tuple[int, ...] = ()) -> Iterator[tuple[str, ast.AST]]:
@@ -223,7 +201,7 @@ def python_of_the_target(subject: Subject, release: Release) -> Iterator[Finding
             "P6",
             f"its environment is of Python {subject.python}, and {whose} of {there}: the environment is ignored",
             f"make the environment with Python {there}, or put a stub of Python "
-            f"{'.'.join(map(str, version_of(subject.python)))} into the model's directory",
+            f"{version_text(version_of(subject.python))} into the model's directory",
             outcome=Prediction.LOAD,
         )
         return
@@ -254,26 +232,19 @@ def _too_new(subject: Subject, source: SourceFile, there: tuple[int, ...], reaso
             if since is None and gone is None:
                 continue
             if since is not None and since > there:
-                text = f"it imports {name}, which Python has since {_version(since)}, and {reason}"
+                text = f"it imports {name}, which Python has since {version_text(since)}, and {reason}"
             elif gone is not None and gone <= there:
-                text = f"it imports {name}, which Python has no longer since {_version(gone)}, and {reason}"
+                text = f"it imports {name}, which Python has no longer since {version_text(gone)}, and {reason}"
             else:
                 continue
             yield Finding("P6", text, remedy, line_of(source, node), outcome_of(subject, source, node))
-    yield from _names_too_new(subject, source, there, remedy=remedy, reason=reason)
-
-
-def _names_too_new(
-    subject: Subject, source: SourceFile, there: tuple[int, ...], *, remedy: str, reason: str
-) -> Iterator[Finding]:
-    """Yield the names of the standard library that a Python lacks, each once."""
     seen = set()
     named = _named_in(source, "AttributeError", "ImportError", python=there)
     uses = ((name.removeprefix("builtins."), _NAME_SINCE.get(name, (0,)), node) for name, node in named)
     for name, since, node in (*uses, *_calls_since(source, there)):
         if since > there and name not in seen:
             seen.add(name)
-            text = f"it uses {name}, which Python has since {_version(since)}, and {reason}"
+            text = f"it uses {name}, which Python has since {version_text(since)}, and {reason}"
             yield Finding("P6", text, remedy, line_of(source, node), outcome_of(subject, source, node))
 
 
@@ -283,9 +254,9 @@ def _calls_since(source: SourceFile, python: tuple[int, ...]) -> Iterator[tuple[
     left_out = guarded(source.tree, "TypeError", "ValueError", python=python)
     calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node not in left_out)
     for node in calls:
-        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        function = last_name(node.func)
         for keyword in node.keywords:
-            if since := _KEYWORD_SINCE.get((function, keyword.arg or "")):
+            if since := _KEYWORD_SINCE.get(f"{function}.{keyword.arg}"):
                 yield f"{function}({keyword.arg}=)", since, node
         if function == "fromisoformat" and node.args:
             argument = node.args[0]
@@ -304,7 +275,3 @@ def _is_old_isoformat(text: str) -> bool:
 
 def _of(table: Mapping[str, tuple[int, ...]], module: str) -> tuple[int, ...] | None:
     return table.get(module, table.get(module.partition(".")[0]))
-
-
-def _version(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))

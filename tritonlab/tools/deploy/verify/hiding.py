@@ -121,6 +121,10 @@ class Hiding:
         return [*script, *bound, "--", *self.kept, *self.common, "--", *self.hidden, "--", *self.files, "--", *command]
 
 
+#: Of a server that sees everything.
+NOT_HIDDEN = Hiding((), "", {})
+
+
 def find_hiding(
     paths: Mapping[Path, str], *, keep: Iterable[Path] = (), common: Iterable[str] = (), program: Path | None = None
 ) -> Hiding:
@@ -140,8 +144,8 @@ def find_hiding(
             wanted.setdefault(covering, word)
     hidden, files, left = dict[str, str](), list[str](), list[str]()
     for text, word in wanted.items():
-        user = next((each for each in needed if _is_in(text, each)), "")
-        user = user or (str(program) if program is not None and _is_in(str(program), text) else "")
+        user = next((each for each in needed if is_in(text, each)), "")
+        user = user or (str(program) if program is not None and is_in(str(program), text) else "")
         if os.path.isfile(text):
             files.append(text)
         elif (text in _NEEDED and word != _MACHINE) or user:
@@ -150,7 +154,7 @@ def find_hiding(
             hidden[text] = word
     words: dict[str, list[str]] = {}
     for text, word in sorted(hidden.items()):  # a directory precedes its contents
-        outer = next((each for each in words if _is_in(text, each)), text)
+        outer = next((each for each in words if is_in(text, each)), text)
         words.setdefault(outer, []).append(word)
     in_tmp = words.pop("/tmp", [])
     own_tmp = bool(in_tmp)  # /tmp is not emptied, but replaced
@@ -160,8 +164,8 @@ def find_hiding(
         unshare,
         root,
         hidden={text: ", ".join(dict.fromkeys(each)) for text, each in words.items()} if unshare else {},
-        files=tuple(each for each in files if unshare and not any(_is_in(each, outer) for outer in hidden)),
-        kept=tuple(sorted(each for each in needed if any(_is_in(each, outer) for outer in hidden))) if unshare else (),
+        files=tuple(each for each in files if unshare and not is_in(each, *hidden)),
+        kept=tuple(sorted(each for each in needed if is_in(each, *hidden))) if unshare else (),
         common=tuple(sorted(common)) if unshare else (),
         left=tuple(left),
         own_tmp=own_tmp,
@@ -173,8 +177,9 @@ def _mount_point() -> str:
     return next((each for each in _MOUNT_POINTS if os.path.isdir(each)), "")
 
 
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+def is_in(path: str, *places: str) -> bool:
+    """Return whether a path is one of `places`, or lies in one of them."""
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
 def _covering(path: Path) -> Path:
