@@ -57,7 +57,12 @@ def export_named(
     try:
         report = export_models(lambda: context.workspace, names, directory, options)
     except ExportOptionError as error:
-        raise _option_error(error, names, keywords.get("deploy", "")) from None
+        text, fix = str(error), error.remedy()
+        if error.is_place:
+            kinds = magic_line(f"--deploy={keywords.get('deploy', '')}")
+            fix = f"{magic_line('%triton', 'export', *names)} {fix} {kinds}"
+            text = f"{text}, as with {fix}"
+        raise OptionError(text, fix=fix) from None
     except KeyboardInterrupt:
         options.cancel.set()
         raise
@@ -84,14 +89,6 @@ def _artifacts(texts: Sequence[str]) -> list[tuple[str, Any]]:
             raise OptionError(f"write --artifact weights.pt=expression, not {text!r}")
         found.append(named)
     return found
-
-
-def _option_error(error: ExportOptionError, names: Sequence[str], deploy: str) -> OptionError:
-    """Return the error with the line to write instead."""
-    if error.is_place:
-        fix = f"{magic_line('%triton', 'export', *names)} {error.remedy()} {magic_line(f'--deploy={deploy}')}"
-        return OptionError(f"{error}, as with {fix}", fix=fix)
-    return OptionError(str(error), fix=error.remedy())
 
 
 def preflight(context: Context, name: str, target: str = DEFAULT_TARGET) -> Preflight:

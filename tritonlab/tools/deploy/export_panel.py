@@ -6,18 +6,16 @@ import importlib
 import threading
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.status import TritonError
 from ...notebook.views.card.card_panel import CardPanel
 from ...notebook.views.theme import STYLE
+from ...server.api.model import Model
 from ...server.api.needed_models import needed_models
 from .export_options import ExportOptions
 from .report import ExportArchive, ExportConflict, ExportReport
 from .repository import export
-
-if TYPE_CHECKING:
-    from ...server.api.model import Model
 
 DEFAULT_DIRECTORY = "model_repository"
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.status import InvalidArgumentError
 from ...notebook.authoring.artifact import artifact_of
 from ...notebook.authoring.cells import user_namespace
 from ...notebook.authoring.errors import OptionError
 from ...notebook.authoring.workspace import Workspace
+from ...server.api.model import Model
 from .export_options import ExportOptions
 from .report import ExportReport
 from .repository import export
-
-if TYPE_CHECKING:
-    from ...server.api.model import Model
 
 
 def export_notebook(

@@ -13,6 +13,7 @@ from ...core.config.model_config import ModelConfig, config_bytes, messages, par
 from ...core.config.model_config_rules import autofill, normalize_instance_groups
 from ...repository.layout import CONFIG_FILE
 from ...repository.model_tree import KEEPS
+from ...server.api.model import Model
 from ...server.models.backend_choice import choice_words
 from . import left_out
 from .left_out import check_deployable, forget_backend_directory, never_ran, starts_our_stub, warnings
@@ -25,7 +26,6 @@ from .releases import Target
 from .secrets import secret_sentences
 
 if TYPE_CHECKING:
-    from ...server.api.model import Model
     from .environment.placed import PlacedEnvironment
 
 
@@ -139,7 +139,8 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
     forget_backend_directory(config, authored)
     if not _wrote(authored, "model_transaction_policy") and not config.model_transaction_policy.decoupled:
         config.ClearField("model_transaction_policy")  # auto_complete_config returned the default
-    names = {_top(file.split("/", 1)[1]) for file in files if "/" in file}
+    # `1/model.savedmodel/variables/x`: `model.savedmodel/`
+    names = {"".join(file.partition("/")[2].partition("/")[:2]) for file in files if "/" in file}
 
     def filled_in(shorter: ModelConfig) -> list[ModelConfig]:
         """Return the config after a server has filled it in, without a GPU and with one."""
@@ -172,12 +173,6 @@ def _shorter(config: ModelConfig, authored: ModelConfig) -> Iterator[ModelConfig
         shorter.CopyFrom(config)
         shorter.dynamic_batching.ClearField("preferred_batch_size")
         yield shorter
-
-
-def _top(file: str) -> str:
-    """Return the first part of a path: `model.savedmodel/variables/x` -> `model.savedmodel/`."""
-    first, slash, _ = file.partition("/")
-    return first + slash
 
 
 def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:

@@ -33,8 +33,13 @@ _CONTENTS = {
 }
 #: Detectors of detect-secrets for keys of a known form, without those that guess.
 _DETECTORS = (
-    *("AWSKeyDetector", "ArtifactoryDetector", "AzureStorageKeyDetector", "CloudantDetector"),
-    *("DiscordBotTokenDetector",),
+    *(
+        "AWSKeyDetector",
+        "ArtifactoryDetector",
+        "AzureStorageKeyDetector",
+        "CloudantDetector",
+        "DiscordBotTokenDetector",
+    ),
     *("GitHubTokenDetector", "GitLabTokenDetector", "IbmCloudIamDetector", "IbmCosHmacDetector", "JwtTokenDetector"),
     *("MailchimpDetector", "NpmDetector", "OpenAIDetector", "PrivateKeyDetector", "PypiTokenDetector"),
     *("SendGridDetector", "SlackDetector", "SoftlayerDetector", "SquareOAuthDetector", "StripeDetector"),

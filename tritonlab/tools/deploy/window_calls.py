@@ -72,7 +72,16 @@ def plan(
     findings of pre-flight. Nothing is written. A refusal is part of its choice."""
     options = ExportOptions.from_keywords(**chosen, dry_run=True)
     refused: dict[str, JsonAnswer] = {}
-    report = _dry_run(workspace, models, directory, options, refused)
+    while True:  # without the environment or the deploy files if these are refused
+        try:
+            report = export_models(lambda: workspace, list(models), directory, options)
+            break
+        except EnvironmentRefused as error:
+            refused["env"] = {"text": str(error), "fix": error.remedy()}
+            options = replace(options, env=NO_ENVIRONMENT)
+        except ExportOptionError as error:
+            refused["deploy"] = {"text": str(error), "fix": error.remedy(), "is_place": error.is_place}
+            options = replace(options, deploy=())
     captured = _captured(workspace, models, refused) if options.capture else {}
     users = dict(_users(workspace, models, options.alone))
     found = _answer(report)
@@ -160,25 +169,6 @@ class _Captured(NamedTuple):
 
     names: list[str]
     is_whole: bool
-
-
-def _dry_run(
-    workspace: Workspace,
-    models: Sequence[str],
-    directory: str,
-    options: ExportOptions,
-    refused: dict[str, JsonAnswer],
-) -> ExportReport:
-    """Return the report of a dry run, without the environment or the deploy files if these are refused."""
-    while True:
-        try:
-            return export_models(lambda: workspace, list(models), directory, options)
-        except EnvironmentRefused as error:
-            refused["env"] = {"text": str(error), "fix": error.remedy()}
-            options = replace(options, env=NO_ENVIRONMENT)
-        except ExportOptionError as error:
-            refused["deploy"] = {"text": str(error), "fix": error.remedy(), "is_place": error.is_place}
-            options = replace(options, deploy=())
 
 
 def _users(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator[tuple[str, str]]:
