@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,16 @@ def convert(files: Sequence[Path], path: str | os.PathLike[str], rules: CaptureR
     there is no capture."""
     if not files:
         raise ValueError("no file is named to make a capture of")
-    kinds = {_is_trace(file) for file in files}
+    kinds = set()
+    for file in files:
+        with open_file(file) as opened:
+            kinds.add(trace_capture.BEGINNING.match(opened.read(200)) is not None)
     if len(kinds) > 1:
         raise ValueError("some of the files are traces of Triton, and some are not: make a capture of each kind")
     (is_trace,) = kinds
     read = trace_capture.read_requests if is_trace else cloud_events.read_events
     facts = {"source": "trace" if is_trace else "events", "files": [file.name for file in files]}
-    found = _read(read, files)
+    found: Iterator[Any] = itertools.chain.from_iterable(map(read, files))
     first = next(found, None)  # an unreadable file is refused before there is a capture
     begin = first.at_ns if isinstance(first, CapturedRequest) else 0
     # Triton's clock begins when its machine does
@@ -60,13 +63,3 @@ def convert(files: Sequence[Path], path: str | os.PathLike[str], rules: CaptureR
         os.unlink(path)
         raise
     return writer.close(_MOST_SECONDS)
-
-
-def _read(read: Any, files: Iterable[Path]) -> Iterator[Any]:
-    for file in files:
-        yield from read(file)
-
-
-def _is_trace(path: Path) -> bool:
-    with open_file(path) as file:
-        return trace_capture.BEGINNING.match(file.read(200)) is not None

@@ -29,6 +29,8 @@ _PAUSE_SECONDS = 0.02
 #: A batch is at most this part of the largest size of a file, because a batch that exceeds it is lost.
 _BATCH_PART = 32
 _LEAST_BATCH = 1 << 18
+#: An answered request, or a function that makes it.
+_Handed = CapturedRequest | Callable[[], CapturedRequest | None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class CaptureWriter:
         self._batch_bytes = min(_BATCH_BYTES, of_file, self.rules.queue_bytes // 4)
         self._file = CaptureFile(path, {"rules": self.rules.to_dict(), **facts}, self.rules.most_bytes)
         self._lock = threading.Condition()  # guards the fields below
-        self._queue: deque[tuple[CapturedRequest | Callable[[], CapturedRequest | None], int]] = deque()
+        self._queue: deque[tuple[_Handed, int]] = deque()
         self._bytes = 0
         self._left_out: Counter[str] = Counter()
         self._is_closing = self._is_full = False
@@ -118,13 +120,7 @@ class CaptureWriter:
                 self._left_out[reason] += 1
             return not reason
 
-    def add(
-        self,
-        captured: CapturedRequest | Callable[[], CapturedRequest | None],
-        byte_size: int | None = None,
-        *,
-        waits: bool = False,
-    ) -> None:
+    def add(self, captured: _Handed, byte_size: int | None = None, *, waits: bool = False) -> None:
         """Hand over an answered request that `chooses` has chosen, or a function that makes it on the writer's thread
         and returns None for nothing. Its tensors must not change any more.
 
@@ -132,9 +128,9 @@ class CaptureWriter:
         waits: whether to wait for the disk when the queue is full, for a source that is a file
         """
         try:
-            if not callable(captured):
-                byte_size = size_of(captured) if byte_size is None else byte_size
-            self._add(captured, REQUEST_BYTES if byte_size is None else byte_size, waits)
+            if byte_size is None:
+                byte_size = REQUEST_BYTES if callable(captured) else size_of(captured)
+            self._add(captured, byte_size, waits)
         except Exception as error:
             self.leave_out(f"cannot be kept: {type(error).__name__}")
 
@@ -162,9 +158,7 @@ class CaptureWriter:
         self._thread.join(seconds)
         return self.report
 
-    def _add(
-        self, captured: CapturedRequest | Callable[[], CapturedRequest | None], byte_size: int, waits: bool
-    ) -> None:
+    def _add(self, captured: _Handed, byte_size: int, waits: bool) -> None:
         with self._lock:
             if waits:  # a request that is larger than the whole queue comes alone
                 most = max(self.rules.queue_bytes - byte_size, 0)
@@ -215,7 +209,7 @@ class CaptureWriter:
             self._write()
         return not is_last
 
-    def _redact(self, source: CapturedRequest | Callable[[], CapturedRequest | None]) -> CapturedRequest | None:
+    def _redact(self, source: _Handed) -> CapturedRequest | None:
         """Return the request in the form for the file, or None if the rules leave it out or it cannot be read."""
         try:
             captured = source() if callable(source) else source

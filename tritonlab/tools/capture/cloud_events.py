@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.foreign_file import open_file
-from ...core.inference.infer_response import InferenceResponse
 from ...core.status import TritonError
 from ...exchanges.exchange import Arrival, Exchange
 from ...exchanges.http_document import read_response
@@ -102,14 +101,12 @@ def _captured(sent: _LoggedBody, answer: _LoggedBody | None) -> CapturedRequest 
         is_shared = isinstance(error, TritonError) and "shared_memory_region" in text
         return IN_SHARED_MEMORY if is_shared else NOT_V2
     took = max(answer.at_ns - sent.at_ns, 0) if answer is not None and sent.at_ns else 0
-    arrivals = () if response is None else (Arrival(_whole(response, model), took),)
+    arrivals: tuple[Arrival, ...] = ()
+    if response is not None:
+        response.model_name = response.model_name or model
+        arrivals = (Arrival(response, took),)
     exchange = Exchange(request, arrivals, unanswered="" if arrivals else unanswered)
     return CapturedRequest(exchange, sent.at_ns, "http")
-
-
-def _whole(response: InferenceResponse, model: str) -> InferenceResponse:
-    response.model_name = response.model_name or model
-    return response
 
 
 def _head_length(event: _LoggedBody) -> int | None:

@@ -40,7 +40,7 @@ class Elsewhere:
     def push(self, model: Any, *, targets: Any, proof: Any, say: Any) -> Push:
         self.seen.append((model.name, len(targets), proof))
         say("load …")
-        return Push(model.name, "mark", [TargetResult("HTTP", "one:1", state=self.states.pop(0))], [], lambda: None)
+        return Push(model.name, "mark", (TargetResult("HTTP", "one:1", state=self.states.pop(0)),), (), lambda: None)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ class FakeServer:
         self.proofs.append(proof)
         say("load …")
         target = TargetResult("gRPC", "there:8001", "version 1", PushState.PROVED)
-        return Push("m", "mark", [target], ["a note"], lambda: setattr(target, "state", PushState.UNDONE))
+        return Push("m", "mark", (target,), ("a note",), lambda: setattr(target, "state", PushState.UNDONE))
 
     def close(self) -> None:
         self.is_open = False

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....exchanges.remote.remote_server import RemoteServer, connect
 from ....notebook.views.card.card_panel import TaskPanel
+from ....server.api.model import Model
 from .push_proof import LAST
 from .push_result import Push
-
-if TYPE_CHECKING:
-    from ....server.api.model import Model
 
 #: The choices of a proof, with their values for `RemoteServer.push`.
 _PROOFS = (("golden answers", None), ("the last requests here", LAST), ("no requests", False))

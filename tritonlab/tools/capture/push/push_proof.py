@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....exchanges.exchange import Exchange
 from ....exchanges.golden import Ask, GoldenReport, GoldenSet, check_cases
 from ....exchanges.last_cases import answered_cases
+from ....server.api.model import Model
 from ..capture_file import Capture
-
-if TYPE_CHECKING:
-    from ....server.api.model import Model
 
 #: The value of `proof` for the last requests to the model here.
 LAST = "last"

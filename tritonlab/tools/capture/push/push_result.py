@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -79,6 +79,7 @@ class TargetResult:
         return {**found, "steps": steps, **proofs}
 
 
+@dataclass(eq=False, repr=False)
 class Push(ProcessBound):
     """The push of one model to one server or several. `undo()` brings the former models back.
 
@@ -88,19 +89,11 @@ class Push(ProcessBound):
 
     elsewhere = "call push() in the other process, too"
 
-    def __init__(
-        self,
-        model: str,
-        mark: str,
-        targets: Sequence[TargetResult],
-        notes: Sequence[str],
-        undo: Callable[[], object],
-    ) -> None:
-        self.model = model
-        self.mark = mark
-        self.targets = tuple(targets)
-        self.notes = tuple(notes)
-        self._undo = undo
+    model: str
+    mark: str
+    targets: tuple[TargetResult, ...]
+    notes: tuple[str, ...]
+    _undo: Callable[[], object]
 
     @property
     def ok(self) -> bool:

@@ -7,19 +7,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....core.status import TritonError, UnsupportedError
 from ....core.version import DEFAULT_TARGET
 from ....exchanges.exchange import Exchange
 from ....exchanges.golden import check_cases
+from ....exchanges.remote.remote_server import RemoteServer
+from ....server.api.model import Model
 from .push_proof import PushProof
 from .push_result import Push, PushState, PushStep, TargetResult, proof_words
 from .pushed_model import PushedModel, PushRecord, mark_of
-
-if TYPE_CHECKING:
-    from ....exchanges.remote.remote_server import RemoteServer
-    from ....server.api.model import Model
 
 Say = Callable[[str], object]
 #: The name of a model that no server has: to unload it shows whether a server allows the control of its models.
@@ -62,7 +60,8 @@ def push(
             for done in reversed(every[:number]):
                 done.undo(f"undone, because {each.result.place} failed")
             break
-    result = Push(pushed.name, pushed.mark, [each.result for each in every], notes, lambda: _undo(every))
+    results = tuple(each.result for each in every)
+    result = Push(pushed.name, pushed.mark, results, tuple(notes), lambda: _undo(every))
     say(result.verdict)
     return result
 

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf import json_format
 
@@ -26,12 +26,10 @@ from ....core.whole_file import whole_file
 from ....exchanges.remote.http_link import MOST_LOAD_BYTES
 from ....ipc.processes.own_stub import NAME as OWN_STUB
 from ....repository.layout import CONFIG_FILE
+from ....server.api.model import Model
 from ....server.api.needed_models import names_needed
 from ...deploy.model_build import ModelBuild
 from ...deploy.releases import find_target
-
-if TYPE_CHECKING:
-    from ....server.api.model import Model
 
 #: The parameter of a pushed configuration that names the push: a hash of its files, and its time. 2.51 ignores a load
 #: whose configuration is equal to the served one, even if its files differ.

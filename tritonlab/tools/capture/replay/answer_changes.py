@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,18 +192,14 @@ class ChangeLog:
     def add(self, changes: Iterable[AnswerChange]) -> None:
         for change in changes:
             self.changes.append(change)
-            kept = self._evident.setdefault(_likeness(change), [])
+            powers = (size and f"{size:.0e}"[-4:] for size in (change.absolute, change.relative))
+            # a key that only changes of one group have in common: with the powers of 10 of its sizes
+            kept = self._evident.setdefault((*_key(change), *powers), [])
             kept.append(change)
             if len(kept) > _KEPT:
                 kept.sort(key=lambda each: each.number)
                 place = -2 if max(kept, key=lambda each: each.absolute) is kept[-1] else -1
                 kept.pop(place).evidence = None
-
-
-def _likeness(change: AnswerChange) -> tuple[object, ...]:
-    """Return a key that only changes of one group have in common: with the powers of 10 of its sizes."""
-    powers = (size and f"{size:.0e}"[-4:] for size in (change.absolute, change.relative))
-    return *_key(change), *powers
 
 
 @dataclass(frozen=True)
@@ -389,15 +385,10 @@ def with_company(
 ) -> ChangeGroup:
     """Return the group with the knowledge whether its requests change when they are sent alone. `answers`: those to
     some of its requests, sent alone, by number."""
-    found = list(_still_changed(group, answers, unseen))
-    return replace(group, alone=not any(found)) if found else group
-
-
-def _still_changed(
-    group: ChangeGroup, answers: Mapping[int, Exchange], unseen: Callable[[Planned], Unseen]
-) -> Iterator[bool]:
+    found = []
     for change in group.changes:
         if change.number in answers and change.evidence is not None:
             planned, expected, _ = change.evidence
-            found = changes_between(planned, expected, answers[change.number], unseen(planned))
-            yield any(each.output == change.output for each in found)
+            again = changes_between(planned, expected, answers[change.number], unseen(planned))
+            found.append(any(each.output == change.output for each in again))
+    return replace(group, alone=not any(found)) if found else group

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....notebook.views.card.card_panel import TaskPanel
+from ....server.api.model import Model
 from .replay_verdict import ReplayVerdict
 from .replaying import replay
-
-if TYPE_CHECKING:
-    from ....server.api.model import Model
 
 #: The choices of the pace, with their values of `speed`.
 _PACES = (("at the recorded pace", 1.0), ("as fast as it goes", None))

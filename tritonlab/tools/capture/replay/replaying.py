@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -155,50 +155,44 @@ def _unseen(planned: Planned) -> Unseen:
     return found
 
 
+@dataclass
 class _Replay:
     """One replay: its passes over the capture, and its findings so far."""
 
-    def __init__(
-        self,
-        model: Model | RemoteModel,
-        against: Model | RemoteModel | None,
-        plan: _Plan,
-        *,
-        speed: float | None,
-        in_flight: int,
-        progress: Progress | None,
-    ) -> None:
-        self._model = model
-        self._against = against
-        self._plan = plan
-        self._speed = speed
-        self._in_flight = in_flight
-        self._progress = progress
-        self._is_itself = against is not None and _is_same(model, against)
-        self._noise = LearnedNoise(of_now=self._is_itself) if against is not None else None
+    model: Model | RemoteModel
+    against: Model | RemoteModel | None
+    plan: _Plan
+    _: KW_ONLY
+    speed: float | None
+    in_flight: int
+    progress: Progress | None
+    _again: dict[int, int] = field(default_factory=dict)
+    _changes: ChangeLog = field(default_factory=ChangeLog)
+    _compared: set[int] = field(default_factory=set)
+    _not_compared: Counter[str] = field(default_factory=Counter)
+    _withheld: set[int] = field(default_factory=set)
+    _rounded: set[int] = field(default_factory=set)
+    _as_old: set[int] = field(default_factory=set)
+    _latencies: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _sent: int = 0
+    _late: int = 0
+    _stopped: str = ""
+
+    def __post_init__(self) -> None:
+        self._is_itself = self.against is not None and _place(self.model) == _place(self.against)
+        self._noise = LearnedNoise(of_now=self._is_itself) if self.against is not None else None
         #: the first answers of the model whose noise is learned
         self._first = KeptAnswers()
-        self._again: dict[int, int] = {}
-        self._changes = ChangeLog()
-        self._compared: set[int] = set()
-        self._not_compared: Counter[str] = Counter()
-        self._withheld: set[int] = set()
-        self._rounded: set[int] = set()
-        self._as_old: set[int] = set()
-        self._latencies: dict[int, tuple[int, int]] = {}
-        self._sent = 0
-        self._late = 0
-        self._stopped = ""
 
     def run(self) -> ReplayVerdict:
-        passes = [("", self._model, self._take)]
+        passes = [("", self.model, self._take)]
         if self._is_itself:
-            passes.append((", again", self._model, self._take_again_of_itself))
-        elif self._against is not None:
+            passes.append((", again", self.model, self._take_again_of_itself))
+        elif self.against is not None:
             passes = [
-                (" of the model before", self._against, self._first.add),
+                (" of the model before", self.against, self._first.add),
                 *passes,
-                (" of the model before, again", self._against, self._take_again),
+                (" of the model before, again", self.against, self._take_again),
             ]
         with closing(self._first):
             for words, model, take in passes:
@@ -206,12 +200,12 @@ class _Replay:
                     self._pass(words, model, take)
         groups = self._groups()
         return ReplayVerdict(
-            self._model,
-            self._plan.source,
+            self.model,
+            self.plan.source,
             sent=self._sent,
             compared=len(self._compared),
             same=len(self._compared - {change.number for group in groups for change in group.changes}),
-            not_sent=dict(sorted(self._plan.not_sent.items())),
+            not_sent=dict(sorted(self.plan.not_sent.items())),
             not_compared=dict(sorted(self._not_compared.items())),
             groups=tuple(groups),
             noise=self._noise,
@@ -223,16 +217,16 @@ class _Replay:
     def _pass(self, words: str, model: Model | RemoteModel, take: Callable[[Replayed], None]) -> None:
         """Send all requests once."""
         done = 0
-        sender = open_sender(model, self._in_flight)
-        playing = play(self._plan, sender, speed=self._speed, in_flight=self._in_flight)
+        sender = open_sender(model, self.in_flight)
+        playing = play(self.plan, sender, speed=self.speed, in_flight=self.in_flight)
         try:
             with closing(playing):
                 for replayed in playing:
                     take(replayed)
                     done += 1
-                    if done % 100 or self._progress is None:
+                    if done % 100 or self.progress is None:
                         continue
-                    if self._progress(f"replay{words}: {done:,} answers") is False:
+                    if self.progress(f"replay{words}: {done:,} answers") is False:
                         self._stopped = "stopped"
                         return
         except KeyboardInterrupt:
@@ -302,7 +296,7 @@ class _Replay:
             changes = [change for change in changes if not noise.covers(change)]
             found = [group for output in noise.noisy for group in self._shifted(output, noise)]
         groups = sorted([*found, *group_changes(changes)], key=lambda group: (-group.count, group.example.number))
-        return [replace(self._with_company(group), model=self._model) for group in groups]
+        return [replace(self._with_company(group), model=self.model) for group in groups]
 
     def _shifted(self, output: str, noise: LearnedNoise) -> Iterator[ChangeGroup]:
         """Yield the group of an output that differs over all requests together."""
@@ -320,11 +314,11 @@ class _Replay:
         noisy = self._noise is not None and self._noise.noisy
         evidence = [each.evidence.planned for each in group.changes if each.evidence is not None]
         chosen = [planned for planned in evidence if not planned.captured.exchange.request.correlation_id]
-        if not chosen or noisy or self._stopped or group.kind == "distribution" or isinstance(self._model, RemoteModel):
+        if not chosen or noisy or self._stopped or group.kind == "distribution" or isinstance(self.model, RemoteModel):
             return group
         answers = {}
         for planned in chosen[:_ALONE]:
-            sender = open_sender(self._model, 1)
+            sender = open_sender(self.model, 1)
             for replayed in play([planned], sender, speed=None):
                 answers[planned.number] = replayed.exchange
         return with_company(group, answers, _unseen)
@@ -332,10 +326,10 @@ class _Replay:
     def _latency(self) -> Any:
         numbers = sorted(self._latencies)
         before, now = ([self._latencies[number][side] for number in numbers] for side in (0, 1))
-        if self._against is not None and not self._is_itself:
+        if self.against is not None and not self._is_itself:
             again = [self._again[number] for number in numbers if self._again.get(number)]
             return compare_latencies(before, now, "the model before, replayed here, too", again)
-        if self._speed != 1.0:
+        if self.speed != 1.0:
             return None
         return compare_latencies(before, now, "the capture: times of another moment, and of its server")
 
@@ -360,17 +354,13 @@ class _Replay:
                 yield f"these requests are too few to tell noise of {names} from a change: it takes {least} at least"
         elif self._changes.changes and self._noise is None:
             yield "a model with noise differs from itself: replay(capture, against=OLD) learns how much"
-        if self._late > _LATE and self._speed is not None:
+        if self._late > _LATE and self.speed is not None:
             yield f"requests were sent up to {self._late / 1e6:,.0f} ms late: the recorded pace was not kept"
-        if self._speed != 1.0 and self._against is None:
+        if self.speed != 1.0 and self.against is None:
             yield "latencies were not compared: the pace is not the recorded one"
 
 
-def _is_same(one: Model | RemoteModel, other: Model | RemoteModel) -> bool:
-    """Return whether both are handles on the same version of the same server."""
-    return _place(one) == _place(other)
-
-
 def _place(model: Model | RemoteModel) -> tuple[object, ...]:
+    """Return a key of the version of a model on its server."""
     server = (model.link.protocol, model.link.address) if isinstance(model, RemoteModel) else id(model.server)
     return server, model.name, model.version

@@ -213,10 +213,6 @@ class Forwarder:
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
 
-    def _begin_end(self) -> None:
-        self._stop_listening()
-        self._copies.add(RecordKind.DRAINING, 0, time.monotonic_ns())
-
     def _stop_listening(self) -> None:
         for fd, (listener, _) in self._listeners.items():
             with contextlib.suppress(OSError):
@@ -268,7 +264,8 @@ class Forwarder:
             for fd in self._listeners:
                 self._epoll.register(fd, _IN)
         if self._ends_at is not None and self._listeners:
-            self._begin_end()
+            self._stop_listening()
+            copies.add(RecordKind.DRAINING, 0, time.monotonic_ns())
 
     def _rehearse(self) -> None:
         """Forward a piece to nobody, which does not count as traffic."""

@@ -19,7 +19,7 @@ from ....exchanges.remote.http_link import HttpLink
 from ....exchanges.remote.transport import Transport
 from ....frontends.shared.request_memory import HeldMemory, RequestMemory
 from ....frontends.shared.shared_memory_manager import SharedMemoryManager
-from ..capture_file import CapturedRequest, Withheld
+from ..capture_file import Withheld
 from ..capture_writer import CaptureWriter
 
 #: The most bytes of one message. All that are under way may take twice as many.
@@ -48,9 +48,6 @@ class CaptureSink:
         #: connections that cannot be read, by reason
         self.unread: Counter[str] = Counter()
 
-    def models_of(self, address: str) -> UpstreamModels:
-        return self.models.setdefault(address, UpstreamModels(address))
-
     def chooses(self, at: int, sequence: Callable[[], tuple[Hashable, int]] | None) -> bool:
         """Return whether a request is kept, and count it if not. `sequence`: returns a key of its sequence and its
         flags; None if it has none."""
@@ -59,10 +56,6 @@ class CaptureSink:
             return False
         key, flags = (None, 0) if sequence is None else sequence()
         return self.writer.chooses(at - self.began, key, flags)
-
-    def add(self, read: Callable[[], CapturedRequest], byte_size: int) -> None:
-        """Hand over a request that was chosen, with the function that reads it on the writer's thread."""
-        self.writer.add(read, byte_size)
 
 
 class UnseenRegions(SharedMemoryManager):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from google.protobuf.message import DecodeError
@@ -64,13 +64,14 @@ class TappedGrpc:
 
     def __init__(self, sink: CaptureSink, address: str) -> None:
         self._sink = sink
+        self.memory = sink.memory
         self._reader = GrpcReader()
         self._calls: dict[int, _Call] = {}
-        self._at = 0
+        self.now = 0
         #: the number of the last call
         self.last_call = -1
-        self._client = FrameReader(_Client(self), has_preface=True)
-        self._server = FrameReader(_Server(self), has_preface=False)
+        self._client = FrameReader(_Frames(self, is_client=True), has_preface=True)
+        self._server = FrameReader(_Frames(self, is_client=False), has_preface=False)
 
     @property
     def is_idle(self) -> bool:
@@ -82,11 +83,11 @@ class TappedGrpc:
         return sum(call.chosen_count for call in self._calls.values())
 
     def from_client(self, data: bytes, at: int) -> None:
-        self._at = at
+        self.now = at
         self._client.feed(data)
 
     def from_server(self, data: bytes, at: int) -> None:
-        self._at = at
+        self.now = at
         self._server.feed(data)
 
     def end_server(self, at: int) -> None:
@@ -94,7 +95,7 @@ class TappedGrpc:
 
     def close(self, at: int, side: str) -> None:
         """Note the end of the connection. `side`: `client`, `server` or `tap`, which ended it first."""
-        self._at = at
+        self.now = at
         for call in self._calls.values():
             call.end(_cut(f"the {side} closed the connection"))
         self._calls.clear()
@@ -109,7 +110,7 @@ class TappedGrpc:
         call = _Call(self, headers) if is_stream is None else _InferCall(self, headers, is_stream)
         self._calls[stream] = call
 
-    def client_data(self, stream: int, data: bytes) -> None:
+    def client_data(self, stream: int, data: bytes, is_last: bool) -> None:
         call = self._calls.get(stream)
         if call is not None:
             call.ask(data)
@@ -141,17 +142,9 @@ class TappedGrpc:
 
     # -- requests
 
-    @property
-    def now(self) -> int:
-        return self._at
-
-    @property
-    def memory(self) -> Any:
-        return self._sink.memory
-
     def read_request(self, message: Message, encoding: str) -> GrpcAsk:
         """Read a request as far as it is needed to find its responses."""
-        ask = GrpcAsk(self._at)
+        ask = GrpcAsk(self.now)
         if message.data is None:
             self._sink.writer.leave_out(TOO_LARGE)
             return ask
@@ -165,7 +158,7 @@ class TappedGrpc:
         sequence = None
         if ask.message is not None and "sequence_id" in ask.message.parameters:
             sequence = partial(self._reader.sequence, ask)
-        ask.is_chosen = self._sink.chooses(self._at, sequence)
+        ask.is_chosen = self._sink.chooses(self.now, sequence)
         if not ask.is_chosen:
             ask.message, ask.raw = None, ()
         return ask
@@ -178,8 +171,8 @@ class TappedGrpc:
 
     def finish(self, ask: GrpcAsk) -> None:
         if ask.is_chosen:
-            ask.replied_at = self._at
-            self._sink.add(partial(self._reader.read, ask, self._sink.began), ask.byte_size)
+            ask.replied_at = self.now
+            self._sink.writer.add(partial(self._reader.read, ask, self._sink.began), ask.byte_size)
 
 
 class _Call:
@@ -301,12 +294,11 @@ def _empty_final(ask: GrpcAsk) -> Any:
     return message
 
 
-class _End:
+class _End(NamedTuple):
     """The end of a call: its error, and why the answer is not the model's own."""
 
-    def __init__(self, error: TritonError | None = None, unanswered: str = "") -> None:
-        self.error = error
-        self.unanswered = unanswered
+    error: TritonError | None = None
+    unanswered: str = ""
 
 
 def _cut(text: str) -> _End:
@@ -326,30 +318,16 @@ def _status(trailers: Headers) -> _End:
     return _End(TritonError.from_code(code, text))
 
 
-class _Client:
-    """The receiver of the client's frames."""
+class _Frames:
+    """The receiver of the frames of one side."""
 
-    def __init__(self, connection: TappedGrpc) -> None:
-        self.on_headers = connection.open
-        self._connection = connection
-
-    def on_data(self, stream: int, data: bytes, is_last: bool) -> None:
-        self._connection.client_data(stream, data)
+    def __init__(self, connection: TappedGrpc, is_client: bool) -> None:
+        self.on_headers = connection.open if is_client else connection.server_headers
+        self.on_data = connection.client_data if is_client else connection.server_data
+        self._connection, self._is_client = connection, is_client
 
     def on_reset(self, stream: int, code: int) -> None:
-        self._connection.reset(stream, code, by_client=True)
-
-
-class _Server:
-    """The receiver of the server's frames."""
-
-    def __init__(self, connection: TappedGrpc) -> None:
-        self.on_headers = connection.server_headers
-        self.on_data = connection.server_data
-        self._connection = connection
-
-    def on_reset(self, stream: int, code: int) -> None:
-        self._connection.reset(stream, code, by_client=False)
+        self._connection.reset(stream, code, self._is_client)
 
 
 class GrpcReader:
@@ -371,7 +349,8 @@ class GrpcReader:
         request, unsent = self._request(ask, withheld)
         unanswered, error = ask.unanswered, ask.error
         arrivals: list[Arrival] = []
-        regions = _regions_of(ask.message.outputs) if ask.message is not None else ()
+        outputs = ask.message.outputs if ask.message is not None else ()
+        regions = [output.name for output in outputs if "shared_memory_region" in output.parameters]
         for number, (answer, text, at) in enumerate(ask.answers):
             try:
                 response = _response(answer, text, regions, number, withheld)
@@ -401,10 +380,6 @@ class GrpcReader:
                 return request, self._regions.withhold(request, withheld)
         except (TritonError, ValueError) as error:
             return named, f"the request is not valid: {error}"
-
-
-def _regions_of(outputs: Any) -> Sequence[str]:
-    return [output.name for output in outputs if "shared_memory_region" in output.parameters]
 
 
 def _response(

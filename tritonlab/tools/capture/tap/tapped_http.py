@@ -42,23 +42,8 @@ _NAMED = ("id", "model_name", "model_version")
 class HttpAsk:
     """One request to a model, and its answer. Times are nanoseconds of the monotonic clock."""
 
-    __slots__ = (
-        "body",
-        "events",
-        "headers",
-        "is_chosen",
-        "is_cut",
-        "is_head",
-        "kind",
-        "model",
-        "replied_at",
-        "reply",
-        "reply_headers",
-        "sent_at",
-        "status",
-        "stream_size",
-        "version",
-    )
+    __slots__ = ("body", "events", "headers", "is_chosen", "is_cut", "is_head", "kind", "model", "replied_at", "reply",
+                 "reply_headers", "sent_at", "status", "stream_size", "version")  # fmt: skip
 
     def __init__(self, request: Request, at: int) -> None:
         found = _PATH.fullmatch(request.path.decode("utf-8", "replace")) if request.method == "POST" else None
@@ -92,7 +77,7 @@ class TappedHttp:
 
     def __init__(self, sink: CaptureSink, address: str) -> None:
         self._sink = sink
-        self._reader = HttpReader(sink.models_of(address))
+        self._reader = HttpReader(sink.models.setdefault(address, UpstreamModels(address)))
         self._asks: deque[HttpAsk] = deque()  # those without a whole answer
         self._sent: HttpAsk | None = None  # its body is not complete
         self._at = 0
@@ -135,7 +120,7 @@ class TappedHttp:
     def end_server(self, at: int) -> None:
         """Note that the server sends nothing more. A body without a length ends here."""
         self._at = at
-        if self._is_in_reply and not self._has_length():
+        if self._is_in_reply and not self._asks[0].reply_headers.keys() & {b"content-length", b"transfer-encoding"}:
             self.on_reply()
 
     def close(self, at: int, side: str) -> None:
@@ -236,17 +221,13 @@ class TappedHttp:
             self._sent = None  # the rest of its body is not read by the server either
         self._finish(ask)
 
-    def _has_length(self) -> bool:
-        headers = self._asks[0].reply_headers
-        return b"content-length" in headers or b"transfer-encoding" in headers
-
     def _finish(self, ask: HttpAsk) -> None:
         if not ask.is_chosen:
             return
         if ask.reply is None:
             self._sink.writer.leave_out(TOO_LARGE)
             return
-        self._sink.add(partial(self._reader.read, ask, self._sink.began), ask.byte_size)
+        self._sink.writer.add(partial(self._reader.read, ask, self._sink.began), ask.byte_size)
 
 
 class _Replies:
