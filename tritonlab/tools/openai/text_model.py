@@ -106,7 +106,9 @@ class TextModel:
         if PROMPT not in found and MESSAGES not in found:
             free = [form for form in texts if form.name not in optional and form not in found.values()]
             if len(free) != 1:
-                raise NotTextModelError(_no_prompt(len(free)))
+                several = f"{len(free)} inputs are texts" if free else "no required input is a text"
+                name = f"'{PREFIX}{PROMPT}' among the config's parameters names the one for the prompt"
+                raise NotTextModelError(f"{several}; {name}")
             found[PROMPT] = free[0]
         texts = [form for form in outputs.values() if form.datatype is DataType.BYTES and form not in given.values()]
         if TEXT not in given and len(texts) == 1:
@@ -202,8 +204,3 @@ def _named(
         elif name := next((name for name in (*others, key) if name in forms), ""):
             found[key] = forms[name]
     return found
-
-
-def _no_prompt(count: int) -> str:
-    several = "no required input is a text" if not count else f"{count} inputs are texts"
-    return f"{several}; '{PREFIX}{PROMPT}' among the config's parameters names the one for the prompt"
