@@ -32,7 +32,7 @@ CUT = error(Code.INTERNAL, "no", after=answer(1, times=2))
 
 
 def symbols(ours: Exchange, theirs: Exchange, release: str = "2.51") -> list[tuple[str, bool]]:
-    differences = compare_exchanges(ours, theirs, "case", release, places=PLACES)
+    differences = compare_exchanges(ours, theirs, release, places=PLACES)
     return [(found.symbol, bool(found.known)) for found in differences]
 
 
@@ -85,7 +85,7 @@ def test_a_field_that_a_release_does_not_know_is_no_difference() -> None:
 
 
 def test_a_difference_has_both_values() -> None:
-    (found,) = compare_exchanges(answer(1, 2), answer(1, 5), "case", "2.51", names=("in the notebook", "in Triton"))
+    (found,) = compare_exchanges(answer(1, 2), answer(1, 5), "2.51", names=("in the notebook", "in Triton"))
     assert str(found).endswith("first at [1]: 2.0 in the notebook, 5.0 in Triton") and found.is_value
-    (found,) = compare_exchanges(answer(1, 2), answer(1), "case", "2.51", names=("in the notebook", "in Triton"))
+    (found,) = compare_exchanges(answer(1, 2), answer(1), "2.51", names=("in the notebook", "in Triton"))
     assert found.text == "OUT: shape [2] | [1] (in the notebook | in Triton)"

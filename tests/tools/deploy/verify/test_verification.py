@@ -95,7 +95,7 @@ def test_what_lies_beside_the_models_is_copied_with_them(tmp_path: Path) -> None
     for folder in ("shared", ".git", "__pycache__"):
         (tmp_path / folder).mkdir()
     (tmp_path / "shared.txt").write_text("1")
-    work = verification._Work(tmp_path, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
+    work = verification._Work(["m"], [], 1, print, threading.Event(), models=tmp_path, hide={}, open_findings={})
     assert [path.name for path in work._entries()] == ["m", "shared", "shared.txt"]
 
 
@@ -116,7 +116,7 @@ def test_a_link_beside_the_models_stays_a_link(tmp_path: Path) -> None:
             seen.update({each.name: each.is_symlink() for each in path.iterdir()})
             raise KeyboardInterrupt
 
-    work = verification._Work(models, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
+    work = verification._Work(["m"], [], 1, print, threading.Event(), models=models, hide={}, open_findings={})
     with pytest.raises(KeyboardInterrupt):
         work.run(mock.Mock(hiding=Hiding))
     assert seen == {"m": False, "home": True, "key": True, "alias": False}
@@ -161,7 +161,7 @@ def test_a_stub_of_another_release_is_refused_before_a_server_is_started(
     who = WheelJudge("2.50", files=files, python=None, hide={})  # type: ignore[arg-type]
     monkeypatch.setattr(WheelJudge, "hiding", lambda self: SimpleNamespace())
     monkeypatch.setattr(WheelJudge, "start", lambda *arguments: pytest.fail("a server was started"))
-    work = verification._Work(tmp_path, ["m"], [], {}, {}, load_seconds=1, say=print, cancel=threading.Event())
+    work = verification._Work(["m"], [], 1, print, threading.Event(), models=tmp_path, hide={}, open_findings={})
     problem = work.run(who)["m"].problem
     assert "was not compiled for Triton 2.50, and it was not tried" in problem and "--target 2.50" in problem
     files.compiled = lambda stub: True

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ....core.status import Code, TritonError
+from ....core.status import Code
 from ....exchanges.comparison import TensorDiff, compare, plain_error
 from ....exchanges.exchange import Exchange
 from ....exchanges.literal import floats
@@ -23,7 +23,7 @@ WORDS = {
     DIFFERS: "differs",
     NOT_LOADED: "does not load",
 }
-ORDER = (EQUAL, NEAR, TEXT, NOT_SENT, NOT_VERIFIED, DIFFERS, NOT_LOADED)
+ORDER = tuple(WORDS)
 
 #: Up to these releases the words of an error may differ, or its HTTP status may be 400 instead of another one.
 _OTHER_WORDS_UNTIL = "2.46"
@@ -74,39 +74,49 @@ def _is_default(value: Any) -> bool:
 def compare_exchanges(
     one: Exchange,
     other: Exchange,
-    where: str,
     release: str,
     *,
     places: tuple[str, str] = ("", ""),
     names: tuple[str, str] = ("here", "there"),
 ) -> Iterator[Difference]:
     """Yield the differences between two outcomes of one request: status, error, and, byte by byte, the tensors of a
-    stream, also those before its error.
+    stream, also those before its error. Their `where` is empty.
 
     Args:
         one: the outcome to compare with.
         other: the judged outcome.
-        where: the request, and how it was sent.
         release: the release of Triton, as older ones word errors differently.
         places: the repositories of both, whose paths appear in tracebacks.
         names: words for the places of both.
     """
-    if one.error is not None or other.error is not None:
-        yield from _errors((one.error, other.error), where, release, places=places, names=names)
+    errors = one.error, other.error
+    texts = [plain_error(error, place) if error else "" for error, place in zip(errors, places, strict=True)]
     if (one.error is None) is not (other.error is None):
+        found = [f"error: {text}" if error else "answers" for error, text in zip(errors, texts, strict=True)]
+        yield Difference(DIFFERS, "", f"{names[0]}: {found[0]}; {names[1]}: {found[1]}")
         return
+    if one.error is not None and other.error is not None and one.error.code is not other.error.code:
+        is_400 = other.error.code is Code.INVALID_ARG and one.error.code in _STATUS_400_FOR
+        known = is_400 and _is_until(release, _STATUS_400_UNTIL)
+        why = f"Triton up to {_STATUS_400_UNTIL} answers HTTP 400 for 404, 500 and 501" if known else ""
+        codes = f"{one.error.code.name} {names[0]}, {other.error.code.name} {names[1]}"
+        yield Difference(DIFFERS, "", codes, why)
+    if texts[0] != texts[1] and not texts[0].startswith(f"{texts[1]}\n"):
+        known = _is_until(release, _OTHER_WORDS_UNTIL)
+        why = f"Triton up to {_OTHER_WORDS_UNTIL} has other words" if known else ""
+        yield Difference(TEXT, "", f"'{texts[0]}' {names[0]}, '{texts[1]}' {names[1]}", why)
     ones, others = one.answers(), other.answers()
     if len(ones) != len(others):
-        yield Difference(DIFFERS, where, f"{len(ones)} responses {names[0]}, {len(others)} {names[1]}")
+        yield Difference(DIFFERS, "", f"{len(ones)} responses {names[0]}, {len(others)} {names[1]}")
         return
     for diff in compare(one, other).tensors:
         if not diff.same:
-            yield Difference(DIFFERS, where, _with_values(diff, names), is_value=True)
+            yield Difference(DIFFERS, "", _with_values(diff, names), is_value=True)
         elif diff.largest_absolute:
-            yield Difference(NEAR, where, str(diff), is_value=True)
+            yield Difference(NEAR, "", str(diff), is_value=True)
         elif not diff.exact:
             text = f"{diff}, but not byte for byte: a zero or NaN has another sign or payload"
-            yield Difference(NEAR, where, text, is_value=True)
+            yield Difference(NEAR, "", text, is_value=True)
 
 
 def _with_values(diff: TensorDiff, names: tuple[str, str]) -> str:
@@ -115,31 +125,6 @@ def _with_values(diff: TensorDiff, names: tuple[str, str]) -> str:
         return f"{diff} ({names[0]} | {names[1]})"
     first = [floats(tensor)[diff.first] for tensor in diff.tensors if tensor is not None]
     return f"{diff}: {first[0]} {names[0]}, {first[1]} {names[1]}"
-
-
-def _errors(
-    errors: tuple[TritonError | None, TritonError | None],
-    where: str,
-    release: str,
-    *,
-    places: tuple[str, str],
-    names: tuple[str, str],
-) -> Iterator[Difference]:
-    texts = [plain_error(error, place) if error else "" for error, place in zip(errors, places, strict=True)]
-    one, other = errors
-    if one is None or other is None:
-        found = [f"error: {text}" if each else "answers" for each, text in zip(errors, texts, strict=True)]
-        yield Difference(DIFFERS, where, f"{names[0]}: {found[0]}; {names[1]}: {found[1]}")
-        return
-    if one.code is not other.code:
-        is_400 = other.code is Code.INVALID_ARG and one.code in _STATUS_400_FOR
-        known = is_400 and _is_until(release, _STATUS_400_UNTIL)
-        why = f"Triton up to {_STATUS_400_UNTIL} answers HTTP 400 for 404, 500 and 501" if known else ""
-        yield Difference(DIFFERS, where, f"{one.code.name} {names[0]}, {other.code.name} {names[1]}", why)
-    if texts[0] != texts[1] and not texts[0].startswith(f"{texts[1]}\n"):
-        known = _is_until(release, _OTHER_WORDS_UNTIL)
-        why = f"Triton up to {_OTHER_WORDS_UNTIL} has other words" if known else ""
-        yield Difference(TEXT, where, f"'{texts[0]}' {names[0]}, '{texts[1]}' {names[1]}", why)
 
 
 def _is_until(release: str, last: str) -> bool:

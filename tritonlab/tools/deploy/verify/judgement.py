@@ -130,8 +130,10 @@ def judge(
     if ours.problem:
         text = f"loads there, and not here: {ours.problem.strip()}"
         return ModelJudgement(ours.name, (Difference(DIFFERS, "load", text),), load_seconds=theirs.load_seconds)
-    findings = [*_readiness(ours, theirs)]
-    findings += [*_documents("metadata", ours.metadata, theirs.metadata)]
+    findings = [*_documents("metadata", ours.metadata, theirs.metadata)]
+    if ours.ready is not theirs.ready:
+        here, there = ("ready" if each.ready else "not ready" for each in (ours, theirs))
+        findings.insert(0, Difference(DIFFERS, "readiness", f"{here} here, {there} there"))
     findings += [*_documents("config", ours.config, theirs.config)]
     requests = []
     for case in own:
@@ -191,12 +193,6 @@ def _missing_beside(name: str, problem: str) -> str:
     )
 
 
-def _readiness(ours: ModelAnswers, theirs: ModelAnswers) -> Iterator[Difference]:
-    if ours.ready is not theirs.ready:
-        here, there = ("ready" if each.ready else "not ready" for each in (ours, theirs))
-        yield Difference(DIFFERS, "readiness", f"{here} here, {there} there")
-
-
 def _documents(what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
     for path, one, other in document_differences(ours, theirs):
         yield Difference(DIFFERS, what, f"{path}: {one!r} here, {other!r} there")
@@ -248,7 +244,7 @@ def _varying(case: Exchange, answers: ModelAnswers) -> str:
     sent = [one for way in (ALONE, TOGETHER, STREAM, AGAIN) for one in answers.answers.get((way, case.name), ())]
     answered = [one for one in sent if one.error is None] or [one for one in sent if one.answers()]
     for other in answered[1:]:
-        found = compare_exchanges(answered[0], other, "", "", names=("once", "another time"))
+        found = compare_exchanges(answered[0], other, "", names=("once", "another time"))
         if text := next((each.text for each in found if each.symbol == DIFFERS), ""):
             return text
     return ""
@@ -265,12 +261,12 @@ def _of_answers(
         if kept.error is not None and answer.error is not None:  # a stored answer has no status
             error = TritonError.from_code(answer.error.code, kept.error.message)
             expected = replace(kept, error=error)
-        return [*compare_exchanges(expected, answer, "", release, places=("", place), names=(_NOTEBOOK, name))]
+        return [*compare_exchanges(expected, answer, release, places=("", place), names=(_NOTEBOOK, name))]
 
     def differs(found: Iterable[Difference]) -> bool:
         return any(each.is_serious for each in found)
 
-    between = [*compare_exchanges(here, there, "", release, places=places, names=(_COPY, _TRITON))]
+    between = [*compare_exchanges(here, there, release, places=places, names=(_COPY, _TRITON))]
     if kept is None:
         yield from between
         return

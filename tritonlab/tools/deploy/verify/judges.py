@@ -26,7 +26,7 @@ from ..environment.built_environment import build_environment
 from ..environment.lock import Pin, pins, resolved
 from ..environment.python_prefix import Python, find_python, own_python
 from ..releases import IMAGES, find
-from .hiding import Hiding, common_entries, find_hiding, folders_of_the_machine
+from .hiding import NOT_HIDDEN, Hiding, common_entries, find_hiding, folders_of_the_machine
 from .judge_server import Ports, Start
 from .wheels import TritonFiles, Wheel, cache_directory, locked
 
@@ -140,7 +140,7 @@ class OwnServer:
     name: str = "tritonlab serve"
 
     def hiding(self) -> Hiding:
-        return Hiding((), "", {})
+        return NOT_HIDDEN
 
     def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         for stub in models.glob(f"*/{STUB}"):
@@ -250,21 +250,17 @@ def _pinned(lock: str) -> list[Pin]:
 
 
 def _make(python: Python, wanted: list[Pin], place: Path, say: Say, cancel: threading.Event) -> None:
-    scratch = ScratchDirectory("python-", place.parent)
-    made = scratch.path / "env"
-    try:
+    with ScratchDirectory("python-", place.parent) as scratch:
         if not python.why_not_relocatable:
             found = resolved(wanted, python, cancel, say)
-            build_environment(python, found=found, directory=made, say=say, cancel=cancel)
+            made = build_environment(python, found=found, directory=scratch / "env", say=say, cancel=cancel)
             made.rename(place)
             return
-        say(f"{python.why_not_relocatable}: a virtual environment is made instead, and its base is not hidden")
-        run_command([str(python.executable), "-m", "venv", str(place)], cancel=cancel)
-        pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        try:
-            run_command([*pip, *(f"{pin.name}=={pin.version}" for pin in wanted)], cancel=cancel)
-        except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
-            raise
-    finally:
-        scratch.remove()
+    say(f"{python.why_not_relocatable}: a virtual environment is made instead, and its base is not hidden")
+    run_command([str(python.executable), "-m", "venv", str(place)], cancel=cancel)
+    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    try:
+        run_command([*pip, *(f"{pin.name}=={pin.version}" for pin in wanted)], cancel=cancel)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise

@@ -28,13 +28,8 @@ _ROW = 22
 _NAMED = 3
 
 
-def page_of(
-    releases: Sequence[ReleaseVerdict],
-    not_verified: Sequence[str],
-    earlier: Sequence[Mapping[str, Any]],
-    record: Mapping[str, Any],
-) -> str:
-    """Return the page as one self-contained file. `record`: the content of export.json."""
+def page_of(body: str, record: Mapping[str, Any]) -> str:
+    """Return the page as one self-contained file. `body`: its content; `record`: the content of export.json."""
     names = [*record["features"]]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     title = f"{', '.join(names[:_NAMED])}{more}: judged by real Triton servers"
@@ -42,7 +37,7 @@ def page_of(
     facts = f"version {record['version']}; " if "version" in record else ""
     facts += f"{record['when']}, {record['where']}, tritonlab {record['tritonlab']}; {len(record['files'])} files, "
     facts += f"{size / 1e6:.1f} MB, whose SHA-256 are in export.json"
-    return result_page(title, f"{facts}.", body_of(releases, not_verified, earlier))
+    return result_page(title, f"{facts}.", body)
 
 
 def without_paths(text: str, paths: Iterable[str]) -> str:
@@ -58,7 +53,8 @@ def body_of(
     releases: Sequence[ReleaseVerdict], not_verified: Sequence[str], earlier: Sequence[Mapping[str, Any]]
 ) -> str:
     """Return the content of a page below its title."""
-    parts = ["".join(map(_banner, releases))]
+    banners = ((tone := _tone(each), f"{_WORDS[tone]} on Triton {each.release}", each.verdict) for each in releases)
+    parts = [verdict_banner(*banner) for banner in banners]
     parts.append("<h2>What is not proved</h2>" + _list(_list_unproved(releases, not_verified)))
     for release in releases:
         if any(finding.symbol in (DIFFERS, NOT_LOADED, TEXT) for model in release.models for finding in model.findings):
@@ -81,11 +77,6 @@ def _tone(release: ReleaseVerdict) -> Tone:
         return "good"
     symbols = {finding.symbol for model in release.models for finding in model.findings if finding.is_serious}
     return "bad" if release.still_open or symbols & {DIFFERS, NOT_LOADED, TEXT} else "open"
-
-
-def _banner(release: ReleaseVerdict) -> str:
-    tone = _tone(release)
-    return verdict_banner(tone, f"{_WORDS[tone]} on Triton {release.release}", release.verdict)
 
 
 def _list(texts: Iterable[str]) -> str:

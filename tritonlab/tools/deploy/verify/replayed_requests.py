@@ -41,95 +41,89 @@ class ModelAnswers:
     latencies_ms: list[float] = field(default_factory=list)
 
 
-def replay(
-    server: JudgeServer,
-    models: Sequence[str],
-    cases: Sequence[Exchange],
-    *,
-    refused: Mapping[str, str],
-    load_seconds: float,
-    say: Say,
-    cancel: threading.Event,
-) -> dict[str, ModelAnswers]:
-    """Load the models and send them the requests. `refused`: models that are not tried, each with its problem. Raises
-    Cancelled, or CommandFailed if the server died."""
-    found = {name: ModelAnswers(name, refused.get(name, "")) for name in models}
-    for last in (False, True):  # a model may call another one in `initialize`, so that one is loaded then
-        for name in (each for each in models if each not in refused):
-            if last and (not found[name].problem or found[name].load_seconds >= load_seconds):
-                continue  # a model that did not load in time is not tried again: some releases wait for minutes
-            raise_if_cancelled(cancel)
-            begun = time.monotonic()
-            found[name].problem = server.load(name, load_seconds)
-            found[name].load_seconds = time.monotonic() - begun
-            if not server.running:
-                return found
-    http = HttpLink(Transport(server.http, timeout=_REQUEST_SECONDS))
-    grpc = GrpcLink(Transport(server.grpc, timeout=_REQUEST_SECONDS))
-    try:
-        for name in models:
-            model, own = found[name], [case for case in cases if case.model == name and not case.unsent]
-            if model.problem:
+@dataclass
+class RequestReplay:
+    """The requests that each server is sent. `load_seconds`: the most for the load of a model."""
+
+    names: list[str]
+    cases: list[Exchange]
+    load_seconds: float
+    say: Say
+    cancel: threading.Event
+
+    def replay(self, server: JudgeServer, refused: Mapping[str, str]) -> dict[str, ModelAnswers]:
+        """Load the models and send them the requests. `refused`: models that are not tried, each with its problem.
+        Raises Cancelled, or CommandFailed if the server died."""
+        found = {name: ModelAnswers(name, refused.get(name, "")) for name in self.names}
+        for last in (False, True):  # a model may call another one in `initialize`, so that one is loaded then
+            for name in (each for each in self.names if each not in refused):
+                if last and (not found[name].problem or found[name].load_seconds >= self.load_seconds):
+                    continue  # a model that did not load in time is not tried again: some releases wait for minutes
+                raise_if_cancelled(self.cancel)
+                begun = time.monotonic()
+                found[name].problem = server.load(name, self.load_seconds)
+                found[name].load_seconds = time.monotonic() - begun
+                if not server.running:
+                    return found
+        http = HttpLink(Transport(server.http, timeout=_REQUEST_SECONDS))
+        grpc = GrpcLink(Transport(server.grpc, timeout=_REQUEST_SECONDS))
+        try:
+            for name in self.names:
+                model, own = found[name], [case for case in self.cases if case.model == name and not case.unsent]
+                if model.problem:
+                    continue
+                self.say(f"  {name}: {len(own)} requests")
+                try:
+                    model.metadata, model.config = http.metadata(name, ""), http.config(name, "")
+                    model.ready = server.is_ready(name)
+                    self._ask(model, own, http, grpc)
+                except TritonError as error:
+                    model.problem = f"it does not answer: {error}"
+                if not server.running:
+                    break
+        finally:
+            grpc.close()
+        return found
+
+    def _ask(self, model: ModelAnswers, cases: Sequence[Exchange], http: HttpLink, grpc: GrpcLink) -> None:
+        decoupled = bool(model.config.get("model_transaction_policy", {}).get("decoupled"))
+        alone: HttpLink | GrpcLink = grpc if decoupled else http
+        for case in cases:
+            raise_if_cancelled(self.cancel)
+            model.answers[ALONE, case.name] = [_send(alone, case, decoupled)]
+        for case in cases:
+            if case.request.correlation_id:  # a sequence depends on its order
                 continue
-            say(f"  {name}: {len(own)} requests")
-            try:
-                model.metadata, model.config = http.metadata(name, ""), http.config(name, "")
-                model.ready = server.is_ready(name)
-                _ask(model, cases=own, http=http, grpc=grpc, cancel=cancel)
-            except TritonError as error:
-                model.problem = f"it does not answer: {error}"
-            if not server.running:
-                break
-    finally:
-        grpc.close()
-    return found
+            raise_if_cancelled(self.cancel)
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                sent = [pool.submit(_send, grpc, case, decoupled) for _ in range(_AT_ONCE)]
+                model.answers[TOGETHER, case.name] = [each.result() for each in sent]
+            if not decoupled:
+                model.answers[STREAM, case.name] = [_send(grpc, case, True)]
+        model.latencies_ms = self._latencies(model, cases, alone, decoupled)
 
-
-def _ask(
-    model: ModelAnswers, cases: Sequence[Exchange], http: HttpLink, grpc: GrpcLink, cancel: threading.Event
-) -> None:
-    decoupled = bool(model.config.get("model_transaction_policy", {}).get("decoupled"))
-    alone: HttpLink | GrpcLink = grpc if decoupled else http
-    for case in cases:
-        raise_if_cancelled(cancel)
-        model.answers[ALONE, case.name] = [_send(alone, case, decoupled)]
-    for case in cases:
-        if case.request.correlation_id:  # a sequence depends on its order
-            continue
-        raise_if_cancelled(cancel)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            sent = [pool.submit(_send, grpc, case, decoupled) for _ in range(_AT_ONCE)]
-            model.answers[TOGETHER, case.name] = [each.result() for each in sent]
-        if not decoupled:
-            model.answers[STREAM, case.name] = [_send(grpc, case, True)]
-    model.latencies_ms = _latencies(model, cases, link=alone, decoupled=decoupled, cancel=cancel)
+    def _latencies(
+        self, model: ModelAnswers, cases: Sequence[Exchange], link: HttpLink | GrpcLink, decoupled: bool
+    ) -> list[float]:
+        """Return the times of the first answered request, sent repeatedly, in milliseconds; none if no request was
+        answered."""
+        good = [
+            case
+            for case in cases
+            if not case.request.correlation_id
+            and all(outcome.error is None for outcome in model.answers.get((ALONE, case.name), ()))
+        ]
+        if not good:
+            return []
+        times = []
+        for _ in range(_LATENCY_REQUESTS):
+            raise_if_cancelled(self.cancel)
+            begun = time.monotonic()
+            _send(link, good[0], decoupled)
+            times.append((time.monotonic() - begun) * 1e3)
+        return times
 
 
 def _send(link: HttpLink | GrpcLink, case: Exchange, decoupled: bool) -> Exchange:
     request = case.again()
     return collect(request, link.send(request, decoupled), to_error=True)
-
-
-def _latencies(
-    model: ModelAnswers,
-    cases: Sequence[Exchange],
-    link: HttpLink | GrpcLink,
-    decoupled: bool,
-    cancel: threading.Event,
-) -> list[float]:
-    """Return the times of the first answered request, sent repeatedly, in milliseconds; none if no request was
-    answered."""
-    good = [case for case in cases if not case.request.correlation_id and _is_good(model, case)]
-    if not good:
-        return []
-    times = []
-    for _ in range(_LATENCY_REQUESTS):
-        raise_if_cancelled(cancel)
-        begun = time.monotonic()
-        _send(link, good[0], decoupled)
-        times.append((time.monotonic() - begun) * 1e3)
-    return times
-
-
-def _is_good(model: ModelAnswers, case: Exchange) -> bool:
-    return all(outcome.error is None for outcome in model.answers.get((ALONE, case.name), ()))

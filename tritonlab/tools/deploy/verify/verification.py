@@ -8,8 +8,8 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,13 @@ from ..preflight import judge as preflight
 from ..preflight.judge import subject_in
 from ..releases import find, find_target
 from .differences import NOT_SENT
-from .hiding import Hiding, author_paths
+from .hiding import NOT_HIDDEN, Hiding, author_paths
 from .judge_server import JudgeServer
 from .judgement import AGAIN, NO_REQUEST, judge, kept_answer
 from .judges import Judge, OwnServer, PathJudge, WheelJudge, find_docker_judge, judge_python
-from .page import page_of, without_paths
+from .page import body_of, page_of, without_paths
 from .release_verdict import ReleaseVerdict
-from .replayed_requests import ALONE, ModelAnswers, replay
+from .replayed_requests import ALONE, ModelAnswers, RequestReplay
 from .shipped_requests import ship_requests, shipped_requests
 from .verdict import Verification
 from .verdict_history import VerdictHistory
@@ -74,8 +74,7 @@ def verify(
     lock, wanted = _lock(root, models), releases(triton)
     history = VerdictHistory(root, models)
     found = history.open_findings if open_findings is None else open_findings
-    options: dict[str, Any] = {"load_seconds": load_seconds, "say": say, "cancel": cancel}
-    work = _Work(models, names, cases, hide=hidden, open_findings=found, **options)
+    work = _Work(names, cases, load_seconds, say, cancel, models=models, hide=hidden, open_findings=found)
     say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
     ours, own_place = _ask_here(work, cases, say)
     verdicts = []
@@ -88,7 +87,7 @@ def verify(
         verdicts.append(replace(verdict, still_open=tuple(history.still_open(verdict))))
     if not isinstance(requests, str | PathLike):
         ship_requests(root, cases)
-    return _written(root, models, verdicts=verdicts, names=names, history=history, open_findings=found, hidden=hidden)
+    return work.write(root, verdicts, history)
 
 
 def run(directory: Path, **options: Any) -> int:
@@ -122,11 +121,13 @@ def _lock(root: Path, models: Path) -> str:
 
 
 def releases(triton: str | Sequence[str]) -> list[str]:
-    """Return the versions of the named releases. Raises UnknownTarget, and ValueError if none is named."""
-    wanted = [_release(each) for text in ([triton] if isinstance(triton, str) else triton) for each in _words(text)]
+    """Return the versions of the named releases, and of the releases of targets such as kserve. Raises UnknownTarget,
+    and ValueError if none is named."""
+    texts = ",".join([triton] if isinstance(triton, str) else triton).split(",")
+    wanted = [text.strip() for text in texts if text.strip()]
     if not wanted:
         raise ValueError(f"no release of Triton is named: write {DEFAULT_TARGET}, or several as 2.51,2.41")
-    return wanted
+    return [each if each == ON_PATH else str(find_target(each).release.triton.value) for each in wanted]
 
 
 def _names(models: Path) -> list[str]:
@@ -160,15 +161,6 @@ def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[Exchange]) -> bo
     return False
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _release(text: str) -> str:
-    """Return the version of a release, or of the release of a target, such as kserve. Raises UnknownTarget."""
-    return text if text == ON_PATH else str(find_target(text).release.triton.value)
-
-
 def _cases(requests: str | PathLike[str] | Sequence[Exchange], root: Path) -> list[Exchange]:
     if not isinstance(requests, str | PathLike):
         return list(requests)
@@ -200,26 +192,16 @@ def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
     return WheelJudge(release, unpacked(wheel, work.say, work.cancel), judged_by, work.hide)
 
 
-class _Work:
+@dataclass
+class _Work(RequestReplay):
     """One verification: each judge gets its own copy of the export, which is removed with everything left in it."""
 
-    def __init__(
-        self,
-        models: Path,
-        names: list[str],
-        cases: list[Exchange],
-        hide: Mapping[Path, str],
-        open_findings: Mapping[str, Sequence[str]],
-        load_seconds: float,
-        say: Say,
-        cancel: threading.Event,
-    ) -> None:
-        self.models, self.names, self.cases, self.hide = models, names, cases, hide
-        self.open_findings = open_findings
-        self.load_seconds = load_seconds
-        self.say, self.cancel = say, cancel
-        self.place, self.restarts = "", 0
-        self.hiding = Hiding((), "", {})
+    models: Path
+    hide: Mapping[Path, str]
+    open_findings: Mapping[str, Sequence[str]]
+    place: str = ""
+    restarts: int = 0
+    hiding: Hiding = NOT_HIDDEN
 
     def _entries(self) -> Iterator[Path]:
         """Yield the models, and the files next to them that are deployed with them, but not the files of tools."""
@@ -236,10 +218,9 @@ class _Work:
         if len(refused) == len(self.names):
             return {name: ModelAnswers(name, problem) for name, problem in refused.items()}
         for left in reversed(range(_TRIES)):
-            scratch = ScratchDirectory("verify-")
-            try:
-                scratch.path.chmod(0o755)
-                copy = scratch.path / "models"
+            with ScratchDirectory("verify-") as scratch:
+                scratch.chmod(0o755)
+                copy = scratch / "models"
                 copy.mkdir()
                 for entry in self._entries():
                     raise_if_cancelled(self.cancel)
@@ -250,26 +231,16 @@ class _Work:
                     else:
                         shutil.copy2(entry, copy / entry.name)
                 self.place = hiding.place("models", copy) if not isinstance(who, OwnServer) else str(copy)
-                backends = self._copy_backends(scratch.path / "brought")
-                begin = lambda ports: who.start(copy, backends, scratch.path, hiding, ports)  # noqa: B023, E731
-                with JudgeServer(begin, scratch.path, self.cancel) as server:
-                    found = replay(
-                        server,
-                        self.names,
-                        self.cases,
-                        refused=refused,
-                        load_seconds=self.load_seconds,
-                        say=self.say,
-                        cancel=self.cancel,
-                    )
+                backends = self._copy_backends(scratch / "brought")
+                begin = lambda ports: who.start(copy, backends, scratch, hiding, ports)  # noqa: B023, E731
+                with JudgeServer(begin, scratch, self.cancel) as server:
+                    found = self.replay(server, refused)
                     if server.running:
                         return found
                     if not left:
                         raise CommandFailed(f"the server crashed twice:\n{server.last_lines()}")
-                self.restarts += 1
-                self.say("  the server crashed; it is started again")
-            finally:
-                scratch.remove()
+            self.restarts += 1
+            self.say("  the server crashed; it is started again")
         raise AssertionError("unreachable")
 
     def _copy_backends(self, directory: Path) -> list[Path]:
@@ -318,6 +289,44 @@ class _Work:
         )
         self.say(f"  {verdict.verdict} ({seconds:.0f} s)")
         return verdict
+
+    def write(self, root: Path, verdicts: list[ReleaseVerdict], history: VerdictHistory) -> Verification:
+        """Write the record and the page of the verdicts, and return them."""
+        silent = dict.fromkeys(
+            model.name
+            for each in verdicts
+            for model in each.models
+            for found in model.findings
+            if found.symbol == NOT_SENT
+        )
+        missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
+        missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
+        verification = Verification(
+            directory=root,
+            releases=tuple(verdicts),
+            not_verified=tuple(missing),
+            page=history.page,
+            record=history.record,
+            earlier=tuple(history.verdicts()),
+        )
+        document = {
+            **history.export_facts,
+            "tritonlab": VERSION,
+            "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "where": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(),
+            "target": [release.release for release in verdicts],
+            "features": {name: features_of(self.models / name) for name in self.names},
+            "files": history.files,
+            "preflight": {name: list(sentences) for name, sentences in self.open_findings.items() if sentences},
+            "verified": [release.to_dict() for release in verdicts if release.verified],
+            "not_verified": list(verification.not_verified),
+            "earlier": list(verification.earlier),
+        }
+        html = page_of(body_of(verdicts, missing, verification.earlier), document)
+        texts = {history.record: record_text(document), history.page: html}
+        for path, text in texts.items():
+            write_file(path, without_paths(text, map(str, self.hide)).encode(errors="backslashreplace"))
+        return verification
 
     def _foreign_stubs(self, who: Judge) -> dict[str, str]:
         """Return why models cannot be loaded whose stub is of another release: a server would wait for it in vain."""
@@ -383,46 +392,3 @@ def static_findings(models: Path, names: Sequence[str], release: str) -> list[st
         else:
             found += [f"{name}: {finding.sentence}" for finding in seen.findings]
     return found
-
-
-def _written(
-    root: Path,
-    models: Path,
-    *,
-    verdicts: list[ReleaseVerdict],
-    names: list[str],
-    history: VerdictHistory,
-    open_findings: Mapping[str, Sequence[str]],
-    hidden: Iterable[Path],
-) -> Verification:
-    silent = dict.fromkeys(
-        model.name for each in verdicts for model in each.models for found in model.findings if found.symbol == NOT_SENT
-    )
-    missing = [f"no request was sent to {', '.join(silent)}: {NO_REQUEST}"] if silent else []
-    missing += [f"Triton {each.release}: {each.problem}" for each in verdicts if not each.verified]
-    verification = Verification(
-        directory=root,
-        releases=tuple(verdicts),
-        not_verified=tuple(missing),
-        page=history.page,
-        record=history.record,
-        earlier=tuple(history.verdicts()),
-    )
-    document = {
-        **history.export_facts,
-        "tritonlab": VERSION,
-        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "where": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(),
-        "target": [release.release for release in verdicts],
-        "features": {name: features_of(models / name) for name in names},
-        "files": history.files,
-        "preflight": {name: list(sentences) for name, sentences in open_findings.items() if sentences},
-        "verified": [release.to_dict() for release in verdicts if release.verified],
-        "not_verified": list(verification.not_verified),
-        "earlier": list(verification.earlier),
-    }
-    html = page_of(verdicts, missing, verification.earlier, document)
-    texts = {history.record: record_text(document), history.page: html}
-    for path, text in texts.items():
-        write_file(path, without_paths(text, map(str, hidden)).encode(errors="backslashreplace"))
-    return verification

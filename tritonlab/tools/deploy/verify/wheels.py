@@ -75,10 +75,6 @@ class TritonFiles(NamedTuple):
     def server(self) -> Path:
         return self.root / "pytriton" / "tritonserver"
 
-    @property
-    def libraries(self) -> Path:
-        return self.root / "nvidia_pytriton.libs"
-
     def stub(self, python: str) -> Path:
         """Return the stub that was compiled for that Python, `3.11`."""
         return self.server / "python_backend_stubs" / python / STUB
@@ -123,15 +119,12 @@ def unpacked(wheel: Wheel, say: Say, cancel: threading.Event) -> TritonFiles:
     with locked(place):
         if not wheel.is_cached:
             say(f"Triton {wheel.triton}: fetch {wheel.package} {wheel.version} into {place} ({wheel.size})")
-            scratch = ScratchDirectory("wheel-", place.parent)
-            try:
-                _fetch(wheel, scratch.path, cancel)
-                _unpack(scratch.path / wheel.file, scratch.path / "files")
-                (scratch.path / "files" / wheel.sha256).touch()
+            with ScratchDirectory("wheel-", place.parent) as scratch:
+                _fetch(wheel, scratch, cancel)
+                _unpack(scratch / wheel.file, scratch / "files")
+                (scratch / "files" / wheel.sha256).touch()
                 shutil.rmtree(place, ignore_errors=True)
-                (scratch.path / "files").rename(place)
-            finally:
-                scratch.remove()
+                (scratch / "files").rename(place)
     return TritonFiles(place)
 
 
