@@ -54,11 +54,10 @@ def _texts_of(make: Callable[[Random], Sequence[str]]) -> Fill:
     return fill
 
 
-def _make_json(random: Random) -> list[str]:
-    return [json.dumps({"text": word, "id": int(random.integers(0, 100))}) for word in _WORDS[:4]]
-
-
 _numbers_as_text = _texts_of(lambda random: [str(number) for number in random.integers(0, 100, 8)])
+_json_texts = _texts_of(
+    lambda random: [json.dumps({"text": word, "id": int(random.integers(0, 100))}) for word in _WORDS[:4]]
+)
 
 
 def _from_zero_to_one(datatype: DataType, shape: tuple[int, ...], random: Random) -> NDArray[Any]:
@@ -79,7 +78,7 @@ def new_values(datatype: DataType, shape: tuple[int, ...], random: Random) -> ND
 
 
 #: Kinds of values; those that most models accept come first.
-FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _texts_of(_make_json))
+FILLS: tuple[Fill, ...] = (_plain_values, _numbers_as_text, _from_zero_to_one, _json_texts)
 
 
 def _texts(choices: Sequence[str], shape: tuple[int, ...], random: Random) -> NDArray[Any]:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -62,9 +61,6 @@ class Slope:
     def grows(self, kind: str, share: float = 1.0) -> bool:
         """Return whether the growth is more than rounding; `share`: the share of the least gain that is required."""
         return self.low > 0 and self.per_request >= share * _LEAST[kind]
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 def slope(requests: Sequence[float], values: Sequence[float]) -> Slope:

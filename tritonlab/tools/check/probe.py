@@ -52,30 +52,24 @@ class Probe:
 
     def count(self, ask: Callable[[], object]) -> float:
         """Return how many blocks Python has allocated for its objects; 0 if unknown."""
-        return float(self._do("count", ask) or 0)
+        return float(self.do("count", ask) or 0)
 
     def give_copies(self, name: str, ask: Callable[[], object], how: Layout = "copies") -> None:
         """Make each as_numpy() of that input return its own array: an ordinary one, a read-only one, or a
         non-contiguous one ("spread"). A name of "" ends that."""
-        self._do(f"{how} {name}" if name else "plain", ask)
-
-    def trace(self, ask: Callable[[], object]) -> None:
-        """Start tracing allocations."""
-        self._do("trace", ask)
-
-    def mark(self, ask: Callable[[], object]) -> None:
-        """Remember the current allocations."""
-        self._do("mark", ask)
+        self.do(f"{how} {name}" if name else "plain", ask)
 
     def grown(self, ask: Callable[[], object], requests: int) -> TracedLine | None:
         """Return the line with the most memory allocated since the mark and not freed."""
-        found = self._do("grown", ask)
+        found = self.do("grown", ask)
         if not found:
             return None
         file, line, size, source = found[0]
         return TracedLine(str(file), int(line), str(source).strip(), float(size) / requests)
 
-    def _do(self, command: str, ask: Callable[[], object]) -> Any:
+    def do(self, command: str, ask: Callable[[], object]) -> Any:
+        """Run a command and return its result, None if unknown: `trace` starts tracing allocations, `mark` remembers
+        the current ones."""
         order, answer = self._directory / "order", self._directory / "answer"
         answer.unlink(missing_ok=True)
         order.write_text(command)

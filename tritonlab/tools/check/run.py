@@ -252,15 +252,13 @@ class _Run:
             if relation.beyond is not None:
                 name, why = relation.beyond
                 self._tried.append(Tried(name, f"A part of {relation.name}.", why))
-        if COMPANY in relations and bench.pool and not bench.sequences and not self._has_company():
+        # where other requests were found to change answers, more of them show nothing new
+        has_company = any(one.relation == COMPANY.name for one in self._findings)
+        if COMPANY in relations and bench.pool and not bench.sequences and not has_company:
             self._relation = COMPANY.name
             bench.limit(end - time.monotonic())
             bench.say("random company")
             self._try(bench, replace(COMPANY, search=search_more), bench.left)
-
-    def _has_company(self) -> bool:
-        """Return whether other requests were found to change answers, so that more of them show nothing new."""
-        return any(one.relation == COMPANY.name for one in self._findings)
 
     def _try(self, bench: Bench, relation: Relation, share: float) -> bool:
         """Try a relation; return whether there was enough time."""

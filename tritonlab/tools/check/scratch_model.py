@@ -300,14 +300,14 @@ class ScratchModel:
             python.write_text(f'#!/bin/sh\nPYTHONHASHSEED={seed} exec {shlex.quote(sys.executable)} "$@"\n')
             python.chmod(0o755)
             own_stub.write_own_stub(directory, str(python))
-            self.start(**self.override)
+            self.fresh()
 
         try:
             yield start
         finally:
             python.unlink(missing_ok=True)
             (directory / own_stub.NAME).unlink(missing_ok=True)
-            self.start(**self.override)
+            self.fresh()
 
     def stop(self, timeout: float | None = None) -> float:
         """Unload the copy and return how many seconds that took. It is killed after `timeout` seconds."""
@@ -372,7 +372,6 @@ class ScratchModel:
         instance: int = 0,
         gather: bool = False,
         cancel: Mapping[int, int] | None = None,
-        timeout: float | None = None,
         enough: tuple[int, float] | None = None,
     ) -> list[ModelAnswer]:
         """Send requests and wait for their ends.
@@ -403,7 +402,7 @@ class ScratchModel:
                 one.request.cancel()
         for other in held:
             scheduler.instance_idle(other)
-        _wait(sent, timeout if timeout is not None else self.timeout)
+        _wait(sent, self.timeout)
         died = len(self.watch.deaths) > before
         return [self._answer(one, died) for one in sent]
 

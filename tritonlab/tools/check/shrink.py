@@ -55,11 +55,8 @@ def _is_same_failure(one: Judgement, other: Judgement) -> bool:
     """Return whether two judgements show the same kind of failure, so that shrinking does not replace one error by
     another.
     """
-    if (one.difference is None) != (other.difference is None):
-        return False
-    if one.difference is not None and other.difference is not None:
-        return one.difference.kind == other.difference.kind
-    return True
+    kinds = [each.difference.kind if each.difference is not None else None for each in (one, other)]
+    return kinds[0] == kinds[1]
 
 
 def smaller_cases(bench: Bench, case: Case) -> Iterator[Case]:
@@ -72,10 +69,11 @@ def smaller_cases(bench: Bench, case: Case) -> Iterator[Case]:
         if _is_smaller(changed, case.samples):
             yield case.changed(samples=changed)
     for place, sample in enumerate(case.samples):
-        for smaller in _plainer(bench, sample):
-            samples = (*case.samples[:place], smaller, *case.samples[place + 1 :])
-            if _is_smaller(samples, case.samples):
-                yield case.changed(samples=samples)
+        for name in (each for each in sample.inputs if each not in bench.generator.given_names):
+            for tensor in _plainer_tensors(sample.inputs[name]):
+                samples = (*case.samples[:place], sample.with_input(name, tensor), *case.samples[place + 1 :])
+                if _is_smaller(samples, case.samples):
+                    yield case.changed(samples=samples)
 
 
 def _is_smaller(ones: tuple[Sample, ...], others: tuple[Sample, ...]) -> bool:
@@ -87,10 +85,9 @@ def _is_smaller(ones: tuple[Sample, ...], others: tuple[Sample, ...]) -> bool:
 def _shorter(case: Case) -> Iterator[Case]:
     """Yield cases with fewer requests sent."""
     order = case.order
-    if len(case.samples) == 2 and len(order) == 2 and case.kind in ("state", "batch"):
-        same = case.changed(samples=(case.samples[0], case.samples[0]))
-        if case.samples[0].key != case.samples[1].key:
-            yield same
+    is_pair = len(case.samples) == len(order) == 2 and case.kind in ("state", "batch")
+    if is_pair and case.samples[0].key != case.samples[1].key:
+        yield case.changed(samples=(case.samples[0], case.samples[0]))
     if len(order) > 2:
         place = order.index(0) if 0 in order else 0
         for shorter in ((0, 1), (1, 0), (*order[: place + 1],), (*order[place:],), order[: len(order) // 2]):
@@ -123,13 +120,6 @@ def _cut(bench: Bench, sample: Sample, size: int) -> Sample:
                 array = np.take(array, range(min(size, array.shape[lead + axis])), axis=lead + axis)
         inputs[name] = tensor_of(tensor.datatype, array)
     return sample.with_inputs(inputs)
-
-
-def _plainer(bench: Bench, sample: Sample) -> Iterator[Sample]:
-    for name, tensor in sample.inputs.items():
-        if name in bench.generator.given_names:
-            continue
-        yield from (sample.with_input(name, smaller) for smaller in _plainer_tensors(tensor))
 
 
 def _plainer_tensors(tensor: Tensor) -> Iterator[Tensor]:

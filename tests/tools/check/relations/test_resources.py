@@ -173,7 +173,7 @@ def test_the_line_is_waited_for_while_traces_are_compared() -> None:
         timeouts.append(scratch.timeout)
         return line
 
-    probe = SimpleNamespace(trace=lambda send: None, mark=lambda send: None, grown=grown)
+    probe = SimpleNamespace(do=lambda command, send: None, grown=grown)
     scratch = SimpleNamespace(probe=probe, timeout=2.0)
     bench: Any = SimpleNamespace(
         scratch=scratch,

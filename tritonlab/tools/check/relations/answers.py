@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ....core.inference.tensor import Tensor
 from ....ipc.processes.stub_log import UNCHECKED
-from ..bench import Bench, Known
+from ..bench import Bench
 from ..case import Case, Judgement, Relation, fit, sentence_of, show_first
 from ..generated import fill_tensor
 from ..problems import broken_text, is_utf8, rule_broken, text_outputs
@@ -24,27 +24,25 @@ _FOREIGN = ("Grüße aus Köln", "日本語のテキスト", "naïve café ☃",
 
 def search(bench: Bench) -> Iterator[Case]:
     """Yield requests whose answers break a rule: alone, in a batch, and with text that is not ASCII."""
-    if (wrong := next(_find_wrong(bench), None)) is not None:
-        yield Case(NAME, "alone", (wrong.sample,))
+    wrong = [*bench.contract]
+    wrong += [one for one in bench.pool if next(bench.problems(one.sample, one.answer), None) is not None]
+    # a request that is not answered in time may be much work
+    wrong += [one for one in bench.edges if one.answer.ended and rule_broken(one.answer)]
+    if wrong:
+        yield Case(NAME, "alone", (wrong[0].sample,))
         return
     bench.say("which inputs it changes")
     yield from _find_changed(bench)
     bench.say("what the stub has logged")
-    yield from _find_logged(bench)
+    if _read_log(bench, 0) is not None:
+        cases = (Case(NAME, "logged", (known.sample,)) for known in bench.pool[:_LOGGED])
+        yield from show_first(bench, judge_logged, cases, True)
     if bench.scratch.batches and not bench.sequences and len(bench.pool) > 1:
         bench.say("answers of a batch")
         small = sorted(bench.pool, key=lambda one: bench.shape.rows(one.sample))[:2]
         yield from show_first(bench, judge_batch, [Case(NAME, "batch", tuple(one.sample for one in small), (0, 1))])
     bench.say("which texts are UTF-8")
     yield from _find_broken_text(bench)
-
-
-def _find_wrong(bench: Bench) -> Iterator[Known]:
-    """Yield requests whose known answers break a rule."""
-    yield from bench.contract
-    yield from (one for one in bench.pool if next(bench.problems(one.sample, one.answer), None) is not None)
-    # a request that is not answered in time may be much work
-    yield from (one for one in bench.edges if one.answer.ended and rule_broken(one.answer))
 
 
 def judge_alone(bench: Bench, case: Case, careful: bool) -> Judgement | None:
@@ -130,12 +128,6 @@ def judge_input(bench: Bench, case: Case, careful: bool) -> Judgement | None:
         probe.give_copies("", ask)
     text = sentence_of(difference, f"because the model changes its input '{name}' and reads it again", "otherwise")
     return Judgement(f"{text} as_numpy() returns the same array each time.", difference, expected, got, place)
-
-
-def _find_logged(bench: Bench) -> Iterator[Case]:
-    if _read_log(bench, 0) is not None:
-        cases = (Case(NAME, "logged", (known.sample,)) for known in bench.pool[:_LOGGED])
-        yield from show_first(bench, judge_logged, cases, True)
 
 
 def _read_log(bench: Bench, since: int) -> tuple[str, tuple[str, int] | None] | None:

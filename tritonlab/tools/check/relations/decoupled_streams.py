@@ -56,10 +56,6 @@ def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     return None
 
 
-def judge_many(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    return judge_at_once(bench, case, f"among {len(case.order)} streams at once")
-
-
 def _find_deaf(bench: Bench) -> Iterator[Case]:
     cases = (
         Case(NAME, "cancelled", (known.sample,), facts={"after": after})
@@ -119,7 +115,12 @@ STREAMS = Relation(
     NAME,
     "The responses of a stream come in the same order among many streams, and stop when the stream is cancelled.",
     search,
-    {"order": judge_order, "many": judge_many, "cancelled": judge_cancelled, "unended": judge_unended},
+    {
+        "order": judge_order,
+        "many": lambda bench, case, careful: judge_at_once(bench, case, f"among {len(case.order)} streams at once"),
+        "cancelled": judge_cancelled,
+        "unended": judge_unended,
+    },
     why_not=lambda bench: "" if bench.scratch.decoupled else "the model is not decoupled",
     beyond=("slow reads", "send() never waits for a client, so that a model cannot see how fast its stream is read"),
     careful=frozenset({"many"}),

@@ -19,12 +19,7 @@ from .company import judge_after
 NAME = "edges"
 #: Exceptions that are not meant as a refusal of a value.
 _ACCIDENTS = {
-    "IndexError",
-    "ZeroDivisionError",
-    "UnboundLocalError",
-    "AttributeError",
-    "TypeError",
-    "RecursionError",
+    *("IndexError", "ZeroDivisionError", "UnboundLocalError", "AttributeError", "TypeError", "RecursionError"),
     "NameError",
 }
 _ROWS = 32
@@ -153,10 +148,6 @@ def _find_poison(bench: Bench) -> Iterator[Case]:
                 return
 
 
-def judge_poison(bench: Bench, case: Case, careful: bool) -> Judgement | None:
-    return judge_after(bench, case, f"after a request {_with(str(case.facts['words']))}")
-
-
 def judge_beside(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if not fit(bench, case.sent()):
         return None
@@ -259,7 +250,9 @@ EDGES = Relation(
     search,
     {
         **dict.fromkeys(("died", "hangs", "accident", "answer", "nan"), judge_edge),
-        "poison": judge_poison,
+        "poison": lambda bench, case, careful: judge_after(
+            bench, case, f"after a request {_with(case.facts['words'])}"
+        ),
         "beside": judge_beside,
         "rows": judge_rows,
     },

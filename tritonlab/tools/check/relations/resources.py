@@ -199,7 +199,7 @@ def _describe_growth(bench: Bench, case: Case, kind: str, found: GrownUse, load:
     low, high = _bytes(found.slope.low), _bytes(found.slope.high)
     if kind in ("memory", "shared memory") and low != high:
         sure = f"between {low} and {high}, {sure}"
-    series = {"requests": found.requests, "values": found.values, "kind": kind, **found.slope.to_dict()}
+    series = {"requests": found.requests, "values": found.values, "kind": kind, **vars(found.slope)}
     if load.values == "new":
         least = f"more than {found.requests[-1]:,.0f}"
         by = f" The same requests sent again leave nothing, as in a cache without a bound, or of {least} entries.{by}"
@@ -256,7 +256,6 @@ class RepeatedLoad:
         self.varies = kind == "answered"
         self.values: Literal["both", "known", "new"] = "both"
         self._others = shared_blocks()
-        self._settled = False
 
     def blocks(self) -> set[str]:
         """Return the names in /dev/shm since the start."""
@@ -393,9 +392,9 @@ def _line(bench: Bench, load: RepeatedLoad) -> TracedLine | None:
     try:
         bench.renew()
         bench.scratch.timeout = max(timeout, _TRACING)  # the request that compares traces takes seconds
-        probe.trace(lambda: bench.alone(load.plain))
+        probe.do("trace", lambda: bench.alone(load.plain))
         load.send(_TRACED)
-        probe.mark(lambda: bench.alone(load.plain))
+        probe.do("mark", lambda: bench.alone(load.plain))
         load.send(_TRACED)
         return probe.grown(lambda: bench.alone(load.plain), _TRACED)
     except (Broken, OutOfTime):
