@@ -39,6 +39,10 @@ class Shown:
     def html(self) -> str:
         raise NotImplementedError
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts for a program."""
+        raise NotImplementedError
+
     def _repr_html_(self) -> str:
         return self.html()
 
