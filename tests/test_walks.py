@@ -40,6 +40,17 @@ def test_calls_of_the_package_are_kept_with_their_depth(tmp_path: Path) -> None:
     assert str(walk).startswith("a.py  outer\n  a.py")
 
 
+def test_calls_are_counted_by_caller() -> None:
+    walk = Walk()
+    walk.calls = [Call(0, "a.py", "f"), *[Call(1, "b.py", "g"), Call(2, "c.py", "h")] * 2, Call(0, "c.py", "h")]
+    assert walk.by_caller().splitlines() == [
+        "   2  b.py  g  <-  a.py  f",
+        "   2  c.py  h  <-  b.py  g",
+        "   1  a.py  f  <-  IPython",
+        "   1  c.py  h  <-  IPython",
+    ]
+
+
 def test_the_longest_row_of_loads_is_found() -> None:
     walk = Walk()
     walk.calls = [Call(depth, "a.py", name) for depth, name in enumerate(["load", "A._load_all", "begin", "load"])]

@@ -1,5 +1,5 @@
 """How long the walks through the package are: `python -m tests.walks` prints the calls of one cell on its way to READY,
-indented by depth, and `make sizes` their number.
+indented by depth, with `--callers` how often each function calls another, and `make sizes` the number of calls.
 
 A `%%triton_model` cell runs in a new IPython shell, in a process of its own, after another cell has run, so that the
 server is there and its zygote warm. Counted are calls of Python functions (`sys.setprofile`), also comprehensions and
@@ -12,6 +12,7 @@ import contextlib
 import io
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from statistics import median
 from types import FrameType
@@ -72,6 +73,17 @@ class Walk:
             longest = max(longest, rows[-1])
         return longest
 
+    def by_caller(self) -> str:
+        """Return how often each function was called, and by which function of the package, the most first."""
+        above: list[str] = []
+        counts: Counter[tuple[str, str]] = Counter()
+        for call in self.calls:
+            del above[call.depth :]
+            name = f"{call.file}  {call.function}"
+            counts[name, above[-1] if above else "IPython"] += 1
+            above.append(name)
+        return "\n".join(f"{count:4}  {name}  <-  {caller}" for (name, caller), count in counts.most_common())
+
     def __str__(self) -> str:
         return "\n".join(f"{'  ' * call.depth}{call.file}  {call.function}" for call in self.calls)
 
@@ -119,4 +131,6 @@ def _row(walks: list[Walk]) -> str:
 
 if __name__ == "__main__":
     found = cell_to_ready()
-    sys.stdout.write(f"{_row(found)}\n" if "--row" in sys.argv else f"{found[-1]}\n{_row(found)}\n")
+    if "--row" not in sys.argv:
+        sys.stdout.write(f"{found[-1].by_caller() if '--callers' in sys.argv else found[-1]}\n")
+    sys.stdout.write(f"{_row(found)}\n")
