@@ -14,13 +14,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.test_layering import PACKAGE, ROOT, Import, imports_of, module_name
 
-#: The classes that users hold and extensions call, and the most public attributes that each should have.
+#: The classes that users hold and extensions call, and the most public attributes that each should have. Documented
+#: ones are names that users have, so their number is the least.
 PUBLIC = {"InferenceRequest": 20, "Model": 25, "Server": 20, "Options": 32}
 #: A module of fewer lines that only one other imports may be a part of that one.
 SMALL = 60
@@ -31,7 +32,8 @@ _COUNT_MODULES = "import sys, tritonlab; print(sum(name.split('.')[0] == 'triton
 
 class Class(NamedTuple):
     """A class of the package: its module, the names of its bases as they are imported, its public attributes, and how
-    many of its methods only pass on what they are called with.
+    many of its methods only pass on what they are called with. `documented`: the attributes with a docstring or a `#:`
+    comment, or in the class's own docstring.
     """
 
     module: str
@@ -40,6 +42,7 @@ class Class(NamedTuple):
     attributes: frozenset[str]
     passing: int
     is_protocol: bool
+    documented: frozenset[str]
 
 
 def classes(package: Path, root: Path) -> list[Class]:
@@ -47,7 +50,8 @@ def classes(package: Path, root: Path) -> list[Class]:
     found = []
     for path in sorted(package.rglob("*.py")):
         module = module_name(path, root)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        tree, lines = ast.parse(text), text.splitlines()
         imported = {item.target.rpartition(".")[2]: item.target for item in imports_of(path, root)}
         for alias in (node for node in ast.walk(tree) if isinstance(node, ast.alias) and node.asname):
             if alias.name in imported:
@@ -57,7 +61,9 @@ def classes(package: Path, root: Path) -> list[Class]:
                 bases = tuple(ast.unparse(base).partition("[")[0] for base in node.bases)
                 resolved = tuple(_resolved(base, imported, module) for base in bases)
                 is_protocol = any(base in _PROTOCOL_BASES for base in bases)
-                found.append(Class(module, node.name, resolved, _attributes(node), _passing(node), is_protocol))
+                attributes = _attributes(node)
+                documented = frozenset(attributes & _documented(node, lines))
+                found.append(Class(module, node.name, resolved, attributes, _passing(node), is_protocol, documented))
     return found
 
 
@@ -83,6 +89,19 @@ def _attributes(node: ast.ClassDef) -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith("_"))
 
 
+def _documented(node: ast.ClassDef, lines: Sequence[str]) -> set[str]:
+    """Return the names of a class that its reference page has; `lines`: the text of its file."""
+    names = set(re.findall(r"^ *(\w+(?:, \w+)*):", ast.get_docstring(node) or "", re.MULTILINE))
+    found = {name for each in names for name in each.split(", ")}
+    for inner in ast.walk(node):
+        if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(inner):
+            found.add(inner.name)
+        elif isinstance(inner, (ast.Assign, ast.AnnAssign)) and lines[inner.lineno - 2].strip().startswith("#:"):
+            targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
+            found |= {ast.unparse(target).removeprefix("self.") for target in targets}
+    return found
+
+
 def _passing(node: ast.ClassDef) -> int:
     """Count the public methods that only return a call of something that the object has."""
     found = 0
@@ -97,17 +116,27 @@ def _passing(node: ast.ClassDef) -> int:
     return found
 
 
-def whole(found: Iterable[Class], target: str) -> tuple[frozenset[str], int]:
-    """Return the public attributes of a class with those of its bases in the package, and its passing methods."""
+class Face(NamedTuple):
+    """The public attributes of a class and its bases, the documented ones, and how many methods only pass on."""
+
+    attributes: frozenset[str] = frozenset()
+    documented: frozenset[str] = frozenset()
+    passing: int = 0
+
+
+def whole(found: Iterable[Class], target: str) -> Face:
+    """Return the public face of a class with those of its bases in the package."""
     by_name = {f"{each.module}.{each.name}": each for each in found}
     own = by_name.get(target)
     if own is None:
-        return frozenset(), 0
-    attributes, passing = own.attributes, own.passing
+        return Face()
+    face = Face(own.attributes, own.documented, own.passing)
     for base in own.bases:
-        more, further = whole(by_name.values(), base)
-        attributes, passing = attributes | more, passing + further
-    return attributes, passing
+        more = whole(by_name.values(), base)
+        face = Face(
+            face.attributes | more.attributes, face.documented | more.documented, face.passing + more.passing
+        )
+    return face
 
 
 def one_importer(imports: Iterable[Import], package: Path, root: Path) -> list[tuple[str, int, str]]:
@@ -139,7 +168,7 @@ def single_protocols(found: Iterable[Class]) -> list[tuple[str, list[str]]]:
                 other.name
                 for other in found
                 if not other.is_protocol
-                and (name in other.bases or each.attributes <= whole(found, f"{other.module}.{other.name}")[0])
+                and (name in other.bases or each.attributes <= whole(found, f"{other.module}.{other.name}").attributes)
             ]
             if len(is_met) <= 1:
                 result.append((name, is_met))
@@ -228,10 +257,10 @@ def rows(imports: Iterable[Import], root: Path = ROOT, package: Path = PACKAGE) 
     for name, aim in PUBLIC.items():
         for each in found:
             if each.name == name:
-                attributes, passing = whole(found, f"{each.module}.{name}")
+                face = whole(found, f"{each.module}.{name}")
                 yield (
-                    f"public attributes of {each.module}.{name}: {len(attributes)} (aim {aim}), "
-                    f"{passing} methods only pass on"
+                    f"public attributes of {each.module}.{name}: {len(face.attributes)} (aim {aim}), "
+                    f"{len(face.documented)} of them documented, {face.passing} methods only pass on"
                 )
     small = one_importer(imports, package, root)
     yield f"modules of less than {SMALL} lines that one other imports: {len(small)}"

@@ -106,12 +106,15 @@ def test_no_function_of_the_package_is_too_long() -> None:
 
 def test_public_attributes_are_those_of_a_class_and_its_bases(package: Path) -> None:
     (package / "a.py").write_text(
-        "class A:\n    x: int\n    def __init__(self):\n        self.y = self._z = 1\n    def go(self):\n"
-        "        return self._z.go()\n"
+        "class A:\n    x: int\n    def __init__(self):\n        #: why\n        self.y = self._z = 1\n"
+        "    def go(self):\n        return self._z.go()\n"
     )
-    (package / "b.py").write_text("from . import a as one\nclass Model(one.A):\n    def f(self): ...\n")
+    (package / "b.py").write_text(
+        "from . import a as one\nclass Model(one.A):\n    '''One.\n\n    x: what\n    '''\n"
+        "    def f(self):\n        '''Go.'''\n"
+    )
     found = classes(package, package.parent)
-    assert whole(found, "tritonlab.b.Model") == ({"x", "y", "go", "f"}, 1)
+    assert whole(found, "tritonlab.b.Model") == ({"x", "y", "go", "f"}, {"y", "f"}, 1)
 
 
 def test_protocols_and_modules_without_a_choice_are_found(package: Path) -> None:
