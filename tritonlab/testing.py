@@ -173,6 +173,7 @@ class FakeStub:
         server_region = Region(self._fds[0], size)
         self.region = Region(self._fds[1], size)
         self.link = StubLink(ours, server_region, RegionReader(self._fds[1]), link_reader)
+        self.link.watch.start()
         self.server_region = RegionReader(self._fds[0])
         self._socket = theirs
         self.connection = Connection(theirs, on_freed=self.region.free, unpacks=True)

@@ -27,9 +27,9 @@ class Kernel:
     """The kernel's side: it answers IS_MODEL_READY with the model's name and records what is logged."""
 
     def __init__(self, reader: LinkReader) -> None:
-        self.forks = ForkLinks(reader, 1 << 16, 1 << 16, None)
-        #: what a stub inherits
-        self.door = socket.socket(fileno=os.dup(self.forks.theirs.fileno()))
+        #: `door`: what a stub inherits
+        ours, self.door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.forks = ForkLinks(ours, reader, 1 << 16, 1 << 16, None)
         self.before = bridge.current()
         self.children: list[ForkedBridge] = []
         self.links: list[StubLink] = []
@@ -37,7 +37,7 @@ class Kernel:
         self.logged: list[Any] = []
         self.forks.on_link = self._serve
         self.forks.on_end = self.ended.append
-        self.forks.start()
+        self.forks.watch.start()
 
     def _serve(self, link: StubLink) -> None:
         self.links.append(link)

@@ -109,11 +109,11 @@ def test_it_is_read_though_the_rest_of_a_message_to_the_stub_fails(stub: FakeStu
     received = listen(stub)
     assert stub.link.hold()
     answer = stub.link.ask(Initialize({"large": "x" * (1 << 22)}, [], False, False, 0.0))
-    assert stub.link._connection.has_unsent
+    assert stub.link._connection.unsent
     for number in range(3):
         stub.send("LOG", 0, [0, "f", number, ""])
     stub.die()
-    eventually(lambda: stub.link.lost or not stub.link._connection.has_unsent)
+    eventually(lambda: stub.link.lost or not stub.link._connection.unsent)
     assert not stub.link.lost
     stub.link.lead(lambda: False)
     assert [body[2] for body in received] == [0, 1, 2]
@@ -203,7 +203,7 @@ def test_what_came_with_the_leaders_message_is_not_left_in_the_buffer(stub: Fake
     received = listen(stub)
     stub.link._arm_lock.acquire()  # the link reader sees nothing of this
     try:
-        stub.link._watch.arm(readable=False)
+        stub.link.watch.arm(readable=False)
         stub.send_bytes(message(LOG, 1) + message(LOG, 2) + message(LOG, 3)[:-1])
     finally:
         stub.link._arm_lock.release()
@@ -235,8 +235,8 @@ def test_after_a_leader_the_link_reader_reads_again(stub: FakeStub) -> None:
 def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub, unwatch: bool) -> None:
     threads: list[threading.Thread] = []
     events: list[int] = []
-    on_event = stub.link._watch.callback
-    stub.link._watch.callback = lambda mask: (events.append(mask), on_event(mask))[1]  # type: ignore[func-returns-value]
+    on_event = stub.link.watch.callback
+    stub.link.watch.callback = lambda mask: (events.append(mask), on_event(mask))[1]  # type: ignore[func-returns-value]
     stub.link.handlers[LOG] = lambda ident, body: threads.append(threading.current_thread())
     assert stub.link.hold(unwatch=unwatch) and stub.link.held
     stub.send("LOG")
@@ -376,10 +376,10 @@ def test_what_the_socket_did_not_take_is_sent_by_the_event_loop(stub: FakeStub, 
     stub.link.read_by(loop_reader)
     large = "x" * (4 << 20)
     stub.link.post(LOG, 1, large)
-    assert stub.link._connection.has_unsent
+    assert stub.link._connection.unsent
     taken: list[Any] = []
     receiver = in_thread(lambda: taken.append(stub.receive(60)))
-    while stub.link._connection.has_unsent:
+    while stub.link._connection.unsent:
         read(loop_reader)
     receiver.join(60)
     assert taken == [(LOG, 1, large)]
@@ -686,7 +686,7 @@ def test_closing_wakes_the_leader(stub: FakeStub) -> None:
 def test_shutdown_keeps_what_has_come_before(stub: FakeStub) -> None:
     """The process has ended, its last words are still in the socket."""
     received = listen(stub)
-    stub.link._watch.arm(readable=False)
+    stub.link.watch.arm(readable=False)
     stub.send("LOG", 0, "last words")
     stub.link.shutdown()
     stub.link.lead(lambda: False)

@@ -39,7 +39,8 @@ class Debugger:
         self.desk: Desk | None = None
         self._later = later
         self._changed = threading.Condition()  # guards the sessions; notified at each change of one
-        self._sessions: dict[tuple[StubLink, int], DebugSession] = {}
+        #: the sessions by their link and number; empty while no model is in a debugger
+        self.running: dict[tuple[StubLink, int], DebugSession] = {}
         #: the lock on which the main thread sleeps until a response arrives
         self._sleeper: threading.Lock | None = None
         self._described_at: dict[str, float] = {}  # place -> the time when its frames and variables were logged
@@ -49,10 +50,10 @@ class Debugger:
     def prompt(self, instance: DebuggedInstance, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
         """Take a prompt of an instance of `model`, which arrived as the call of that number."""
         with self._changed:
-            session = self._sessions.get((link, prompt.session))
+            session = self.running.get((link, prompt.session))
             fresh = session is None
             if session is None:
-                session = self._sessions[link, prompt.session] = DebugSession(instance, model, link, prompt)
+                session = self.running[link, prompt.session] = DebugSession(instance, model, link, prompt)
                 instance.debugged.append(session)
                 if not session.live:
                     instance.debugged.looked = session
@@ -85,13 +86,13 @@ class Debugger:
     def end(self, link: StubLink) -> None:
         """End the sessions of a process that has ended."""
         with self._changed:
-            keys = [key for key in self._sessions if key[0] is link]
+            keys = [key for key in self.running if key[0] is link]
         for key in keys:
             self._end(key)
 
     def _end(self, key: tuple[StubLink, int]) -> DebugSession | None:
         with self._changed:
-            session = self._sessions.pop(key, None)
+            session = self.running.pop(key, None)
             if session is not None:
                 session.prompt, session.ended = None, True
                 session.instance.debugged.remove(session)
@@ -103,7 +104,7 @@ class Debugger:
     def sessions(self, model: str | None = None) -> list[DebugSession]:
         """Return the sessions of a model, or all, oldest first."""
         with self._changed:
-            return [one for one in self._sessions.values() if model in (None, one.model)]
+            return [one for one in self.running.values() if model in (None, one.model)]
 
     def words(self, model: str | None = None) -> str:
         """Return the instances, all or of this model, that a debugger has paused, with the place; empty if none is
@@ -133,7 +134,7 @@ class Debugger:
 
     def waiting(self) -> DebugSession | None:
         """Return a pause that waits for a line, if one can be typed; otherwise `prompt` lets the model continue."""
-        if not self._sessions or not self._reads():
+        if not self.running or not self._reads():
             return None
         return next((session for session in self.sessions() if session.prompt is not None and session.live), None)
 

@@ -150,14 +150,10 @@ class ModelStub:
         )
         for text in lines:
             self.log("server", "INFO", text)
-        self.process.adopt_output(self._on_line)
+        self.process.output.retarget(self._on_line)
         self.link = self.process.link
         self.readiness = ReadinessCheck(self.process.monitor, self.instance)
-        self._imported: Answer | None = self._import(pool.audits)
-
-    def _import(self, audits: bool) -> Answer:
-        source = self.source
-        return self.link.import_model(
+        self._imported: Answer | None = self.link.import_model(
             module=source.module,
             path=source.path,
             paths=source.paths,
@@ -165,7 +161,7 @@ class ModelStub:
             instance=self.instance,
             env={**source.interpreter.variables(os.environ), **source.variables},
             cwd=_current_directory(),
-            audits=audits,
+            audits=pool.audits,
         )
 
     def _on_line(self, stream: str, text: str) -> None:
@@ -245,10 +241,12 @@ class ModelStub:
         if debugger is None or not debugger.reads_here():
             self.link.await_answer(answer)
             return
+        running = debugger.running
         while not answer.done():
-            if not self.link.lead(lambda: answer.done() or debugger.waiting() is not None):
+            if not self.link.lead(lambda: answer.done() or (len(running) > 0 and debugger.waiting() is not None)):
                 answer.wait(_LOOK_SECONDS)
-            debugger.serve_all()
+            if running:
+                debugger.serve_all()
 
     def unhealthy(self) -> ModelError:
         """Return the error for all waits for this stub after its death."""

@@ -48,6 +48,7 @@ class VisibleGpus:
         most = len(SIMULATED.devices())
         if not 0 <= simulated <= most:
             raise InvalidArgumentError(f"simulated_gpus is {simulated}, expected 0 to {most}")
+        self.simulated = simulated > 0
         self._count = simulated
         self._warn = warn
 
@@ -62,10 +63,6 @@ class VisibleGpus:
         if why:
             self._warn(f"no GPU is used: {why}")
         return tuple(device for device in devices if device.compute >= _COMPUTE)
-
-    @property
-    def simulated(self) -> bool:
-        return self._count > 0
 
     @cached_property
     def ordinals(self) -> tuple[int, ...]:
@@ -84,7 +81,9 @@ class VisibleGpus:
         """Return the bytes of memory that a process has on each GPU, by ordinal, as far as the driver shows them."""
         if self.simulated:
             return held_by(pid)
-        by_uuid = self._nvml.held(pid) if self.all and self._nvml is not None else {}
+        if not self.all or self._nvml is None:
+            return {}
+        by_uuid = self._nvml.held(pid)
         return {gpu.ordinal: by_uuid[gpu.uuid] for gpu in self.all if gpu.uuid in by_uuid}
 
     @cached_property

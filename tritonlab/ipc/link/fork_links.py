@@ -26,23 +26,19 @@ class ForkLinks:
     """The server's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
     thread; `on_end` is called at its end, on any thread."""
 
-    def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
+    def __init__(
+        self, sock: socket.socket, link_reader: LinkReader, size: int, growth: int, limit: int | None
+    ) -> None:
         self.on_link: Callable[[StubLink], None] = lambda link: None
         self.on_end: Callable[[StubLink], None] = lambda link: None
-        #: the end that the stub inherits; `start` closes it here
-        self.theirs: socket.socket
-        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = sock
         self._link_reader = link_reader
-        self._watch = Watch(link_reader, self._ours.fileno(), self._on_event)
+        #: the watch of the socket, which the owner starts once the stub has its end
+        self.watch = Watch(link_reader, sock.fileno(), self._on_event)
         self._sizes = (size, growth, limit)
         self._lock = threading.Lock()  # guards everything below
         self._links: dict[StubLink, tuple[Region, RegionReader]] = {}
         self._closed = False
-
-    def start(self) -> None:
-        """Begin to listen, once the stub has its end. Raises OSError if the link reader is closed."""
-        self.theirs.close()
-        self._watch.start()
 
     @property
     def count(self) -> int:
@@ -51,7 +47,7 @@ class ForkLinks:
 
     def _on_event(self, events: int) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._ours, 64, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+            data, fds, _, _ = socket.recv_fds(self._socket, 64, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
         except OSError:
             return  # it was closed meanwhile
         if not data:
@@ -63,7 +59,7 @@ class ForkLinks:
                 self._accept(fds[0])
         except OSError:
             _log.exception("a forked process could not be given a link")
-        self._watch.arm()
+        self.watch.arm()
 
     def _accept(self, fd: int) -> None:
         try:
@@ -76,6 +72,7 @@ class ForkLinks:
         regions = (Region(server_fd, size, growth, limit), RegionReader(stub_fd))
         os.ftruncate(stub_fd, size)
         link = StubLink(ours, *regions, self._link_reader)
+        link.watch.start()
         with self._lock:
             closed = self._closed
             self._links[link] = regions
@@ -109,15 +106,14 @@ class ForkLinks:
         with self._lock:
             self._closed = True
             links = list(self._links)
-        self._watch.remove()
-        self._ours.close()
-        self.theirs.close()  # still open if no stub was started
+        self.watch.remove()
+        self._socket.close()
         for link in links:
             self._bury(link)
 
     def forget(self) -> None:
         """Drop the descriptors in a forked child of the server, without a message to the processes at the other
         ends."""
-        self._ours.close()
+        self._socket.close()
         for link in self._links:
             link.forget()

@@ -19,7 +19,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from .wait_policy import AnswerPace, Cores
@@ -36,13 +36,13 @@ class Watch:
     `start` returns. The number of a removed and closed descriptor may be used for another. So a descriptor is never
     armed by its number, and an event for a number may belong to the number's last owner."""
 
-    __slots__ = ("_fd", "_home", "_wanted", "callback", "reader", "started")
+    __slots__ = ("_home", "_wanted", "callback", "fd", "reader", "started")
 
     def __init__(self, reader: LinkReader, fd: int, callback: Callable[[int], None]) -> None:
         #: its current reader
         self.reader: Reader = reader
         self._home = reader
-        self._fd = fd
+        self.fd = fd
         self._wanted = select.EPOLLIN
         self.callback = callback
         #: the number of the reader's poll in which it was started
@@ -50,13 +50,7 @@ class Watch:
 
     def start(self) -> None:
         """Arm the watch for one readable event. Raises OSError once the reader is closed."""
-        reader = self.reader
-        with reader.lock:
-            if not reader.running:
-                raise OSError("the server is stopping")
-            reader.watches[self._fd] = self
-            self.started = reader.polls
-            reader.epoll.register(self._fd, reader.masks[self._wanted])
+        self._home.start((self,))
 
     def arm(self, *, readable: bool = True, writable: bool = False) -> None:
         """Allow one more event of the kinds that are True; with an event loop, any number of events. It has no effect
@@ -66,16 +60,16 @@ class Watch:
             reader = self.reader
             if wanted == self._wanted and (not wanted or reader.repeats):
                 return
-            if reader.watches.get(self._fd) is self:
+            if reader.watches.get(self.fd) is self:
                 self._wanted = wanted
-                reader.epoll.modify(self._fd, reader.masks[wanted])
+                reader.epoll.modify(self.fd, reader.masks[wanted])
 
     def move(self, reader: Reader | None, *, readable: bool, writable: bool) -> None:
         """Give the descriptor to another reader, armed for the kinds that are True. None: to the reader for which it
         was made. A reader that has ended does not get it."""
         with self._home.lock:
             reader = reader if reader is not None and reader.running else self._home
-            if self.reader is not reader and self.reader.watches.get(self._fd) is self:
+            if self.reader is not reader and self.reader.watches.get(self.fd) is self:
                 self._wanted = (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
                 self._move_to(reader)
 
@@ -91,25 +85,25 @@ class Watch:
         """Allow an event that is still pending to be reported again."""
         with self._home.lock:
             reader = self.reader
-            if reader.watches.get(self._fd) is self:
-                reader.epoll.modify(self._fd, reader.masks[self._wanted])
+            if reader.watches.get(self.fd) is self:
+                reader.epoll.modify(self.fd, reader.masks[self._wanted])
 
     def remove(self) -> None:
         """End the watch; call it before the descriptor is closed."""
         with self._home.lock:
-            if self.reader.watches.get(self._fd) is self:
+            if self.reader.watches.get(self.fd) is self:
                 self._leave()
 
     def _move_to(self, reader: Reader) -> None:
         self._leave()
         self.reader = reader
-        reader.watches[self._fd] = self
+        reader.watches[self.fd] = self
         self.started = reader.polls
-        reader.epoll.register(self._fd, reader.masks[self._wanted])
+        reader.epoll.register(self.fd, reader.masks[self._wanted])
 
     def _leave(self) -> None:
-        del self.reader.watches[self._fd]
-        self.reader.epoll.unregister(self._fd)
+        del self.reader.watches[self.fd]
+        self.reader.epoll.unregister(self.fd)
 
 
 class Reader:
@@ -187,6 +181,16 @@ class LinkReader(Reader):
         self.epoll.register(self._wake_read, select.EPOLLIN)
         self._thread = threading.Thread(target=self._run, name="tritonlab link reader", daemon=True)
         self._thread.start()
+
+    def start(self, watches: Iterable[Watch]) -> None:
+        """Arm new watches of this reader for one readable event each. Raises OSError once it is closed."""
+        with self.lock:
+            if not self.running:
+                raise OSError("the server is stopping")
+            for watch in watches:
+                self.watches[watch.fd] = watch
+                watch.started = self.polls
+                self.epoll.register(watch.fd, self.masks[select.EPOLLIN])
 
     def in_loop(self) -> LoopReader:
         """Return a reader for the event loop of this thread, to which links may be moved."""

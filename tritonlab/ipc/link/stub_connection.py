@@ -35,8 +35,8 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from ...stub._pb_stub.wire.connection import Connection, LinkClosed
 from ...stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER, NUMBER_OF, ROW, CommandRow, read_answer
@@ -91,10 +91,13 @@ class StubConnection:
     called once, when the link ends or the stub breaks the protocol.
     """
 
+    #: the handlers that each connection of the class begins with
+    FIRST_HANDLERS: ClassVar[Mapping[int, Handler]] = {}
+
     def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
         self.region = region
         self.stub_region = stub_region
-        self.handlers: dict[int, Handler] = {}
+        self.handlers: dict[int, Handler] = dict(self.FIRST_HANDLERS)
         self.on_lost: Callable[[str], None] | None = None
         self.lost_reason = ""
         self._socket = sock
@@ -102,15 +105,15 @@ class StubConnection:
         #: the blocks in the stub's region that are no longer read; leases append to it
         self.freed = self._connection.freed
         self._receiving = threading.Lock()  # held by the thread that reads the socket
-        self._holder = 0  # the id of the thread that holds _receiving through `hold`
+        self._holder = 0  # the id of the thread that holds _receiving through `hold`; no thread has 0
         self._ids = itertools.count(1)
         self._awaited: dict[int, Answer] = {}  # by the ids of their commands
         self._lost = False
         self._lost_lock = threading.Lock()
         self._arm_lock = threading.Lock()  # makes arming match the latest state
         self._hello = Answer(ROW[Hello])
-        self._watch = Watch(link_reader, sock.fileno(), self._on_event)
-        self._watch.start()
+        #: the watch of the socket, which the owner starts
+        self.watch = Watch(link_reader, sock.fileno(), self._on_event)
 
     # -- sending
 
@@ -127,25 +130,25 @@ class StubConnection:
         """Make the link reader watch the socket: for messages unless a thread reads them, and for room to send while
         messages wait. Call it after either has changed."""
         with self._arm_lock:
-            self._watch.arm(readable=not self._receiving.locked(), writable=self._connection.has_unsent)
+            self.watch.arm(readable=not self._receiving.locked(), writable=bool(self._connection.unsent))
 
     @property
     def reader(self) -> LoopReader | None:
         """Return the event loop's reader that reads the socket while no thread leads; None: the link reader reads
         it."""
-        reader = self._watch.reader
+        reader = self.watch.reader
         return reader if isinstance(reader, LoopReader) else None
 
     def read_by(self, reader: LoopReader | None) -> None:
         """Set the object that reads the socket while no waiting thread does; None sets the link reader. Any thread may
         call this, even from a handler."""
         with self._arm_lock:
-            self._watch.move(reader, readable=not self._receiving.locked(), writable=self._connection.has_unsent)
+            self.watch.move(reader, readable=not self._receiving.locked(), writable=bool(self._connection.unsent))
 
     def _reads_here(self) -> bool:
         """Return whether this thread also reads the socket while no thread leads. While it leads it does not wait for
         events, so nothing has to be disarmed, which saves two system calls a request."""
-        reader = self._watch.reader
+        reader = self.watch.reader
         return isinstance(reader, LoopReader) and reader.thread == threading.get_ident()
 
     def tell(self, message: Any, ident: int = 0) -> None:
@@ -194,14 +197,14 @@ class StubConnection:
     @property
     def held(self) -> bool:
         """Whether this thread has called `hold` and not led since."""
-        return self._holder != 0 and self._holder == threading.get_ident()
+        return self._holder == threading.get_ident()
 
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
         """Read the socket until `done()`, the link ends or time is up. Returns False if another thread is reading."""
         return shielded(self._lead, done, spin, timeout)
 
     def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:
-        if self.held:
+        if self._holder == threading.get_ident():
             self._holder = 0
         elif self._lost or not self._receiving.acquire(False):
             return False
@@ -242,7 +245,7 @@ class StubConnection:
             with contextlib.suppress(LinkClosed):  # read the remaining messages first, as in `post`
                 self._connection.flush()
         if not self._receiving.acquire(False):
-            if self._connection.has_unsent:
+            if self._connection.unsent:
                 self._arm()
             return  # the leader arms the watch again when it is done
         try:
@@ -294,7 +297,7 @@ class StubConnection:
                 return
             self._lost = True
             self.lost_reason = reason
-        self._watch.remove()
+        self.watch.remove()
         self._hello.lose()
         for answer in list(self._awaited.values()):
             answer.lose()
@@ -307,7 +310,7 @@ class StubConnection:
 
     def close(self) -> None:
         self._lose("closed")
-        self._watch.remove()  # the thread that noticed the loss may not have done it yet
+        self.watch.remove()  # the thread that noticed the loss may not have done it yet
         self._connection.shutdown()
         self._socket.close()
 

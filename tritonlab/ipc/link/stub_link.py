@@ -3,9 +3,8 @@ command numbers, message bodies or blocks."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.tensor import Tensor
@@ -16,7 +15,6 @@ from ...stub._pb_stub.wire.message_bodies import (
     RESCHEDULED,
     Attach,
     AutoComplete,
-    Awake,
     DeviceMemory,
     DumpStacks,
     Executed,
@@ -59,13 +57,12 @@ from ...stub._pb_stub.wire.message_bodies import (
     Waits,
     Wake,
 )
-from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
+from ...stub._pb_stub.wire.shm_manager import SharedMemoryError
 from ...stub._pb_stub.wire.tensor_block import Wire, pack_tensors
 from ..gpu.device_tensors import DeviceTensors
 from ..gpu.gpu_buffers import GpuBuffers
 from ..processes.editor_relay import EditorRelay
-from .link_reader import LinkReader
-from .stub_connection import Answer, StubConnection
+from .stub_connection import Answer, Handler, StubConnection
 
 __all__ = [
     "NO_RESPONSE",
@@ -121,12 +118,10 @@ class PackedBatch(NamedTuple):
 class StubLink(StubConnection):
     """The control link of a stub, or of a process that it forked."""
 
-    def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
-        super().__init__(sock, region, stub_region, link_reader)
-        #: sends and receives tensors in the memory of GPUs; set when a model takes the stub
-        self.devices = DeviceTensors(GpuBuffers(), inputs=False)
-        # it only wakes a caller that reads the link but whose answer came another way
-        self.handlers[ROW[Awake].number] = lambda ident, fields: None
+    # it only wakes a caller that reads the link but whose answer came another way
+    FIRST_HANDLERS: ClassVar[Mapping[int, Handler]] = {NUMBER["AWAKE"]: lambda ident, fields: None}
+    #: sends and receives tensors in the memory of GPUs; set when a model takes the stub, which sends none before
+    devices = DeviceTensors(GpuBuffers(), inputs=False)
 
     # -- life cycle: each message waits with `await_answer`
 

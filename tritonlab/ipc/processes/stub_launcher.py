@@ -68,8 +68,10 @@ class StubEnds:
 
     def __init__(self) -> None:
         with ExitStack() as ours, ExitStack() as theirs:
-            self.region = _region(ours, "tritonlab kernel")
-            self.stub_region = _region(ours, "tritonlab stub")
+            self.region = create_region_file("tritonlab kernel")
+            ours.callback(os.close, self.region)
+            self.stub_region = create_region_file("tritonlab stub")
+            ours.callback(os.close, self.stub_region)
             self.control, control = socket.socketpair()
             ours.enter_context(self.control)
             theirs.enter_context(control)
@@ -77,9 +79,13 @@ class StubEnds:
             ours.enter_context(self.monitor)
             theirs.enter_context(monitor)
             life, self.life = _pipe(theirs, ours)
+            #: for the links of processes that the stub forks
+            self.door, door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.enter_context(self.door)
+            theirs.enter_context(door)
             self.stdout, self.stdout_write = _pipe(ours, theirs)
             self.stderr, self.stderr_write = _pipe(ours, theirs)
-            self.inherited = (control.fileno(), monitor.fileno(), self.region, self.stub_region, life)
+            self.inherited = (control.fileno(), monitor.fileno(), self.region, self.stub_region, life, door.fileno())
             self._ours, self._theirs = ours.pop_all(), theirs.pop_all()
 
     def close_theirs(self) -> None:
@@ -92,12 +98,6 @@ class StubEnds:
         self._ours.close()
 
 
-def _region(stack: ExitStack, name: str) -> int:
-    fd = create_region_file(name)
-    stack.callback(os.close, fd)
-    return fd
-
-
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     read, write = os.pipe()
     reader.callback(os.close, read)
@@ -105,22 +105,22 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return read, write
 
 
-#: Starts a stub with its ends of the link, the number of its door, and the sizes of its regions.
-Begin = Callable[[StubEnds, int, tuple[int, int, int | None]], ChildProcess]
+#: Starts a stub with its ends of the link, and the sizes of its regions.
+Begin = Callable[[StubEnds, tuple[int, int, int | None]], ChildProcess]
 
 
 def new_process(interpreter: Interpreter) -> Begin:
     """Return a function that starts a stub as a new process of the interpreter."""
 
-    def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
-        control, monitor, *regions, life = ends.inherited
+    def begin(ends: StubEnds, sizes: tuple[int, int, int | None]) -> ChildProcess:
+        control, monitor, *regions, life, door = ends.inherited
         numbers = [control, monitor, *regions, *(size or 0 for size in sizes), life, door]
         return ChildProcess.start(
             [interpreter.executable, str(STUB), *map(str, numbers)],
             environment=interpreter.variables(os.environ),
             stdout=ends.stdout_write,
             stderr=ends.stderr_write,
-            inherited=(*ends.inherited, door),
+            inherited=ends.inherited,
         )
 
     return begin
@@ -130,8 +130,8 @@ def fork_of(zygote: ZygoteProcess, paths: Sequence[str]) -> Begin:
     """Return a function that makes the zygote fork a stub for a model with modules of its own in `paths`. The function
     raises ForkRefused or ZygoteError."""
 
-    def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
-        return zygote.fork(sizes, paths, [*ends.inherited, door, ends.stdout_write, ends.stderr_write])
+    def begin(ends: StubEnds, sizes: tuple[int, int, int | None]) -> ChildProcess:
+        return zygote.fork(sizes, paths, [*ends.inherited, ends.stdout_write, ends.stderr_write])
 
     return begin
 
@@ -187,9 +187,10 @@ class StubProcess:
         region.has_room = ROOM.has
         os.ftruncate(ends.stub_region, shm.default_byte_size)
         self._regions = (region, RegionReader(ends.stub_region))
-        self.forks = ForkLinks(self._link_reader, *sizes)
+        self.forks = ForkLinks(ends.door, self._link_reader, *sizes)
         undo.callback(self.forks.close)
-        self.child = begin(ends, self.forks.theirs.fileno(), sizes)
+        self.child = begin(ends, sizes)
+        self.pid = self.child.pid
         undo.callback(self.child.close)
         undo.callback(self.child.kill)
 
@@ -204,13 +205,9 @@ class StubProcess:
             (self.child.exit_fd, self._on_exit),
         )
         for fd, callback in callbacks:
-            self._watches[fd] = watch = Watch(self._link_reader, fd, callback)
-            watch.start()
-        self.forks.start()
-
-    @property
-    def pid(self) -> int:
-        return self.child.pid
+            self._watches[fd] = Watch(self._link_reader, fd, callback)
+        links = (self.link.watch, self.monitor.watch, self.forks.watch)
+        self._link_reader.start((*links, *self._watches.values()))
 
     def await_hello(self, timeout: float = HELLO_TIMEOUT) -> None:
         """Wait until the stub is up, for `timeout` seconds at most.
@@ -242,11 +239,6 @@ class StubProcess:
                 f"the stub ({program}) speaks wire version {hello.wire_version}, not {WIRE_VERSION}: it is of another "
                 "release of tritonlab than this process, which must be restarted after an installation"
             )
-
-    def adopt_output(self, emit: Callable[[str, str], None]) -> None:
-        """Call `emit(stream, text)` for each line that the stub prints, including the lines from before a model took
-        it."""
-        self.output.retarget(emit)
 
     def _on_output(self, fd: int, events: int) -> None:
         if self.output.drain(fd):

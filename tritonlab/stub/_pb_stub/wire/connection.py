@@ -53,8 +53,9 @@ class Connection:
         self._unpacks = unpacks
         self._fd = sock.fileno()
         self._on_freed = on_freed
-        self._send_lock = threading.Lock()  # guards writes to the socket and _outbox
-        self._outbox = bytearray()
+        self._send_lock = threading.Lock()  # guards writes to the socket and changes of `unsent`
+        #: the bytes that `flush` has to write
+        self.unsent = bytearray()
         self._buffer = _new_buffer(_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = 0  # unread bytes are _buffer[_start:_end]
@@ -89,21 +90,16 @@ class Connection:
             command |= PACKED
         data = self._frame(command, ident, encode_body(body) if short is None else short)
         with self._send_lock:
-            sent = 0 if self._outbox else self._try_write(data)
+            sent = 0 if self.unsent else self._try_write(data)
             if sent < len(data):
-                self._outbox += memoryview(data)[sent:]
-            return not self._outbox
+                self.unsent += memoryview(data)[sent:]
+            return not self.unsent
 
     def flush(self) -> bool:
         """Write as much as possible of the bytes kept by `post`; returns True if none are left. Raises LinkClosed."""
         with self._send_lock:
-            del self._outbox[: self._try_write(self._outbox)]
-            return not self._outbox
-
-    @property
-    def has_unsent(self) -> bool:
-        """Return whether `flush` has something to write."""
-        return bool(self._outbox)
+            del self.unsent[: self._try_write(self.unsent)]
+            return not self.unsent
 
     def _try_write(self, data: "bytes | bytearray") -> int:
         try:
@@ -111,7 +107,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            self._outbox.clear()  # no reader is left
+            self.unsent.clear()  # no reader is left
             raise LinkClosed(str(error)) from None
 
     def _frame(self, command: int, ident: int, body: bytes) -> bytes:
@@ -133,7 +129,7 @@ class Connection:
 
     def try_receive(self) -> Optional[Message]:
         """Return one message if a whole one has arrived, else None. Raises LinkClosed, WireError."""
-        message = self.take_buffered()
+        message = self._parse() if self._start != self._end else None
         while message is None:
             if not self._fill(socket.MSG_DONTWAIT):
                 return None
