@@ -6,9 +6,9 @@ from typing import ClassVar, NoReturn
 
 
 class ProcessBound:
-    """An object of this process only. `pickle` refuses it with a sentence that ends with `elsewhere`, the remedy."""
+    """An object of this process only. `pickle` refuses it with a sentence that ends with `_elsewhere`, the remedy."""
 
-    elsewhere: ClassVar[str] = (
+    _elsewhere: ClassVar[str] = (
         "open ports with tritonlab.serve(), and call tritonlab.connect(ADDRESS, headers=…).model(NAME) in the other "
         "process"
     )
@@ -17,4 +17,4 @@ class ProcessBound:
 
     def __reduce__(self) -> NoReturn:
         kind = f"{type(self).__module__.partition('.')[0]}.{type(self).__name__}"
-        raise TypeError(f"a {kind} belongs to its process and cannot be copied or pickled: {self.elsewhere}")
+        raise TypeError(f"a {kind} belongs to its process and cannot be copied or pickled: {self._elsewhere}")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.foreign_file import read_arrays, read_json
 from ..core.inference.data_type import DataType
-from ..core.inference.infer_request import InferenceRequest, RequestSpec
+from ..core.inference.infer_request import SETTINGS, InferenceRequest
 from ..core.inference.tensor import Tensor
 from ..core.quoting import npz_name
 from ..core.status import TritonError
@@ -59,7 +59,7 @@ def read_exchange(path: Path) -> Exchange:
         document = read_json(path)
         large = read_arrays(beside, memory_left() // 2) if beside.exists() else {}
         stated = document["request"]
-        settings = {field: stated[field] for field in RequestSpec.SETTINGS if field in stated}
+        settings = {field: stated[field] for field in SETTINGS if field in stated}
         answers = [_read_tensors(each, f"output.{n}", large) for n, each in enumerate(document["answers"])]
         return Exchange(
             InferenceRequest(document["model"], _read_tensors(stated["inputs"], "input", large), **settings),

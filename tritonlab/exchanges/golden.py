@@ -115,7 +115,7 @@ class GoldenSet(ProcessBound):
     the answers of a model are not its own, for example a stand-in's, otherwise "". Cases keep this reason as
     `unanswered`."""
 
-    elsewhere = "call tritonlab.golden(DIRECTORY) in the other process, too"
+    _elsewhere = "call tritonlab.golden(DIRECTORY) in the other process, too"
 
     def __init__(
         self,

@@ -159,7 +159,7 @@ class Endpoints(ProcessBound):
     Raises the TritonError of a port that cannot be opened; then no port is open.
     """
 
-    elsewhere = "give the other process its addresses, `http` and `grpc`, and its `headers`"
+    _elsewhere = "give the other process its addresses, `http` and `grpc`, and its `headers`"
 
     def __init__(
         self,

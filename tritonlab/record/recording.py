@@ -42,7 +42,7 @@ class Recording(ProcessBound):
     here to get nanoseconds since the epoch.
     """
 
-    elsewhere = "save it to a file, and call tritonlab.view(FILE) in the other process"
+    _elsewhere = "save it to a file, and call tritonlab.view(FILE) in the other process"
 
     def __init__(self, events: int = EVENTS) -> None:
         self.events = events

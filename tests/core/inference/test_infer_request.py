@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tritonlab.core.inference.infer_request import (
+    SETTINGS,
     TRANSITIONS,
     InferenceRequest,
     RequestEvent,
@@ -112,7 +113,7 @@ def test_callbacks_that_are_pushed_hand_on_to_those_below() -> None:
     push("cache")
     request.respond(InferenceResponse())
     assert callbacks[5:] == ["cache", "client"]
-    assert (request.on_response, request.callbacks_below) == (None, None)
+    assert (request.on_response, request._callbacks_below) == (None, None)
 
 
 def test_settings_make_the_same_request_to_another_model() -> None:
@@ -121,4 +122,4 @@ def test_settings_make_the_same_request_to_another_model() -> None:
     assert InferenceRequest("other", {}, **request.settings()).settings() == request.settings()
     assert request.settings() == {**fields, "parameters": {"p": 1}, "requested_outputs": ["y"]}
     besides = {"model_name", "model_version", "inputs", "on_response"}
-    assert {*InferenceRequest.SETTINGS} == {*RequestSpec.__slots__} - besides
+    assert {*SETTINGS} == {*RequestSpec.__slots__} - besides

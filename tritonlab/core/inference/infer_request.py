@@ -15,6 +15,9 @@ from .tensor import Tensor
 SEQUENCE_START = 1
 SEQUENCE_END = 2
 
+#: the fields of a request besides model, inputs and callback
+SETTINGS = ("request_id", "correlation_id", "flags", "priority", "timeout", "parameters", "requested_outputs")
+
 ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
@@ -72,8 +75,6 @@ class RequestSpec:
         "requested_outputs",
         "timeout",
     )
-    #: the fields besides model, inputs and callback
-    SETTINGS = ("request_id", "correlation_id", "flags", "priority", "timeout", "parameters", "requested_outputs")
 
     model_name: str
     #: -1: the latest version served
@@ -101,7 +102,7 @@ class RequestSpec:
 
     def settings(self) -> dict[str, Any]:
         """Return the SETTINGS by name, as the constructor of `InferenceRequest` takes them, for another request."""
-        return {name: getattr(self, name) for name in self.SETTINGS}
+        return {name: getattr(self, name) for name in SETTINGS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -118,8 +119,8 @@ class InferenceRequest(RequestSpec):
     """
 
     __slots__ = (
+        "_callbacks_below",
         "batch_size",
-        "callbacks_below",
         "cancelled",
         "execute_start",
         "executor",
@@ -141,7 +142,7 @@ class InferenceRequest(RequestSpec):
     #: whether a model or an ensemble made it
     made: ClassVar[bool] = False
     #: whether outputs stay where the model left them, even on a device while all inputs are on the host
-    keeps_device: ClassVar[bool] = False
+    _keeps_device: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class InferenceRequest(RequestSpec):
         self.parameters = parameters
         self.on_response = on_response
         #: linked list of the callbacks below the pushed one: (callback, the rest of the list); None if none was pushed
-        self.callbacks_below: tuple[ResponseCallback | None, Any] | None = None
+        self._callbacks_below: tuple[ResponseCallback | None, Any] | None = None
         # -- set after sending, by the sender
         self.cancelled = False
         #: called by `cancel`: an ensemble's request cancels its steps with it
@@ -204,40 +205,30 @@ class InferenceRequest(RequestSpec):
         """Move the request to its next state after `event`. Raises KeyError if the event is illegal in its state."""
         self.state = TRANSITIONS[self.state, event]
 
-    def placed(
-        self, outputs: dict[str, Tensor], to_host: Callable[[InferenceRequest, Tensor], Tensor]
-    ) -> dict[str, Tensor]:
-        """Return outputs, some of them in GPU memory, at the place for their sender: on the GPU if an input was sent
-        there, else in host memory, copied by `to_host`. Raises InternalError.
-        """
-        if self.keeps_device or any(tensor.memory_type for tensor in self.inputs.values()):
-            return outputs
-        return {name: to_host(self, tensor) for name, tensor in outputs.items()}
-
     def push(self, callback: ResponseCallback) -> ResponseCallback | None:
         """Send the responses to `callback` from now on. Returns the previous callback, to which it passes them on."""
         below = self.on_response
-        self.callbacks_below = below, self.callbacks_below
+        self._callbacks_below = below, self._callbacks_below
         self.on_response = callback
         return below
 
     def pop(self) -> None:
         """Take out the callback that was pushed last."""
-        assert self.callbacks_below is not None
-        self.on_response, self.callbacks_below = self.callbacks_below
+        assert self._callbacks_below is not None
+        self.on_response, self._callbacks_below = self._callbacks_below
 
     def let_go(self) -> None:
         """Drop the callbacks after the last response. They mostly refer to the request, whose inputs would otherwise
         live until the garbage collector runs.
         """
-        self.on_response = self.callbacks_below = None
+        self.on_response = self._callbacks_below = None
 
     def respond(self, response: InferenceResponse) -> None:
         """Hand one response to the client; the final one releases the request. Called by `core.delivery`."""
         callback = self.on_response
         if response.final:
             self.state = TRANSITIONS[self.state, RequestEvent.RELEASE]
-            self.on_response = self.callbacks_below = None  # This is `let_go`, inlined because a call costs time.
+            self.on_response = self._callbacks_below = None  # This is `let_go`, inlined because a call costs time.
         if callback is not None:
             callback(self, response)
 
@@ -258,6 +249,19 @@ class InferenceRequest(RequestSpec):
         return f"<InferenceRequest {self.model_name} id={self.request_id!r} [{state}]>"
 
 
+def place_outputs(
+    request: InferenceRequest,
+    outputs: dict[str, Tensor],
+    to_host: Callable[[InferenceRequest, Tensor], Tensor],
+) -> dict[str, Tensor]:
+    """Return outputs, some of them in GPU memory, at the place for their sender: on the GPU if an input was sent there,
+    else in host memory, copied by `to_host`. Raises InternalError.
+    """
+    if request._keeps_device or any(tensor.memory_type for tensor in request.inputs.values()):
+        return outputs
+    return {name: to_host(request, tensor) for name, tensor in outputs.items()}
+
+
 class NullRequest(InferenceRequest):
     """The filler of an idle slot of a sequence batch (rule 5.6.7). The model sees it, but its response goes nowhere.
 
@@ -275,7 +279,7 @@ class ClientRequest(InferenceRequest):
     """
 
     __slots__ = ()
-    keeps_device = True
+    _keeps_device = True
 
 
 class ModelRequest(InferenceRequest):
@@ -285,7 +289,7 @@ class ModelRequest(InferenceRequest):
     """
 
     __slots__ = ("caller", "memory")
-    keeps_device = True
+    _keeps_device = True
     made = True
     memory: Sequence[int] | None
     caller: tuple[str, int]
@@ -299,7 +303,7 @@ class StepRequest(InferenceRequest):
     """
 
     __slots__ = ("on_executed", "parent", "step")
-    keeps_device = True
+    _keeps_device = True
     made = True
 
     def __init__(

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ...core.inference.copies import Copies
-from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_request import InferenceRequest, place_outputs
 from ...core.inference.infer_response import InferenceResponse, Outputs, ParameterValue
 from ...core.inference.output_reshape import OutputReshapes
 from ...core.status import Code, ModelError, RemoteException, TritonError
@@ -34,7 +34,7 @@ def build_response(
         response.outputs = reader.tensors(tensors)
         if reader.found_device:
             try:
-                response.outputs = Outputs(request.placed(response.outputs, copies.to_host))
+                response.outputs = Outputs(place_outputs(request, response.outputs, copies.to_host))
             except TritonError as failure:
                 response.error, response.outputs = failure, {}
                 return response

@@ -17,7 +17,14 @@ from ...core.config.ensemble_graph import EnsembleGraph
 from ...core.config.model_config import dims_text
 from ...core.inference.copies import Copies
 from ...core.inference.delivery import deliver
-from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
+from ...core.inference.infer_request import (
+    SEQUENCE_END,
+    SEQUENCE_START,
+    InferenceRequest,
+    RequestEvent,
+    StepRequest,
+    place_outputs,
+)
 from ...core.inference.infer_response import InferenceResponse, ParameterValue
 from ...core.inference.tensor import Tensor
 from ...core.metrics.infer_stats import ExecuteTimes, InferStats
@@ -383,7 +390,7 @@ def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copie
     """
     if any(tensor.memory_type for tensor in outputs.values()):
         with contextlib.suppress(TritonError):
-            return request.placed(outputs, copies.to_host)
+            return place_outputs(request, outputs, copies.to_host)
     return outputs
 
 

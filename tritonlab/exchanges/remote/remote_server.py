@@ -143,7 +143,7 @@ def _grpc_link(transport: Transport) -> Link:
 class RemoteServer(ProcessBound):
     """A server elsewhere. Close it, or use it in `with`."""
 
-    elsewhere = _ELSEWHERE
+    _elsewhere = _ELSEWHERE
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class RemoteServer(ProcessBound):
 class RemoteModel(ProcessBound, LoadTested, Replayable):
     """A model of a server elsewhere."""
 
-    elsewhere = _ELSEWHERE
+    _elsewhere = _ELSEWHERE
 
     def __init__(self, link: Link, name: str, version: int = -1, advise: Advise = no_advice) -> None:
         self.link = link

@@ -65,7 +65,7 @@ class LiveView(ProcessBound):
 
     #: a file of `notebook/static/`, whose default export is anywidget's `{ render }`
     MODULE: ClassVar[str]
-    elsewhere = "pickle its `to_dict()`"
+    _elsewhere = "pickle its `to_dict()`"
 
     def __init__(self, **state: Any) -> None:
         self.id = uuid.uuid4().hex[:12]
@@ -233,8 +233,8 @@ class SlowDisplay:
 
 def static_form(view: str, text: str, html: str) -> dict[str, Any]:
     """Return the shown output of a view without a live widget."""
-    whole = f"<div class='tl-static tl-static-{view}'>{_LINK}{html}</div>"
-    return {"text/plain": text, "text/html": stored_html(whole)}
+    whole = f"<div class='tl-static tl-static-{view}'>{_LINK}{stored_html(html)}</div>"
+    return {"text/plain": text, "text/html": whole}
 
 
 def show_widget(widget: Any) -> None:

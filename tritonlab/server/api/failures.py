@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, overload
 
 from ...core.explained import Explained
-from ...core.inference.infer_request import InferenceRequest
+from ...core.inference.infer_request import SETTINGS, InferenceRequest
 from ...core.inference.infer_response import InferenceResponse, Outputs
 from ...core.observe.failure_capsule import FailureCapsule, KeptRequest
 from ...core.process_bound import ProcessBound
@@ -37,7 +37,7 @@ def request_again(model: FailedModel, record: KeptRequest) -> InferenceRequest:
     """
     tensors = {name: each.tensor for name, each in record.inputs.items() if each.tensor is not None}
     inputs = model.server.core.find(model.name, model.version).rules.as_sent(tensors)
-    settings = {name: getattr(record, name) for name in InferenceRequest.SETTINGS}
+    settings = {name: getattr(record, name) for name in SETTINGS}
     settings["parameters"] = dict(record.parameters) or None
     return InferenceRequest(model.name, inputs, model_version=model.version, **settings)
 
@@ -45,7 +45,7 @@ def request_again(model: FailedModel, record: KeptRequest) -> InferenceRequest:
 class KeptFailure(ProcessBound):
     """One failure of a model: the exception, its place and variables, and the failed requests."""
 
-    elsewhere = "pickle its `capsule`"
+    _elsewhere = "pickle its `capsule`"
 
     def __init__(self, model: FailedModel, capsule: FailureCapsule) -> None:
         """`model` is the model as it is now, `capsule` is the kept record."""

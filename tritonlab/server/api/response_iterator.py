@@ -35,7 +35,7 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
     first. `debugger`: the main thread serves its prompts meanwhile.
     """
 
-    elsewhere = "pickle its responses: list(iterator)"
+    _elsewhere = "pickle its responses: list(iterator)"
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class AsyncResponseIterator(ProcessBound, AsyncIterator[InferenceResponse]):
     response cancels the request.
     """
 
-    elsewhere = "pickle its responses: [each async for each in iterator]"
+    _elsewhere = "pickle its responses: [each async for each in iterator]"
 
     def __init__(
         self,

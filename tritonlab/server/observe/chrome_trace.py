@@ -36,7 +36,7 @@ _REQUESTS, _BATCHES = "requests", "batches"
 class ChromeTrace(ProcessBound, Instrument):
     """A trace from `start` to `stop`, or within a context, written to `path` at the end, if given."""
 
-    elsewhere = "write it to a file, which other processes can read"
+    _elsewhere = "write it to a file, which other processes can read"
 
     def __init__(self, instruments: Instruments, clock: Clock, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else None

@@ -56,7 +56,7 @@ class RunningCapture(Instrument, ProcessBound):
     refuses before they are queued.
     """
 
-    elsewhere = "pickle its `report`"
+    _elsewhere = "pickle its `report`"
 
     def __init__(
         self, server: Server, path: str | os.PathLike[str], models: Sequence[str], rules: CaptureRules

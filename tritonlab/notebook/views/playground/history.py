@@ -23,7 +23,7 @@ class History(ProcessBound):
     the request to send again.
     """
 
-    elsewhere = "pickle its `to_dict()`"
+    _elsewhere = "pickle its `to_dict()`"
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class InputRow(ProcessBound):
     a form, so that two of them do not get the same random values. `changed` is called after every change of the value.
     """
 
-    elsewhere = "pickle its `to_dict()`"
+    _elsewhere = "pickle its `to_dict()`"
 
     def __init__(self, spec: InputSpec, widgets: Any, number: int = 0) -> None:
         self.spec = spec

@@ -47,7 +47,7 @@ class Playground(ProcessBound):
     request waits in a thread of its own. One press is in flight at a time.
     """
 
-    elsewhere = "pickle its `to_dict()`"
+    _elsewhere = "pickle its `to_dict()`"
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ class Push(ProcessBound):
     sentences about differences there.
     """
 
-    elsewhere = "call push() in the other process, too"
+    _elsewhere = "call push() in the other process, too"
 
     model: str
     mark: str
