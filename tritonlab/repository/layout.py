@@ -174,11 +174,11 @@ def read_labels(config: ModelConfig, directory: Path, base: Path | None = None) 
     5.3.4).
     """
     labels: Labels = {}
-    roots = [os.path.realpath(place) for place in (directory, base) if place is not None]
     for output in config.output:
         if not output.label_filename:
             continue
         path = directory / output.label_filename
+        roots = [os.path.realpath(place) for place in (directory, base) if place is not None]
         if not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
             raise UnsupportedError(
                 f"label file path '{output.label_filename}' for output '{output.name}' in model '{config.name}' is "

@@ -211,7 +211,7 @@ class ModelRepositoryManager:
 
     def identifiers(self, name: str) -> list[str]:
         """Return the identifiers for a load by this name: the model of every repository that has one."""
-        found = self.namespaces(name)
+        found = self.namespaces(name) if self.namespacing else []
         return [identifier(name, namespace) for namespace in found] if found else [name]
 
     def holds(self, identifier: str) -> bool:
@@ -223,7 +223,7 @@ class ModelRepositoryManager:
             return []
         found = []
         for repository in self.repositories:
-            if self._namespace(repository) != namespace:
+            if self.namespacing and str(repository) != namespace:
                 continue
             mapping = self._mappings.get(repository, {})
             named = next((directory for directory, model in mapping.items() if model == name), name)

@@ -156,7 +156,7 @@ def from_json(source: str | dict[str, Any]) -> ModelConfig:
 def to_json(config: ModelConfig) -> str:
     """Return the JSON of rule 5.2: every scalar and repeated field, in the order of the .proto file, without
     blanks."""
-    return json.dumps(to_dict(config), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_message_dict(config), ensure_ascii=False, separators=(",", ":"))
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:

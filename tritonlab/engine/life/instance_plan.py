@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 from ...core.clock import Clock
@@ -46,7 +46,7 @@ class InstancePlan:
     #: whether inputs in GPU memory arrive there, not in host memory (rule 2.12.1)
     device_inputs: bool = False
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The name of the instance for views and listeners; the instances of one group on several GPUs share it."""
         if self.kind != "GPU":

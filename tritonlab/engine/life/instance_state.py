@@ -43,15 +43,14 @@ class InstanceLife:
     def __init__(self) -> None:
         self.state = InstanceState.STARTING
         self.lock = threading.Lock()
+        #: whether the instance was stopped, its last state
+        self.stopped = False
         self._retired = False
-
-    @property
-    def stopped(self) -> bool:
-        return self.state is InstanceState.STOPPED
 
     def advance(self, event: InstanceEvent) -> None:
         """Move to the next state after `event`; the caller holds the lock. Raises KeyError if the event is illegal."""
         self.state = TRANSITIONS[self.state, event]
+        self.stopped = self.state is InstanceState.STOPPED
 
     def give_up(self) -> None:
         """Move to FAILED, because the instance will not start (again)."""

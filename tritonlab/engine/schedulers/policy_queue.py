@@ -71,6 +71,8 @@ class QueuePolicies:
     @staticmethod
     def from_config(config: ModelConfig) -> QueuePolicies | None:
         """Return the policies of a normalised configuration; None if all requests are equal and wait without limit."""
+        if not config.HasField("dynamic_batching"):
+            return None
         batching = config.dynamic_batching
         count = max(1, batching.priority_levels)
         written = batching.priority_queue_policy

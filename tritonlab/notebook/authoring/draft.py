@@ -103,8 +103,8 @@ class Draft:
             config.name = config.name or self.name
             if self.engine_file:
                 config.default_model_filename = config.default_model_filename or self.engine_file
-            if not config.platform:
-                config.backend = config.backend or backend_of_file(self.engine_file) or "python"
+            if not (config.platform or config.backend):
+                config.backend = backend_of_file(self.engine_file) if self.engine_file else "python"
         if self.settings is not None:
             config = self.settings.written(config)
         text, printed_for = completed_text(self.config.text, config)
@@ -156,10 +156,10 @@ class Draft:
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
             tree[self.model_path] = self.source
-            base = model_path(BASE_FILE.name, self.version)
-            has_base = base in tree or (self.base is not None and base in self.base.tree.files)
-            if not has_base and _IMPORTS_BASE.search(self.source.text()):
-                tree[base] = ModelFile(BASE_FILE.read_bytes())
+            if _IMPORTS_BASE.search(self.source.text()):
+                base = model_path(BASE_FILE.name, self.version)
+                if base not in tree and (self.base is None or base not in self.base.tree.files):
+                    tree[base] = ModelFile(BASE_FILE.read_bytes())
         if self.base is not None:
             return {**self.base.files(), **{path: self.base.written(path, file) for path, file in tree.items()}}
         return tree

@@ -78,7 +78,9 @@ class SourceMap:
             before = {path: found for path, found in self._segments.items() if path.startswith(root)}
             for path in before:
                 del self._segments[path]
-            self._segments.update((_resolve(path), tuple(found)) for path, found in files.items() if found)
+            for path, found in files.items():
+                if found:
+                    self._segments[_resolve(path)] = tuple(found)
         return before
 
     def remember(self, directory: str, processes: Iterable[int]) -> None:

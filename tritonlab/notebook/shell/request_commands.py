@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...core.inference.data_type import DataType
-from ...exchanges.golden import GoldenReport, GoldenSet
+from ...exchanges.golden import GoldenReport, GoldenSet, golden_directory
 from ...exchanges.sending import ask, asks_of
 from ...server.api.debugging import EditorAttach, follow_pauses
 from ...server.api.needed_models import stood_in_words
@@ -104,9 +104,10 @@ def named_values(text: str) -> dict[str, Any]:
 
 def replay(workspace: Workspace, name: str) -> None:
     """Send a model that was just loaded its kept requests, and print the verdict."""
-    suite = GoldenSet(ask=asks_of(workspace.server))
-    if not (suite.directory / name).is_dir():
+    directory = golden_directory()
+    if not (directory / name).is_dir():
         return
+    suite = GoldenSet(directory, ask=asks_of(workspace.server))
     try:
         print(suite.check(model=name, seconds=_PATIENCE))
     except ValueError as error:

@@ -174,24 +174,7 @@ class Model(ProcessBound):
         seconds until its next start. `imports_again`: the modules that it had to import itself at its start, and why;
         empty if it had them already.
         """
-        now = self._core.clock.now()
-        return [
-            {
-                "name": instance.plan.name,
-                "kind": instance.plan.kind,
-                "device_id": instance.plan.device_id,
-                "simulated": self._core.gpus.simulated,
-                "gpu_memory": self._core.gpus.held(pid) if (pid := instance.pid) else {},
-                "pid": pid,
-                "state": instance.state.value,
-                "restarts": instance.replacement.count,
-                "last_death": instance.replacement.last_death,
-                "failure": instance.replacement.failure,
-                "imports_again": stub.process.imports_again if (stub := instance.stub) is not None else "",
-                "next_try": max(when - now, 0) / 1e9 if (when := instance.replacement.next_try) is not None else None,
-            }
-            for instance in self.serving_version().instances
-        ]
+        return instance_facts(self.serving_version(), self._core)
 
     def called(self) -> list[str]:
         """Return the names of the models that it has called (BLS) since it was loaded, existing or not, in alphabetical
@@ -417,6 +400,28 @@ class Model(ProcessBound):
     def __repr__(self) -> str:
         version = "" if self.version == -1 else f"/{self.version}"
         return f"<Model {self.name}{version} [{self.state}]>"
+
+
+def instance_facts(version: ModelVersion, core: InferenceServer) -> list[dict[str, Any]]:
+    """Return the facts of `Model.instances` about a version of the server `core`."""
+    now = core.clock.now()
+    return [
+        {
+            "name": instance.plan.name,
+            "kind": instance.plan.kind,
+            "device_id": instance.plan.device_id,
+            "simulated": core.gpus.simulated,
+            "gpu_memory": core.gpus.held(pid) if (pid := instance.pid) else {},
+            "pid": pid,
+            "state": instance.state.value,
+            "restarts": instance.replacement.count,
+            "last_death": instance.replacement.last_death,
+            "failure": instance.replacement.failure,
+            "imports_again": stub.process.imports_again if (stub := instance.stub) is not None else "",
+            "next_try": max(when - now, 0) / 1e9 if (when := instance.replacement.next_try) is not None else None,
+        }
+        for instance in version.instances
+    ]
 
 
 def _await_end(answers: ResponseIterator) -> None:

@@ -169,6 +169,7 @@ def _working_directory() -> Path:
 def read_choices(path: Path) -> dict[str, Written]:
     """Return the table `[backends]` of a file; empty if the file does not exist. Raises InvalidArgumentError."""
     try:
+        os.lstat(path)  # most repositories have none
         document = tomllib.loads(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         return {}

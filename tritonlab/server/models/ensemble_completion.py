@@ -58,11 +58,11 @@ class EnsembleCompletion:
             return StepReload()  # it serves, and is not an ensemble
         try:
             found = self._repository.read(identifier)
+            if not is_ensemble(found.config):
+                return StepReload(found)
             config = self._resolved(found)
         except TritonError:
             return StepReload()
-        if not is_ensemble(config):
-            return StepReload(found)
         configs = {identifier: config, **required_models({identifier: config}, self.config)}
         unreadable: list[str] = []
         changed = False

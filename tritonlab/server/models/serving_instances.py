@@ -144,7 +144,9 @@ class ServingInstances:
 
     def _plans(self, config: ModelConfig, specs: Sequence[InstanceSpec]) -> list[InstancePlan]:
         version = self._source.version
-        warmup = Warmup(config, self._directory, self._rules, counted=self._execution.count_warmup)
+        warmup = None
+        if config.model_warmup:
+            warmup = Warmup(config, self._directory, self._rules, counted=self._execution.count_warmup)
         plans = [
             InstancePlan(
                 source=self._source,
@@ -155,7 +157,7 @@ class ServingInstances:
                 outputs=self._rules.output_names,
                 decoupled=self._rules.decoupled,
                 reshapes=OutputReshapes.from_config(config),
-                warmup=warmup if config.model_warmup else None,
+                warmup=warmup,
                 passive=spec.passive,
                 simulated=self._simulated,
                 device_inputs=not force_cpu_only(config),

@@ -49,10 +49,11 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
     replaces the word for the state.
     """
     tone = _tone(facts)
+    clock = _clock(facts.loading) if facts.loading is not None else ""
     head = (
         f"<span class='tl-dot tl-{tone}'></span> <span class='tl-name'>{escape(facts.name)}</span> "
         f"<span class='tl-state tl-{tone}'>{escape(state or facts.state_text)}</span> "
-        f"<span class='tl-dim'>{_clock(facts)}{escape(facts.headline)}</span>"
+        f"<span class='tl-dim'>{clock}{escape(facts.headline)}</span>"
     )
     return (
         f"<div class='tl-head'>{head}</div>"
@@ -75,11 +76,9 @@ def _executing(facts: ModelFacts) -> str:
     return f"<details class='tl-log tl-executing'><summary>what it executes</summary>{stacks}</details>"
 
 
-def _clock(facts: ModelFacts) -> str:
-    """Return the clock, which the card's ES module updates."""
-    if facts.loading is None:
-        return ""
-    return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "
+def _clock(seconds: float) -> str:
+    """Return the clock of a load, which the card's ES module updates."""
+    return f"<span class='tl-clock' data-age='{seconds:.2f}'>{seconds:.1f} s</span> · "
 
 
 def _repeated(facts: ModelFacts) -> str:

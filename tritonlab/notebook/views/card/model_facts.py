@@ -15,6 +15,7 @@ from ....core.inference.data_type import DataType
 from ....core.plain_facts import plain
 from ....core.short_number import duration_text
 from ....core.status import TritonError
+from ....server.api.model import instance_facts
 from ....server.api.model_signature import shape_text
 from ....server.models.backends import answer_words
 from ...authoring.draft import Draft
@@ -97,7 +98,7 @@ class ModelFacts:
         found: dict[str, Any] = plain({**values, **parts, "log": [record.text for record in self.log]})
         return found
 
-    @property
+    @cached_property
     def state_text(self) -> str:
         return f"{self.state} by {self.by}" if self.by else self.state
 
@@ -177,7 +178,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     report = workspace.report(model.name)
     draft = workspace.draft(model.name)
     steps = _steps(config)
-    instances = model.instances()
+    instances = instance_facts(serving, workspace.server.core)
     troubles = instance_troubles(instances)
     still_serving = ""
     if report is not None and report.error is not None and report.ready_at:

@@ -262,5 +262,7 @@ def _local_wall(wall: int) -> int | None:
 def recorded(model: Any) -> Any:
     """Return the recording of a model's server; None if nothing is recorded, and for a server elsewhere."""
     server = getattr(model, "server", None)
-    listeners = server.instruments if server is not None else ()
-    return next((one.recording for one in listeners if isinstance(one, Recorder)), None)
+    for listener in server.instruments if server is not None else ():
+        if isinstance(listener, Recorder):
+            return listener.recording
+    return None
