@@ -59,7 +59,8 @@ TRANSITIONS = {
 
 class RequestSpec:
     """The content of a request, set by its sender. The server's fields are in `InferenceRequest`, which sets these
-    fields too: a second `__init__` would cost each request 0.3 us (measured 2026-11-24).
+    fields too: a second `__init__` would cost each request 0.3 us (measured 2026-11-24), and an object for the fields
+    that only the engine uses 0.1 us (2026-11-29).
     """
 
     __slots__ = (
