@@ -22,9 +22,9 @@ from tests.test_layering import PACKAGE, ROOT, Import, imports_of, module_name
 
 #: The classes that users hold and extensions call, and the most public attributes that each should have. Documented
 #: ones are names that users have, so their number is the least.
-#: What keeps each above its aim (2026-11-29): all of `Server` and `Options` are documented; of `Model` all but its name,
-#: version and server. Of `InferenceRequest` 23 are for senders and listeners. The other 14 are the engine's; an object of
-#: their own for the 7 fields among them costs each request 0.1 us of 65, to make and to use it.
+#: What keeps each above its aim (2026-11-29): all of `Server` and `Options` are documented; of `Model` all but its
+#: name, version and server. Of `InferenceRequest` 23 are for senders and listeners. The other 14 are the engine's; an
+#: object of their own for the 7 fields among them costs each request 0.1 us of 65, to make and to use it.
 PUBLIC = {"InferenceRequest": 20, "Model": 25, "Server": 20, "Options": 32}
 #: A module of fewer lines that only one other imports may be a part of that one.
 SMALL = 60
