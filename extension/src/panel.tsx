@@ -234,15 +234,17 @@ function ModelRow({ one, model, around }: { one: ModelNow; model: PanelModel; ar
     <section className="tritonlab-model" data-model={name} data-state={one.state}>
       <div className="tritonlab-row">
         <h3 title={name}>{name}</h3>
-        <span className="tritonlab-state">{state(one)}</span>
-        {one.state === "LOADING" ? (
-          <Button label={`Stop loading ${name}`} icon={stopIcon} press={does("stop")} />
-        ) : (
-          <Button label={`${serves ? "Reload" : "Load"} ${name}`} icon={refreshIcon} press={does("load")} />
-        )}
-        {isOfCell && <Button label={`Break ${name} at the line with the cursor, or no longer`} icon={bugIcon} press={() => around.breakHere(name)} />}
-        {serves && <Button label={`Export ${name} to a repository…`} icon={downloadIcon} press={() => around.exportModel(name)} />}
-        {serves && <Button label={`Unload ${name}`} icon={ejectIcon} press={does("unload")} />}
+        <div className="tritonlab-row">
+          <span className="tritonlab-state">{state(one)}</span>
+          {one.state === "LOADING" ? (
+            <Button label={`Stop loading ${name}`} icon={stopIcon} press={does("stop")} />
+          ) : (
+            <Button label={`${serves ? "Reload" : "Load"} ${name}`} icon={refreshIcon} press={does("load")} />
+          )}
+          {isOfCell && <Button label={`Break ${name} at the line with the cursor, or no longer`} icon={bugIcon} press={() => around.breakHere(name)} />}
+          {serves && <Button label={`Export ${name} to a repository…`} icon={downloadIcon} press={() => around.exportModel(name)} />}
+          {serves && <Button label={`Unload ${name}`} icon={ejectIcon} press={does("unload")} />}
+        </div>
       </div>
       {one.reason && <p className="tritonlab-reason">{one.reason.split("\n")[0]}</p>}
       {serves && <p className="tritonlab-small">{traffic(one)}</p>}

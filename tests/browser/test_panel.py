@@ -17,6 +17,20 @@ LONG = "a_model_with_a_name_that_is_longer_than_any_panel_is_wide"
 HANGS = cell("hangs --input IN:FP32[-1] --output OUT:FP32[-1]", executes("while True:\n    pass"))
 IS_CUT = "name => name.scrollWidth > name.clientWidth && getComputedStyle(name).textOverflow === 'ellipsis'"
 FITS = "panel => panel.scrollWidth <= panel.clientWidth"
+#: The state and the buttons of a row stand in one line, whatever the length of the model's name is.
+STAY_TOGETHER = """row => {
+    const copy = row.parentNode.appendChild(row.cloneNode(true)), name = copy.querySelector('h3');
+    const parts = [...copy.querySelectorAll('.tritonlab-state, button')], middle = part => {
+        const { top, bottom } = part.getBoundingClientRect();
+        return Math.round((top + bottom) / 2);
+    };
+    const torn = Array.from({ length: 60 }, (_, length) => length).filter(length => {
+        name.textContent = 'n'.repeat(length + 1);
+        return new Set(parts.map(middle)).size > 1 || copy.scrollWidth > copy.clientWidth;
+    });
+    copy.remove();
+    return parts.length === 5 && torn.length === 0;
+}"""
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 
@@ -28,6 +42,7 @@ def test_the_panel_offers_what_ends_a_request_that_nothing_cancels(lab: Any) -> 
     name = side_panel.locator(f"[data-model={LONG}] h3")
     expect(name).to_have_attribute("title", LONG)
     lab.until(name, IS_CUT)
+    lab.until(side_panel.locator("[data-model=hangs] > .tritonlab-row"), STAY_TOGETHER)
     lab.start(3)
     row = side_panel.locator("[data-serial]")
     row.get_by_role("button", name="Cancel request").click()
