@@ -64,7 +64,11 @@ def test_streams_are_seen_and_stopped(lab: Any, theme: str, view_of: Any) -> Non
     view.locator("[data-do=cancel]").click()
     lab.wait_text(view.locator(".tl-detail"), "never polled: its model does not call is_cancelled()")
     lab.until(canvas, "c => +c.dataset.open === 0")
+    for _ in range(6):
+        canvas.press("+")
+    lab.wait_text(view.locator(".tl-summary"), "of 4 streams in the time shown")  # all four have a pane below
     canvas.press("0")
+    lab.until(view.locator(".tl-summary"), "words => words.textContent.endsWith('4 streams')")
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "empty final")
     lab.shot(f"streams_{theme}", view)

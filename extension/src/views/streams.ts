@@ -111,7 +111,10 @@ class Streams extends TimeCanvas<StreamsState, RecordStore, StreamsStore> {
     const spread = ({ p50, p95 }: Spread): string => `p50 ${duration(p50)}  p95 ${duration(p95)}`;
     const more = this._all.length > LANES ? `, the last ${LANES} drawn` : "";
     const open = facts.open ? `, ${facts.open} open` : "";
-    this.summarize([`${counted(facts.streams, "stream")}${more}${open}`]);
+    const { size } = this.store.streams; // the panes below may be of older ones
+    const all = counted(size, "stream");
+    const streams = size > facts.streams ? `${facts.streams} of ${all} in the time shown` : all;
+    this.summarize([`${streams}${more}${open}`]);
     this.page.facts.replaceChildren(
       box("First response", spread(facts.first)),
       box("Gap between responses", spread(facts.gap)),
@@ -121,7 +124,7 @@ class Streams extends TimeCanvas<StreamsState, RecordStore, StreamsStore> {
       this.page.detail.textContent = this._all.length ? "Click a lane for its times, and to stop it." : "";
     }
     return (
-      `${counted(facts.streams, "stream")}, ${facts.open} open, ${counted(facts.responses, "response")}; first response ` +
+      `${streams}, ${facts.open} open, ${counted(facts.responses, "response")}; first response ` +
       `${duration(facts.first.p50)} at the median, gap ${duration(facts.gap.p50)}.`
     );
   }

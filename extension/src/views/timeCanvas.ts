@@ -216,8 +216,9 @@ export abstract class TimeCanvas<
     this._frame = requestAnimationFrame(() => {
       this._frame = 0;
       if (this._isClosed) return;
-      this._draw();
-      if (this._moves()) this.wake();
+      const moves = this._moves(); // asked once: the frame at which it comes to rest has its words
+      this._draw(moves);
+      if (moves) this.wake();
     });
   }
 
@@ -404,7 +405,7 @@ export abstract class TimeCanvas<
     return this.store.moves(this.now());
   }
 
-  private _draw(): void {
+  private _draw(moves: boolean): void {
     const { canvas, context, store, record } = this;
     const ratio = window.devicePixelRatio || 1;
     const outer = canvas.clientWidth;
@@ -433,7 +434,7 @@ export abstract class TimeCanvas<
     const facts = { frames: this._frames, kept: record.kept, dropped: record.dropped, following: store.following };
     for (const [name, value] of Object.entries(facts)) canvas.dataset[name] = String(value);
     const time = performance.now();
-    if (time - this._factsAt > FACTS_MS || !this._moves()) {
+    if (time - this._factsAt > FACTS_MS || !moves) {
       this._factsAt = time;
       this._drawWords();
     }
