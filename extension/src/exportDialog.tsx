@@ -30,6 +30,8 @@ class ExportDialog extends Dialog<void> {
     });
     this.addClass("tritonlab-export");
     _task.changed.connect(this._label, this);
+    window.addEventListener("keydown", this._onKey, true);
+    this.disposed.connect(() => window.removeEventListener("keydown", this._onKey, true));
     void _task.begin();
   }
 
@@ -51,6 +53,11 @@ class ExportDialog extends Dialog<void> {
     super.handleEvent(event);
     if (event.type === "input") this._label();
   }
+
+  /** JupyterLab's dialog hears the keys within it alone; once the control with the focus is gone, they go to the page. */
+  private readonly _onKey = (event: KeyboardEvent): void => {
+    if (event.key === "Escape" && this.isAttached && !this.node.contains(event.target as Node)) this.handleEvent(event);
+  };
 
   private _label(): void {
     const { done, running, cancelling, replaces, allowed } = this._task;

@@ -50,6 +50,7 @@ def judged(directory, *, triton, say, cancel, **rest):
 importlib.import_module("tritonlab.tools.deploy.verify.verification").verify = judged
 JUDGE_STEPS = 40
 """
+CELL = "window.jupyterapp.shell.currentWidget.content.activeCell.editor.focus()"
 
 
 def panel(lab: Any) -> Any:
@@ -76,6 +77,14 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any) -> None:
     for theme in lab.themes():
         lab.shot(f"export_panel_{theme}")
         no_faults(lab, ".tritonlab-export")
+
+    # Escape closes it wherever the focus is: on a choice, on the page as the button with it is gone, in a cell
+    for focus in ("document.querySelector('.tritonlab-export select').focus()", "document.activeElement.blur()", CELL):
+        lab.page.evaluate(f"() => {focus}")
+        lab.page.keyboard.press("Escape")
+        panel(lab).wait_for(state="detached")
+        output.get_by_role("button", name="Export…").click()
+        lab.wait_text(note(lab, "Other cells"), "SCALE is used and not defined in the model's own files")
 
     # another target lacks what the model uses
     expect(note(lab, "Target").locator("[data-stops=true]")).to_have_count(0)
