@@ -209,12 +209,17 @@ function Findings({ task, place }: Part & { place: Place }): JSX.Element | null 
       {found.map((one) => (
         <li key={one.model + one.row + one.sentence} data-row={one.row} data-stops={stops(one)}>
           {several && <b>{one.model}: </b>}
-          {several ? one.sentence : capitalised(one.sentence)}
-          <Source found={one} />. <span className="tritonlab-dim">Fix: {one.remedy}.</span>
+          <Prose text={several ? one.sentence : capitalised(one.sentence)} />
+          <Source found={one} />. <span className="tritonlab-dim">Fix: <Prose text={one.remedy} />.</span>
         </li>
       ))}
     </ul>
   );
+}
+
+/** A sentence, with the words between backticks as code. */
+function Prose({ text }: { text: string }): JSX.Element {
+  return <>{text.split(/`([^`]+)`/).map((part, n) => (n % 2 ? <code key={n}>{part}</code> : part))}</>;
 }
 
 function capitalised(text: string): string {
@@ -229,8 +234,8 @@ function Refused({ why }: { why?: Refusal }): JSX.Element | null {
   if (!why) return null;
   return (
     <p className="tritonlab-error" role="alert">
-      {why.text}
-      {why.fix && !why.is_place && !why.text.includes(why.fix) && `: ${why.fix}`}.
+      <Prose text={why.text} />
+      {why.fix && !why.is_place && !why.text.includes(why.fix) && <>: <Prose text={why.fix} /></>}.
     </p>
   );
 }
@@ -242,7 +247,7 @@ function Target({ task, fields, choices }: Chosen): JSX.Element {
       <Findings task={task} place="target" />
       {notes.map((note) => (
         <p key={note} className="tritonlab-dim">
-          {capitalised(note)}.
+          <Prose text={capitalised(note)} />.
         </p>
       ))}
     </>
@@ -287,7 +292,7 @@ function Environments({ task, fields, choices }: Chosen): JSX.Element {
       )}
       {found?.warnings.map((warning) => (
         <p key={warning} className="tritonlab-warning">
-          {warning}.
+          <Prose text={warning} />.
         </p>
       ))}
       <Refused why={task.plan?.refused.env} />
@@ -429,10 +434,10 @@ function Verify({ task, fields }: Chosen): JSX.Element {
   const note = (
     <>
       {requests && <p>Requests: {requests.text}.</p>}
-      {requests?.problem && <p className="tritonlab-warning">{capitalised(requests.problem)}.</p>}
+      {requests?.problem && <p className="tritonlab-warning"><Prose text={capitalised(requests.problem)} />.</p>}
       {task.plan?.verify.map((one) => (
         <p key={one.release} className={one.problem ? "tritonlab-warning" : ""}>
-          {one.problem ? `${one.release}: ${one.problem}` : one.text}.
+          <Prose text={one.problem ? `${one.release}: ${one.problem}` : one.text} />.
         </p>
       ))}
     </>
@@ -490,7 +495,7 @@ function Plans({ task }: Part): JSX.Element {
           <Changes of={one} />
           {one.warnings.map((warning) => (
             <p key={warning} className="tritonlab-warning">
-              {warning}.
+              <Prose text={warning} />.
             </p>
           ))}
         </section>
@@ -589,7 +594,7 @@ function Result({ task, done }: Part & { done: Done }): JSX.Element {
         ))}
       {[...warnings, ...(done.environment?.warnings ?? [])].map((warning) => (
         <p key={warning} className="tritonlab-warning">
-          {warning}.
+          <Prose text={warning} />.
         </p>
       ))}
       <Command title="Serve it with Triton:" line={done.commands[0]} />

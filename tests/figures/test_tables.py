@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tritonlab.figures.tables import cell, table, text_table
+from tritonlab.figures.tables import cell, prose, table, text_table
 
 
 def test_numbers_are_on_the_right_and_texts_are_escaped() -> None:
@@ -15,6 +15,11 @@ def test_numbers_are_on_the_right_and_texts_are_escaped() -> None:
 def test_long_heads_take_two_lines_and_cells_may_look_otherwise() -> None:
     assert "white-space:normal" in cell("send lag p99", kind="th") and cell("a") == "<td>a</td>"
     assert cell("a", look="padding:0") == "<td style='padding:0'>a</td>"
+
+
+def test_words_between_backticks_are_code() -> None:
+    assert prose("run `a < b`, then `c`") == "run <code>a &lt; b</code>, then <code>c</code>"
+    assert prose("a ` b, `\n`") == "a ` b, `\n`" and cell("`a`", write=prose) == "<td><code>a</code></td>"
 
 
 def test_words_stand_on_the_left_and_numbers_on_the_right() -> None:

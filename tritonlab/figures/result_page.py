@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Literal
 
+from .tables import prose
+
 Tone = Literal["good", "bad", "open"]
 
 _STYLE = """
@@ -20,6 +22,7 @@ td { overflow-wrap: anywhere; }
 .good { border-left-color: var(--good); } .bad { border-left-color: var(--bad); }
 .open { border-left-color: var(--open); }
 .good strong { color: var(--good); } .bad strong { color: var(--bad); } .open strong { color: var(--open); }
+code { padding: 0 .2em; border-radius: .2em; background: color-mix(in srgb, var(--ink) 9%, transparent); }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; font-size: 13px; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --paper: #0d1117; --line: #3d444d; --good: #3fb950; --bad: #ff7b72; --open: #d29922; }
@@ -44,4 +47,4 @@ def result_page(title: str, facts: str, body: str) -> str:
 
 def verdict_banner(tone: Tone, head: str, text: str) -> str:
     """Return the verdict in a frame of its tone."""
-    return f"<div class='verdict {tone}'><strong>{_MARKS[tone]} {escape(head)}</strong><div>{escape(text)}</div></div>"
+    return f"<div class='verdict {tone}'><strong>{_MARKS[tone]} {escape(head)}</strong><div>{prose(text)}</div></div>"

@@ -18,6 +18,7 @@ from ...core.explained import Explained
 from ...core.plain_facts import MOST_LINES, few_lines
 from ...core.status import Code, InvalidArgumentError
 from ...core.whole_file import whole_file
+from ...figures.tables import prose
 from ...repository.model_tree import shortened
 from ...server.models.backends import DEFAULT_DIRECTORY
 from .exported_files import LOCK
@@ -267,7 +268,7 @@ class ExportReport:
 
     def _repr_html_(self) -> str:
         triton, here = self.commands()
-        notes = "".join(f"<div>{escape(note.strip())}</div>" for note in self._notes())
+        notes = "".join(f"<div>{prose(note.strip())}</div>" for note in self._notes())
         verdict = self.verification._repr_html_() if self.verification is not None else ""
         return (
             f"<div class='tl-export'><pre>{escape(self.tree())}</pre>{notes}"

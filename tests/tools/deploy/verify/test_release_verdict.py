@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tritonlab.tools.deploy.verify.differences import Difference
-from tritonlab.tools.deploy.verify.judgement import ModelJudgement, SentRequest
+from tritonlab.tools.deploy.verify.judgement import NO_REQUEST, ModelJudgement, SentRequest
+from tritonlab.tools.deploy.verify.page import body_of
 from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
 
 
@@ -55,3 +56,10 @@ def test_a_model_that_the_judge_cannot_run_does_not_differ_nor_pass(symbols: str
 def test_what_differed_before_stays_open() -> None:
     found = ReleaseVerdict("2.51", "wheel", models=(model(0),), still_open=("m0 differed on 2026-11-28 for r7",))
     assert not found.passed and found.verdict == "nothing else differs; m0 differed on 2026-11-28 for r7"
+
+
+def test_the_page_shows_commands_as_code() -> None:
+    unproved = ModelJudgement("m0", (Difference("0", "load", NO_REQUEST),))
+    page = body_of([judged(unproved)], ["`tritonlab tap` keeps requests"], [])
+    assert "<li><code>tritonlab tap</code> keeps" in page and "<code>%triton golden add</code>" in page
+    assert "`" not in page

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from ....core.plain_facts import few_lines
-from ....figures.tables import table
+from ....figures.tables import prose, table
 
 
 class Prediction(Enum):
@@ -90,8 +90,8 @@ class Preflight:
             [each.row, each.outcome.value, f"{each}" + f" ({each.source_line})" * bool(each.source_line) + "."]
             for each in self.findings
         ]
-        findings = table([], rows, (), "text-align:left;white-space:normal;vertical-align:top") if rows else ""
-        notes = "".join(f"<div>{escape(note)}.</div>" for note in self.notes)
+        findings = table([], rows, (), "text-align:left;white-space:normal;vertical-align:top", prose) if rows else ""
+        notes = "".join(f"<div>{prose(note)}.</div>" for note in self.notes)
         head = f"<b>{escape(self.model)}</b> on {escape(self.target)}: {escape(self._verdict())}"
         return f"<div class='tl-preflight'><div>{head}</div>{findings}{notes}</div>"
 

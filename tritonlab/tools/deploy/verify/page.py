@@ -13,7 +13,7 @@ from ....core.inference.data_type import DataType
 from ....exchanges.comparison import tolerance
 from ....figures.result_page import Tone, result_page, verdict_banner
 from ....figures.svg_picture import BLUE, ORANGE, Key, Scale, SvgPicture, Tick, column_width, round_steps
-from ....figures.tables import cell
+from ....figures.tables import cell, prose
 from .differences import DIFFERS, EQUAL, NEAR, NOT_LOADED, TEXT, WORDS
 from .judgement import ModelJudgement
 from .release_verdict import ReleaseVerdict
@@ -80,7 +80,7 @@ def _tone(release: ReleaseVerdict) -> Tone:
 
 
 def _list(texts: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
+    return f"<ul>{''.join(f'<li>{prose(text)}</li>' for text in texts)}</ul>"
 
 
 def _list_unproved(releases: Sequence[ReleaseVerdict], not_verified: Sequence[str]) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _differences(release: ReleaseVerdict) -> str:
     for model in release.models:
         for each in model.findings:
             if each.symbol in (DIFFERS, NOT_LOADED, TEXT):
-                known = f"<div>Known: {escape(each.known)}</div>" if each.known else ""
+                known = f"<div>Known: {prose(each.known)}</div>" if each.known else ""
                 where = escape(f"{model.name}: {each.where}")
                 found.append(f"<li><b>{where}</b><pre>{escape(each.text)}</pre>{known}</li>")
     return f"<ul>{''.join(found)}</ul>"
@@ -208,5 +208,5 @@ def _earlier(earlier: Sequence[Mapping[str, Any]]) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(cell(text, kind="th", look=_LEFT) for text in heads)
-    body = "".join(f"<tr>{''.join(cell(text, look=_LEFT) for text in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(cell(text, look=_LEFT, write=prose) for text in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
