@@ -20,7 +20,7 @@ from ....core.short_number import duration_text
 from ....core.whole_file import write_file
 from ....exchanges.remote.remote_server import RemoteModel
 from ....figures.axes import time_unit
-from ....figures.figure import Axis, Figure, Point, Points
+from ....figures.figure import Axis, Figure, Lanes, Point, Points
 from ....figures.result_page import Tone, result_page, verdict_banner
 from ....figures.stored_picture import date_line, date_text, stored_picture
 from ....figures.svg_picture import BLUE, ORANGE, PURPLE, RED
@@ -40,6 +40,7 @@ DEFAULT_FAIL_ON = tuple(KINDS)
 #: The most groups in a text and in HTML, and points of a picture for each group.
 _GROUPS, _POINTS = 20, 1000
 _TONES = (RED, ORANGE, PURPLE, BLUE)
+_LANE = 18
 _HEADS = ("requests", "change", "example", "before", "now")
 
 
@@ -204,29 +205,29 @@ class ReplayVerdict(Shown):
         sizes = [change.absolute for group in self.groups for change in group.changes if 0 < change.absolute < math.inf]
         low = math.floor(math.log10(min(sizes, default=1.0))) - 1
         high = math.ceil(math.log10(max(sizes, default=1.0))) + 1
+        shown = self.groups[: len(_TONES)]
+        labels = [f"{group.example.output}, {group.kind}" if group.example.output else group.kind for group in shown]
+        up: Axis | Lanes = Axis("absolute difference, power of 10", low, high, "{:g}".format)
+        if not sizes:  # such as of datatypes: a lane for each group
+            up = Lanes(labels, _LANE, drawn=_LANE, foot=_LANE / 2 + 4, name="change", right=16)
         marks = []
         last = 1
-        for number, group in enumerate(self.groups[: len(_TONES)]):
+        for number, (group, label) in enumerate(zip(shown, labels, strict=True)):
             chosen = group.changes[:: max(1, group.count // _POINTS)]
+            lane = low + 0.5 if sizes else (number + 0.5) * _LANE
             points = [
                 Point(
                     change.number,
-                    math.log10(change.absolute) if 0 < change.absolute < math.inf else low + 0.5,
+                    math.log10(change.absolute) if 0 < change.absolute < math.inf else lane,
                     f"request {change.number}: {change.before} -> {change.after}",
                 )
                 for change in chosen
             ]
             last = max(last, group.changes[-1].number)
-            has_sizes = any(change.absolute for change in group.changes)
-            label = f"{group.example.output}, {group.kind}" if group.example.output else group.kind
-            shape: Any = "dot" if has_sizes else "triangle"
-            marks.append(Points(points, _TONES[number], label, shape=shape, size=2.5))
-        return Figure(
-            f"differences of {self.model.name} by request",
-            Axis("number of the request in the capture", 0, last * 1.02, "{:,.0f}".format),
-            Axis("absolute difference, power of 10", low, high, "{:g}".format),
-            marks,
-        )
+            shape: Any = "dot" if any(change.absolute for change in group.changes) else "triangle"
+            marks.append(Points(points, _TONES[number], label if sizes else "", shape=shape, size=2.5))
+        across = Axis("number of the request in the capture", 0, last * 1.02, "{:,.0f}".format)
+        return Figure(f"differences of {self.model.name} by request", across, up, marks)
 
     def _latency_figure(self) -> Figure:
         found = self.latency
