@@ -17,6 +17,8 @@ from .test_views_gone import FILL
 pytestmark = pytest.mark.timeout(300)
 
 DRAWN = "image => image.complete && image.naturalWidth > 700"
+#: The filter of a stored picture by theme.
+LOOKS = {"light": "none", "dark": "invert"}
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,7 @@ def test_an_untrusted_notebook_shows_the_picture(lab: Any, stored: Any, theme: s
     output = lab.cell(1).locator(".jp-OutputArea")
     for name in lab.themes():
         lab.until(output.locator("img"), DRAWN)
+        lab.until(output.locator("img"), f"image => getComputedStyle(image).filter.startsWith({LOOKS[name]!r})")
         lab.shot(f"stored_{name}", output)
         assert "Timeline of add: 200 requests in 200 batches" in output.inner_text()
         assert len(output.inner_text().splitlines()) < 5  # not a wall of text

@@ -2,7 +2,8 @@
 
 Sanitizers reduce inline SVG to its words: JupyterLab's for a notebook that is not trusted, GitHub's, mail readers'. An
 `<img>` with a `data:` address passes them. Such an image does not get the colours or the theme of the page, so it has
-its own background, legible on light and dark pages. (nbconvert's `sanitize_html` passes no `<img>` in HTML at all.)
+its own background, legible on light and dark pages; the style sheet inverts it in JupyterLab's dark theme. (nbconvert's
+`sanitize_html` passes no `<img>` in HTML at all.)
 """
 
 from __future__ import annotations
