@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from IPython.utils.text import format_screen
 
 from tests.models import answers
 from tests.serving import eventually
@@ -150,7 +151,10 @@ def test_an_edited_model_keeps_its_options(notebook: Any) -> None:
 
 def test_help_says_what_every_option_is_for(notebook: Any) -> None:
     for name in ("triton_model", "triton_config", "triton_file"):
-        assert f"\n  %%{name} [" in notebook.shell.find_cell_magic(name).__doc__
+        text = notebook.shell.find_cell_magic(name).__doc__
+        assert f"\n  %%{name} [" in text and max(map(len, text.splitlines())) <= 91
+    page = format_screen(notebook.shell.find_cell_magic("triton_model").__doc__)  # as `%%triton_model?` does
+    assert re.search(r"\n    %%triton_model add_sub --max-batch-size 8 \\ *\n        --input ", page)
     assert "\n  %triton infer [--json] NAME INPUT0=expression, " in notebook.run("%triton help infer").text
     text = notebook.shell.find_cell_magic("triton_model").__doc__
     for option in ("--max-batch-size", "--dynamic-batching", "--input", "--decoupled", "--file"):
@@ -181,8 +185,8 @@ def test_a_file_that_cannot_be_gets_one_line(notebook: Any, workspace: Any, line
 
 def test_help_has_examples_that_work(notebook: Any) -> None:
     text = notebook.shell.object_inspect_mime("%%triton_model")["text/plain"]
-    lines = re.findall(r"^ *(%%triton_model \w(?:.*\\\n)*.*)$", text, re.MULTILINE)
-    assert len(lines) == 5 and "\\\n" in lines[0]
+    lines = re.findall(r"^ *(%%triton_model \w(?:.*\\ \n)*.*)$", text, re.MULTILINE)
+    assert len(lines) == 5 and "\\ \n" in lines[0]
     for line in lines[:3]:
         result = notebook.run(f"{line}\n{ADD}")
         assert result.success, result.text

@@ -88,8 +88,10 @@ def config_arguments(magic: Any) -> Any:
 
 
 def _of_a_cell(magic: Any) -> Any:
-    """Write the usage of a cell magic with both of its percent signs; IPython writes one."""
-    magic.__doc__ = magic.__doc__.replace(f"  %{magic.__name__} ", f"  %%{magic.__name__} ", 1)
+    """Write the usage of a cell magic with both of its percent signs, of which IPython writes one, and keep the
+    backslashes of its examples: `?` drops one at the end of a line."""
+    text = magic.__doc__.replace(f"  %{magic.__name__} ", f"  %%{magic.__name__} ", 1)
+    magic.__doc__ = text.replace("\\\n", "\\ \n")
     return magic
 
 
@@ -119,7 +121,8 @@ class TritonMagics(Magics):
             %%triton_model add_sub --max-batch-size 8 \\
                 --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
 
-            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output P:FP32[-1]
+            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 \\
+                --input TEXT:STRING[1] --output P:FP32[-1]
 
             %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
@@ -127,9 +130,9 @@ class TritonMagics(Magics):
 
             %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
 
-        A line that ends with a backslash continues on the next one. Below comes the text of model.py:
-        `import triton_python_backend_utils as pb_utils` and a class `TritonPythonModel`. The dims of --input and
-        --output are those of config.pbtxt, without the batch dimension.
+        A line that ends with a backslash continues on the next one. Below comes the text of
+        model.py: `import triton_python_backend_utils as pb_utils` and a class `TritonPythonModel`.
+        The dims of --input and --output are those of config.pbtxt, without the batch dimension.
         """
         args, cell, body = self._read(TritonMagics.triton_model, line, cell)
         self._load(
@@ -161,8 +164,8 @@ class TritonMagics(Magics):
     def triton_config(self, line: str, cell: str) -> None:
         """Give a model the cell as its config.pbtxt; load the model again if it exists.
 
-        An ensemble has only a config: it is loaded at once, after the models that its steps name. So is a model of
-        another backend: its config, and its file.
+        An ensemble has only a config: it is loaded at once, after the models that its steps name.
+        So is a model of another backend: its config, and its file.
 
         Examples:
 
