@@ -82,6 +82,14 @@ NONE = "'NoneType' object has no attribute 'as_numpy'"
          "input 'in': did you mean 'IN'?"),
         ("AttributeError", NONE, "pb_utils.get_input_tensor_by_name(r, 'X').as_numpy()", "the config has no input 'X': "
          "it has IN, MASK, START, STATE"),
+        ("AttributeError", NONE, 'get_input_tensor_by_name(r, "END").as_numpy()', "the config has no input 'END': "
+         'sequence_batching { control_input [ { name: "END" control [ { kind: CONTROL_SEQUENCE_END int32_false_true: '
+         "[0, 1] } ] } ] } in a %%triton_config cell brings it"),
+        ("AttributeError", NONE, 'get_input_tensor_by_name(r, "CORRID").as_numpy()', "the config has no input 'CORRID'"
+         ': sequence_batching { control_input [ { name: "CORRID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: '
+         "TYPE_UINT64 } ] } ] } in a %%triton_config cell brings it"),
+        ("AttributeError", NONE, "get_input_tensor_by_name(r, 'Start').as_numpy()", "the config has no input 'Start': "
+         "did you mean 'START'?"),
         ("AttributeError", NONE, "pb_utils.get_input_tensor_by_name(r, 'MASK').as_numpy()", ""),  # it is optional
         ("AttributeError", NONE, "pb_utils.get_input_tensor_by_name(r, 'STATE').as_numpy()", ""),
         ("AttributeError", "'int' object has no attribute 'as_numpy'", "get_input_tensor_by_name(r, 'X')", ""),

@@ -217,6 +217,10 @@ def _no_key(key: str, raised: str, config: Mapping[str, Any]) -> str:
     return ""
 
 
+#: The usual names of the inputs by which the sequence batcher tells a model where it is in a sequence, with their type.
+_CONTROLS = dict.fromkeys(("START", "END", "READY"), "int32_false_true: [0, 1]") | {"CORRID": "data_type: TYPE_UINT64"}
+
+
 def _absent_input(lines: Sequence[str], config: Mapping[str, Any]) -> str:
     """Return the names of inputs in the lines that the config lacks; the first one counts."""
     sequence = config.get("sequence_batching", {})
@@ -224,7 +228,14 @@ def _absent_input(lines: Sequence[str], config: Mapping[str, Any]) -> str:
     names += [str(state.get("input_name")) for state in sequence.get("state", ())]
     read = (found["name"] for line in lines for found in _GET_INPUT.finditer(line))
     missing = next((name for name in read if name not in names), None)
-    return _instead(f"the config has no input {missing!r}", missing, names) if missing is not None and names else ""
+    if missing is None or not names:
+        return ""
+    what = f"the config has no input {missing!r}"
+    control = _CONTROLS.get(missing.upper())
+    if control is None or missing.upper() in map(str.upper, names):
+        return _instead(what, missing, names)
+    field = f'{{ name: "{missing}" control [ {{ kind: CONTROL_SEQUENCE_{missing.upper()} {control} }} ] }}'
+    return f"{what}: sequence_batching {{ control_input [ {field} ] }} in a %%triton_config cell brings it"
 
 
 def _instead(what: str, word: str, known: Sequence[str]) -> str:
