@@ -17,7 +17,7 @@ from tritonlab import tool_table
 from tritonlab.__main__ import main
 from tritonlab.core.version import DEFAULT_TARGET
 from tritonlab.notebook.views.record.record_view import KINDS
-from tritonlab.tool_table import Argument, Command, Tool, magic_commands, shell_commands
+from tritonlab.tool_table import Argument, Command, Tool, magic_commands, magic_words, shell_commands
 
 ROOT = Path(__file__).resolve().parents[1]
 MAGICS = list(magic_commands().values())
@@ -35,6 +35,14 @@ def test_the_function_of_a_row_takes_its_arguments(command: Command) -> None:
     function.bind(*first, **{action.dest: None for action in parser._actions if action.required})
     others = [each.name for each in function.parameters.values() if each.kind != each.VAR_KEYWORD][len(first) :]
     assert {*others} <= {*taken}
+
+
+def test_other_words_for_commands_and_views_are_no_commands_and_have_one_meaning() -> None:
+    assert {*tool_table._OTHER_WORDS} <= {*magic_commands()}
+    meanings = [*magic_words().values(), *(f"{kind} {words}" for kind, words in KINDS.items())]
+    words = [word for each in meanings for word in each.split()]
+    assert {*words} & {*magic_commands()} == {"metrics"}  # its text is a command, its charts are a view
+    assert {word for word in words if words.count(word) > 1} == {"stream"}  # a call of a model, and a view
 
 
 PLACES = sorted(

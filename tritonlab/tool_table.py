@@ -143,6 +143,11 @@ def magic_commands() -> dict[str, Command]:
     return _in_order(command for tool in _tools() for command in tool.magics)
 
 
+def magic_words() -> dict[str, str]:
+    """Return other words, separated by blanks, for each subcommand of `%triton`."""
+    return {name: _OTHER_WORDS.get(name, "") for name in magic_commands()}
+
+
 def shell_commands(only_ours: bool = False) -> dict[str, Command]:
     """Return the subcommands of `tritonlab` by name, in the order of help."""
     return _in_order(command for tool in (TOOLS if only_ours else _tools()) for command in tool.commands)
@@ -447,7 +452,7 @@ _MAGICS = (
         "ports); --dynamo: show the commands that serve the models in a fleet of NVIDIA Dynamo",
         is_raw=True,
     ),
-    Command("stop", _SERVER, "close the ports; models stay loaded"),
+    Command("stop", _SERVER, "close the ports; models stay loaded until %triton unload"),
     Command("statistics", _SERVER, "show how often models ran, and how long").takes(_ANY_NAME),
     Command("metrics", _SERVER, "show the text of /metrics, or one model's lines of it").takes(_ANY_NAME),
     Command(
@@ -460,6 +465,37 @@ _MAGICS = (
         "show this list, one command's arguments, or the page about an error",
     ).takes(Argument("command", nargs="?", help="a subcommand, or the topic that an error's hint names")),
 )
+
+#: Other words that people type for subcommands of `%triton`; the error for one names the subcommand.
+_OTHER_WORDS = {
+    "status": "card health list ls models ps state",
+    "load": "refresh reload restart start",
+    "unload": "del delete drop remove rm",
+    "kill": "abort cancel interrupt terminate",
+    "index": "repository versions",
+    "playground": "form gui try ui",
+    "view": "dashboard live monitor plot show top",
+    "load_test": "bench benchmark load-test perf perf_analyzer stress",
+    "check": "lint test validate verify",
+    "profile": "flamegraph hotspots lines profiler",
+    "infer": "ask call generate predict query request run send stream",
+    "golden": "expect keep record snapshot",
+    "logs": "errors log output prints stderr stdout tail",
+    "why": "hangs pending queue stuck waits",
+    "debug": "attach breakpoint debugger pdb",
+    "postmortem": "exception pm post-mortem traceback",
+    "config": "metadata pbtxt schema settings",
+    "export": "build deploy docker package save write",
+    "push": "publish upload",
+    "artifact": "weights",
+    "serve": "expose grpc http listen ports",
+    "stop": "close exit quit shutdown",
+    "statistics": "counts latency stats throughput times",
+    "metrics": "prometheus",
+    "trace": "perfetto",
+    "edit": "code source",
+    "help": "commands docs man usage",
+}
 
 _COMMANDS = (
     Command(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tritonlab.core.unknown_option import UnknownOption, explains_unknown
+from tritonlab.core.unknown_option import UnknownOption, explains_unknown, nearest
 
 KNOWN = ["concurrency", "seconds"]
 
@@ -20,6 +20,14 @@ def test_it_says_what_to_write_instead(name: str, advice: str) -> None:
     assert str(caught.value) == f"load_test() has no option '{name}': {advice}"
     assert caught.value.fix == advice and caught.value.to_dict()["code"] == "INVALID_ARG"
     assert caught.value.where == f"load_test({name}=…)"
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("bcd", "bcde"), ("BCDE", "bcde"), ("Other", "a"), ("othr", "a"), ("duration", "seconds"), ("xyz", "")],
+)
+def test_a_synonym_counts_and_is_spelt_nearly_right(word: str, meant: str) -> None:
+    assert nearest(word, ["a", "bcde", "seconds"], {"a": "other more"}) == meant
 
 
 @explains_unknown

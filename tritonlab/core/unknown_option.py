@@ -1,11 +1,11 @@
-"""`UnknownOption`, the error for a keyword argument that a call does not take."""
+"""The errors for a keyword argument that a call does not take, and for an attribute that an object does not have."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from .explained import Explained
@@ -36,6 +36,22 @@ class UnknownOption(Explained, TypeError):
                 raise UnknownOption(f"{call}() has no option '{name}': {advice}", advice, f"{call}({name}=…)")
 
 
+class UnknownName(Explained, AttributeError):
+    """An attribute or a method that an object does not have. `advice` is the part of its text with the remedy."""
+
+    code = Code.INVALID_ARG
+
+    def __init__(self, text: str, advice: str = "") -> None:
+        super().__init__(text)
+        self._advice = advice
+
+    def place(self) -> str:
+        return ""
+
+    def remedy(self) -> str:
+        return self._advice
+
+
 def explains_unknown(called: Called) -> Called:
     """Make a function, method or dataclass raise UnknownOption, not a plain TypeError, for a keyword argument that it
     does not take.
@@ -56,17 +72,21 @@ def explains_unknown(called: Called) -> Called:
     return called
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "did you mean 'add_sub'?" if one of `known` is similar, else ""."""
-    near = nearest(word, known)
+def did_you_mean(word: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
+    """Return "did you mean 'add_sub'?" if `nearest` finds a word, else ""."""
+    near = nearest(word, known, synonyms)
     return f"did you mean {near!r}?" if near else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
     """Return the member of `known` that `word` means, or "": in another case, a synonym, or with nearly the same
-    letters.
+    letters. `synonyms`: other words, separated by blanks, for members and for further lines.
     """
     names = list(known)
+    meant = {other: name for name, words in (synonyms or {}).items() for other in words.split()}
     same = [name for name in names if name.casefold() == word.casefold()]
     others = [name for name in names if _LASTS.issuperset((name, word))]
-    return (same or others or difflib.get_close_matches(word, names, n=1) or [""])[0]
+    others += [meant[word.casefold()]] if word.casefold() in meant else []
+    close = difflib.get_close_matches(word, names, n=1)
+    close += [meant[other] for other in difflib.get_close_matches(word, meant, n=1)]
+    return (same or others or close or [""])[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.observe.failure_capsule import FailureCapsule
 from ..core.status import TritonError
-from ..core.unknown_option import explains_unknown
+from ..core.unknown_option import UnknownName, did_you_mean, explains_unknown
 from ..core.version import DEFAULT_TARGET
 from ..exchanges.snippets import Snippet, failure_test
 from ..server.api import model as served
@@ -20,7 +20,7 @@ from ..server.api.load_tested import LoadTested
 from ..server.api.model_signature import HelpOfModel
 from ..server.api.replayable import Replayable
 from ..server.observe.why import Why
-from ..tool_table import tool_function, tool_methods
+from ..tool_table import magic_words, tool_function, tool_methods
 from .authoring.notebook_ports import Ports, open_address
 from .authoring.workspace import Workspace
 from .views.card.failure_pane import FailurePane
@@ -42,9 +42,16 @@ class ToolMethods:
     if not TYPE_CHECKING:  # a type checker refuses names that the class does not have
 
         def __getattr__(self, name: str) -> Any:
-            if not name.startswith("_") and name in tool_methods(type(self).__name__):
-                return partial(tool_function(f"{type(self).__name__}.{name}"), self)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            kind = type(self).__name__
+            text = f"{kind!r} object has no attribute {name!r}"
+            if name.startswith("_"):  # IPython looks for many
+                raise AttributeError(text, name=name, obj=self)
+            if name in tool_methods(kind):
+                return partial(tool_function(f"{kind}.{name}"), self)
+            known = [each for each in dir(self) if not each.startswith("_")]
+            # a call has the name of its subcommand
+            advice = did_you_mean(name, known, {each: words for each, words in magic_words().items() if each in known})
+            raise UnknownName(f"{text}: {advice}" if advice else text, advice)
 
     def __dir__(self) -> Iterable[str]:
         return {*super().__dir__(), *tool_methods(type(self).__name__)}

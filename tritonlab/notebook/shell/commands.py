@@ -9,7 +9,9 @@ from functools import cache, partial
 from typing import Any
 
 from ...core.error_pages import error_pages
-from ...tool_table import Command, magic_commands
+from ...core.quoting import magic_line
+from ...tool_table import Command, magic_commands, magic_words, tool_methods
+from ..views.record.record_view import KINDS
 from .parsing import LineParser, parse, unknown
 from .subcommand import Context, JsonFacts, MarkdownText, Text
 
@@ -22,7 +24,8 @@ def run(context: Context, line: str) -> Any:
     name, _, rest = line.strip().partition(" ")
     command = magic_commands().get(name or "status")
     if command is None:
-        raise unknown("%triton has no command", name, magic_commands())
+        model = next(iter(rest.split()), "NAME")
+        raise unknown("%triton has no command", name, magic_commands(), _lines_by_word(model))
     if rest.strip() in _HELP:
         return show_help(context, command.name)
     if command.is_raw:
@@ -33,6 +36,12 @@ def run(context: Context, line: str) -> Any:
         as_json = arguments.pop("json")
         result = command.find()(replace(context, json=as_json), **arguments)
     return JsonFacts.from_result(result) if as_json else result
+
+
+def _lines_by_word(model: str) -> dict[str, str]:
+    """Return the subcommands, and lines that show a view of the model or call it, each with other words for it."""
+    views = {magic_line("%triton", "view", model, kind): f"{kind} {words}" for kind, words in KINDS.items()}
+    return magic_words() | views | {f"{model}.{method}()": method for method in tool_methods("Model")}
 
 
 @cache
@@ -66,7 +75,8 @@ def show_help(context: Context, command: str | None = None) -> Text:
     if command is not None:
         page = error_pages().get(command)
         if page is None:
-            raise unknown("%triton has no command and no page about an error", command, [*commands, *error_pages()])
+            known = [*commands, *error_pages()]
+            raise unknown("%triton has no command and no page about an error", command, known, _lines_by_word("NAME"))
         return MarkdownText(str(page), page._asdict())
     descriptions = {name: each.description for name, each in commands.items()}
     return Text("\n".join(summary()), {"commands": descriptions})

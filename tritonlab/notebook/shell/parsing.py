@@ -6,7 +6,7 @@ import argparse
 import functools
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -91,10 +91,10 @@ def parse(parser: LineParser, line: str) -> argparse.Namespace:
     return arguments
 
 
-def unknown(what: str, word: str, known: Iterable[str]) -> LineError:
-    """Return the error for a word that is not among `known`."""
+def unknown(what: str, word: str, known: Iterable[str], words: Mapping[str, str] | None = None) -> LineError:
+    """Return the error for a word that is not among `known`. `words`: other words for them, as `nearest` takes them."""
     known = list(known)
-    meant = did_you_mean(word, known)
+    meant = did_you_mean(word, known, words)
     advice = meant or f"it has {', '.join(known)}"
     return LineError(f"{what} {word!r}{':' if meant else ';'} {advice}", advice)
 
@@ -111,4 +111,6 @@ def _advice(error: str, parser: LineParser) -> str:
         return "%%triton_model? lists the options, and a %%triton_config cell takes what else a config.pbtxt says"
     if found := _CHOICE.search(error):
         return did_you_mean(found["word"], re.findall(r"[\w-]+", found["known"]))
+    if error.startswith("unrecognized arguments") and parser.description:
+        return f"%{parser.prog}: {parser.description}"
     return ""

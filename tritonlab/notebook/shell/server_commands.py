@@ -92,14 +92,14 @@ def view(context: Context, name: str | None = None, kind: str | None = None) -> 
     if name in KINDS and kind is None and name not in names:
         name, kind = None, name
     known = [*names, *(row["name"] for row in context.workspace.server.index())]
-    if name is not None and name not in known and kind is None and did_you_mean(name, KINDS):
-        raise unknown("there is no model and no view", name, [*names, *KINDS])
+    if name is not None and name not in known and kind is None and did_you_mean(name, KINDS, KINDS):
+        raise unknown("there is no model and no view", name, [*names, *KINDS], KINDS)
     if name is None:
         if len(names) != 1:
             fix = f"name a model: {', '.join(names)}" if names else ""
             raise OptionError(fix or "no model is loaded", fix=fix)
         name = names[0]
-    return context.model(name).view(kind or KINDS[0])
+    return context.model(name).view(kind or next(iter(KINDS)))
 
 
 def trace(context: Context, file: str | None = None) -> ChromeTrace | None:

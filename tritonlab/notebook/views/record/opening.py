@@ -46,7 +46,8 @@ def open_view(
     RecordingError for any other file.
     """
     if kind not in KINDS:
-        raise InvalidArgumentError(f"view '{kind}' does not exist: {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
+        advice = did_you_mean(kind, KINDS, KINDS) or ", ".join(KINDS)
+        raise InvalidArgumentError(f"view '{kind}' does not exist: {advice}")
     if isinstance(subject, Model):
         return _of_model(subject, kind, profile)
     if kind not in _VIEWS:

@@ -23,8 +23,14 @@ from ....record.recording import Recording
 from ..ticker import TICKER, Ticker, ViewEnded
 from ..widget import LiveView, in_kernel
 
-#: The kinds of views, made by `opening`; the first is the default.
-KINDS = ("timeline", "streams", "metrics", "graph", "memory")
+#: The kinds of views, made by `opening`, each with other words for it; the first is the default.
+KINDS = {
+    "timeline": "batch batches batching executions gantt requests",
+    "streams": "responses stream tokens",
+    "metrics": "charts gauges",
+    "graph": "bls calls ensemble flow pipeline steps",
+    "memory": "gpu leak leaks ram",
+}
 #: The version of the messages between the ES module and this class; a saved view of another version reports it.
 PROTOCOL = 1
 #: The most rows of one message: a long record is sent in pieces.
