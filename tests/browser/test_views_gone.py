@@ -24,56 +24,57 @@ for n in range(200):
     batch(n)
 view = tritonlab.view(recording, "timeline", "add")
 view"""
+#: Another view of it.
+SHOW = "\n".join(FILL.splitlines()[-2:])
+#: A view of another version than the page.
+OLD = FILL.replace("\nview = ", "\nimport tritonlab.notebook.views.record.record_view as rv\nrv.PROTOCOL = 0\nview = ")
+CELLS = ["%load_ext tritonlab", FILL, SHOW, "1 + 1", "view.close()", "view.failed(ValueError('no'))", OLD]
 
 
-@pytest.fixture
-def view(lab: Any, jupyter: Any, request: Any) -> Any:
-    jupyter.theme("light")
-    name = f"{request.node.name}.ipynb"
-    lab.jupyter.write(name, ["%load_ext tritonlab", FILL, "1 + 1", "view.close()", "view.failed(ValueError('no'))"])
-    lab.open(name)
-    lab.run(0)
-    found = lab.run(1).locator(".tl-view")
+def drawn(lab: Any, index: int) -> Any:
+    """Return the view of a cell, which is run, with all that it shows."""
+    found = lab.run(index).locator(".tl-view")
     lab.until(found.locator("canvas"), "c => +c.dataset.kept === 400")
     return found
 
 
-def test_a_view_that_is_closed_while_it_draws_leaves_its_figure(lab: Any, view: Any) -> None:
-    lab.run(3)
-    picture = lab.cell(1).locator(".tl-static img")
-    picture.wait_for()
-    expect(view).not_to_be_visible()
-    expect(lab.cell(1)).to_contain_text("200 requests in 200 batches")
-    assert lab.errors == []
-
-
-def test_a_kernel_that_restarts_under_an_open_view_leaves_its_figure(lab: Any, view: Any) -> None:
-    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    lab.cell(1).locator(".tl-static img").wait_for()
-    lab.wait_until_idle()
-    lab.run(2)
-    assert lab.errors == []
-
-
-def test_a_view_that_fails_in_the_kernel_says_so(lab: Any, view: Any) -> None:
-    lab.run(4)
-    lab.wait_text(view.locator(".tl-report"), "This view has stopped: ValueError: no")
-    assert lab.errors == []
-
-
-def test_a_state_of_another_version_says_so(lab: Any) -> None:
-    older = "import tritonlab.notebook.views.record.record_view as rv"
-    old = FILL.replace("\nview = ", f"\n{older}\nrv.PROTOCOL = 0\nview = ")
-    lab.jupyter.write("old_view.ipynb", ["%load_ext tritonlab", old])
-    lab.open("old_view.ipynb")
+def test_a_view_that_is_gone_leaves_its_figure_and_says_why(lab: Any) -> None:
+    lab.jupyter.theme("light")
+    lab.jupyter.write("gone.ipynb", CELLS)
+    lab.open("gone.ipynb")
     lab.run(0)
-    lab.wait_text(lab.run(1).locator(".tl-report"), "This view is of another version of tritonlab. Run its cell again.")
-    assert lab.errors == []
-
-
-def test_a_saved_notebook_shows_the_last_figure(lab: Any, view: Any) -> None:
+    view = drawn(lab, 1)
     lab.save()
-    saved = json.loads((lab.jupyter.notebooks / "test_a_saved_notebook_shows_the_last_figure.ipynb").read_text())
+    saved = json.loads((lab.jupyter.notebooks / "gone.ipynb").read_text())
     (static, *_) = saved["cells"][1]["outputs"]
     assert "<img class='tl-stored'" in "".join(static["data"]["text/html"])
     assert "".join(static["data"]["text/plain"]).startswith("Timeline of add: 200 requests in 200 batches (1 each)")
+
+    # it fails in the kernel
+    lab.run(5)
+    lab.wait_text(view.locator(".tl-report"), "This view has stopped: ValueError: no")
+    assert lab.errors == []
+
+    # it is closed while it draws
+    view = drawn(lab, 2)
+    picture = lab.cell(2).locator(".tl-static img")
+    expect(picture).not_to_be_visible()
+    lab.run(4)
+    picture.wait_for()
+    expect(view).not_to_be_visible()
+    expect(lab.cell(2)).to_contain_text("200 requests in 200 batches")
+    assert lab.errors == []
+
+    # its kernel restarts
+    drawn(lab, 2)
+    expect(picture).not_to_be_visible()
+    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    picture.wait_for()
+    lab.wait_until_idle()
+    lab.run(3)
+    assert lab.errors == []
+
+    # its state is of another version
+    lab.run(0)
+    lab.wait_text(lab.run(6).locator(".tl-report"), "This view is of another version of tritonlab. Run its cell again.")
+    assert lab.errors == []
