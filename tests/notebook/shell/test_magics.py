@@ -379,7 +379,8 @@ def test_a_model_that_hangs_is_reported_and_killed(notebook: Any, monkeypatch: p
 
 
 def test_a_load_test_without_options_measures(notebook: Any) -> None:
-    notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
+    source = ADD.replace("responses = []", "import time; time.sleep(0.01); responses = []")  # most of it is a wait
+    notebook.run(f"%%triton_model m {OPTIONS}\n{source}")
     measured = notebook.run("panel = %triton load_test m\npanel")
     assert measured.success and "not started" not in measured.text
     (row,) = notebook["panel"].result.rows
