@@ -46,8 +46,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         core.stop()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 1600])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1600)])
 def test_its_own_example_is_answered(chromium: Any, url: str, theme: str, width: int) -> None:
     page = chromium.new_page(color_scheme=theme, viewport={"width": width, "height": 900})
     failures: list[str] = []
