@@ -42,7 +42,7 @@ settings.load_profile("patient")
 #: Two workers run these, each one half after the other: a half shares a JupyterLab, a Chromium and a page in it.
 BROWSER = "tests/browser/"
 #: The second half begins with this file. Both take as long (November 2026).
-SECOND_HALF = "tests/browser/test_live_views.py"
+SECOND_HALF = "tests/browser/test_failure_pane.py"
 #: But this one has a server of its own.
 APART = ("test_behind_a_proxy.py",)
 #: These wait for the real server and for kernels most of their time, and keep a processor busy only beside others.

@@ -31,7 +31,9 @@ from playwright.sync_api import expect, sync_playwright
 from tests import kernels
 from tests.test_makefile import QUIET
 
-CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
+#: The first draws the same pages without the window of a browser around them, and takes a quarter less of a processor.
+_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for path in map(shutil.which, _BROWSERS) if path), None)
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 #: Whether pictures are taken. They are for people, and in CI nobody looks at them.
@@ -53,6 +55,25 @@ CHROMIUM_FLAGS = [
     *("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"),
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
+
+#: Draws what moves ten times a second: without a GPU each frame takes the processor. A frame that is not requested by
+#: the one before comes as ever, and so does each while `everyFrame` is true.
+FRAMES = """(() => {
+    const [request, cancel] = [requestAnimationFrame.bind(window), cancelAnimationFrame.bind(window)];
+    let moves = false;
+    const draw = callback => time => {
+        moves = true;
+        try {
+            callback(time);
+        } finally {
+            moves = false;
+        }
+    };
+    window.requestAnimationFrame = callback => moves && !window.everyFrame
+        ? -setTimeout(() => draw(callback)(performance.now()), 100)
+        : request(draw(callback));
+    window.cancelAnimationFrame = number => number < 0 ? clearTimeout(-number) : cancel(number);
+})()"""
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -259,7 +280,7 @@ class Lab:
         """Open a notebook, alone in the page: in the JupyterLab that is there, or in a new one."""
         if self._theme and not self._loads:
             if self._theme != self.jupyter.theme_name:
-                self._change_theme(self.jupyter.theme_name)
+                self.change_theme(self.jupyter.theme_name)
             self.page.evaluate(_OPEN, name)
         else:
             self.load(f"{Path(name).stem}/tree/{name}")
@@ -271,17 +292,22 @@ class Lab:
         self._theme = self.jupyter.theme_name
         self._loads = 0
 
+    def reload(self) -> None:
+        """Load the page again, which opens what was open."""
+        self.page.reload()
+        self._loads = 0
+
     def themes(self) -> Iterator[str]:
         """Set each theme in the page, one after the other, and return its name; at the end the first is set again."""
         first = self.jupyter.theme_name
         for theme in (first, *(other for other in _THEMES if other != first)):
             if theme != first:
-                self._change_theme(theme)
+                self.change_theme(theme)
             yield theme
-        self._change_theme(first)
+        self.change_theme(first)
 
-    def _change_theme(self, theme: str) -> None:
-        self.page.evaluate(_CHANGE_THEME, _THEMES[theme])
+    def change_theme(self, theme: str, change: str = _CHANGE_THEME) -> None:
+        self.page.evaluate(change, _THEMES[theme])
         if self._theme:
             self._theme = theme
 
@@ -445,6 +471,7 @@ def new_context(chromium: Any) -> Any:
     """Return a context of the browser, without cookies and permissions, for pages of the usual size."""
     context = chromium.new_context(viewport=_SIZE)
     context.set_default_timeout(PATIENCE * 1000)
+    context.add_init_script(FRAMES)
     return context
 
 

@@ -129,16 +129,16 @@ def test_no_way_to_leave_a_prompt_locks_the_notebook(lab: Lab) -> None:
 
 def test_a_page_that_is_closed_leaves_the_debugger(lab: Lab) -> None:
     ended = lab.jupyter.notebooks / "ended.txt"
-    paused(lab, "closed", f"try: print({CALL_STOPS})\nfinally: open({ended.name!r}, 'w').close()")
-    lab.save()
+    first = Lab(lab.jupyter, lab.page.context.new_page())
+    paused(first, "closed", f"try: print({CALL_STOPS})\nfinally: open({ended.name!r}, 'w').close()")
+    first.save()
     assert not ended.exists()
-    context, began = lab.page.context, time.monotonic()
-    lab.page.close()
+    began = time.monotonic()
+    first.page.close()
     while not ended.exists():
         assert time.monotonic() - began < CLEAN
         time.sleep(0.1)
-    again = Lab(lab.jupyter, context.new_page())
-    again.open("closed.ipynb")
-    again.start(2)
-    typed(again, "c")
-    again.wait_text(again.cell(2), "[2.0, 3.0]")
+    lab.open("closed.ipynb")
+    lab.start(2)
+    typed(lab, "c")
+    lab.wait_text(lab.cell(2), "[2.0, 3.0]")

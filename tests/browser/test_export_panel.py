@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ROOT
-from tests.browser.test_accessible import no_faults
+from tests.browser.test_accessible import OPTIONS, no_faults
 from tests.browser.test_extension import LOAD, accept, marked, open_notebook, toolbar
 from tritonlab.tools.deploy.verify.wheels import CACHE_VARIABLE
 
@@ -76,7 +76,7 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any) -> None:
     lab.wait_text(note(lab, "Other cells"), "SCALE is used and not defined in the model's own files")
     for theme in lab.themes():
         lab.shot(f"export_panel_{theme}")
-        no_faults(lab, ".tritonlab-export")
+        no_faults(lab, ".tritonlab-export", **OPTIONS[theme])
 
     # Escape closes it wherever the focus is: on a choice, on the page as the button with it is gone, in a cell
     for focus in ("document.querySelector('.tritonlab-export select').focus()", "document.activeElement.blur()", CELL):
@@ -126,7 +126,7 @@ def test_what_preflight_says_stands_beside_each_choice(lab: Any) -> None:
     )
     for theme in lab.themes():
         lab.shot(f"export_panel_chosen_{theme}")
-        no_faults(lab, ".tritonlab-export")
+        no_faults(lab, ".tritonlab-export", **OPTIONS[theme])
     lab.page.keyboard.press("Escape")
     panel(lab).wait_for(state="detached")
     assert not (lab.jupyter.notebooks / "model_repository").exists()
@@ -154,7 +154,7 @@ def test_an_export_with_deploy_files_and_a_verdict(lab: Any) -> None:
     lab.wait_text(note(lab, "Proof"), "There is none for scaled, so nothing is proved of it")
     for theme in lab.themes():
         lab.shot(f"export_panel_requests_{theme}")
-        no_faults(lab, ".tritonlab-export")
+        no_faults(lab, ".tritonlab-export", **OPTIONS[theme])
     taken.select_option("all 1")
     lab.wait_text(note(lab, "Proof"), "and 1 of the 1 last ones")
     accept(lab).click()

@@ -158,6 +158,8 @@ def test_an_export_that_fails_says_why(lab: Any) -> None:
     expect(dialog.get_by_role("alert")).to_contain_text("was not replaced, because its backup")
     lab.shot("ext_export_failed")
     assert (theirs / "mine.txt").read_text() == "precious" and lab.errors == []
+    lab.page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
 
 
 def test_the_cell_that_loads_tritonlab_is_added_and_both_are_run(lab: Any) -> None:
@@ -225,7 +227,7 @@ def test_interrupt_restart_reload_and_another_window(lab: Any) -> None:
     lab.page.evaluate(f"{KERNEL}.requestExecute({{ code: 'echo(IN=[1.0])' }}).done.then(() => null)")
     lab.until(canvas, KEPT)
     lab.save()
-    lab.page.reload()
+    lab.reload()
     marked(lab, 1, "ready")
     canvas.wait_for()
     lab.until(canvas, KEPT)
@@ -243,6 +245,7 @@ def test_interrupt_restart_reload_and_another_window(lab: Any) -> None:
     marked(two, 1, "ready")
     assert [model["name"] for model in answer(two.page, "models")["models"]] == ["second"]
     assert [model["name"] for model in answer(lab.page, "models")["models"]] == ["echo"]
+    two.page.close()
 
 
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"

@@ -60,10 +60,12 @@ def test_a_full_timeline_goes_on_moving(lab: Any, jupyter: Any) -> None:
     lab.run(0)
     canvas = lab.run(1).locator(".tl-view canvas")
     lab.until(canvas, "c => +c.dataset.kept >= 100_000")
+    lab.page.evaluate("window.everyFrame = true")
     near = canvas.evaluate(FRAMES)
     for _ in range(6):
         canvas.press("-")  # 128 seconds in view: all that is kept
     far = canvas.evaluate(FRAMES)
+    lab.page.evaluate("window.everyFrame = false")
     lab.shot("timeline_many", canvas)
     open_, closed = json.loads(lab.run(2).inner_text())
     print(f"\n{near:.0f} frames/s of 2 s in view, {far:.0f} of all; kernel {open_:.1%} of a core, {closed:.1%} without")
