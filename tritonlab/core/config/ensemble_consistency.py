@@ -123,78 +123,47 @@ def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel
 
 def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[StepConnection | None, str]]:
     """Yield connections and problems in the order in which Triton looks at them."""
-    known = {tensor.name: _Use.from_config(config.name, config, tensor, reshaped=True) for tensor in config.input}
-    known.update(
-        (tensor.name, _Use.from_config(config.name, config, tensor, reshaped=True)) for tensor in config.output
-    )
+    known = {
+        tensor.name: _Use.from_config(config.name, config, tensor, reshaped=True)
+        for tensor in (*config.input, *config.output)
+    }
     about = f"in ensemble {config.name}, "
     for number, step in enumerate(config.ensemble_scheduling.step):
         name = step_model(step)
         model = models[name].config(step.model_version)
         if 0 < model.max_batch_size < config.max_batch_size:
-            yield (
-                None,
-                (
-                    f"ensemble {config.name} allows maximum batch size {config.max_batch_size}, but it contains model "
-                    f"{name} which only allows maximum batch size to be {model.max_batch_size}"
-                ),
+            problem = (
+                f"ensemble {config.name} allows maximum batch size {config.max_batch_size}, but it contains model "
+                f"{name} which only allows maximum batch size to be {model.max_batch_size}"
             )
-        inputs = {tensor.name: tensor for tensor in model.input}
-        for key, value in sorted(step.input_map.items()):  # a map has no order of its own; Triton's is not known
-            missing = f"{about}ensemble tensor {value} is mapping to non-existing input {key} in model {name}"
-            yield _connection(
-                number,
-                kind="input",
-                key=key,
-                value=value,
-                model=model,
-                tensors=inputs,
-                known=known,
-                about=about,
-                missing=missing,
-            )
+            yield None, problem
+        yield from _step_map(number, kind="input", step=step, model=model, known=known, about=about)
         for tensor in model.input:
             if not tensor.optional and tensor.name not in step.input_map:
                 yield None, f"{about}input {tensor.name} in model {name} is not mapped to any ensemble tensors"
-        outputs = {tensor.name: tensor for tensor in model.output}
-        for key, value in sorted(step.output_map.items()):
-            missing = f"{about}ensemble tensor {value} is mapped from non-existing output {key} in model {name}"
-            yield _connection(
-                number,
-                kind="output",
-                key=key,
-                value=value,
-                model=model,
-                tensors=outputs,
-                known=known,
-                about=about,
-                missing=missing,
-            )
+        yield from _step_map(number, kind="output", step=step, model=model, known=known, about=about)
 
 
-def _connection(
-    number: int,
-    kind: str,
-    key: str,
-    value: str,
-    model: ModelConfig,
-    tensors: Mapping[str, Any],
-    known: dict[str, _Use],
-    about: str,
-    missing: str,
-) -> tuple[StepConnection, str]:
-    if key not in tensors:
-        nothing = StepConnection(
-            number, model.name, kind, name=key, tensor=value, datatype="", shape=(), problem=missing
+def _step_map(
+    number: int, kind: str, step: Any, model: ModelConfig, known: dict[str, _Use], about: str
+) -> Iterator[tuple[StepConnection, str]]:
+    """Yield the connections of the step's input or output map."""
+    tensors = {tensor.name: tensor for tensor in getattr(model, kind)}
+    name, mapped = step_model(step), "mapping to" if kind == "input" else "mapped from"
+    # a map has no order of its own; Triton's is not known
+    for key, value in sorted(getattr(step, f"{kind}_map").items()):
+        datatype, shape = "", tuple[int, ...]()
+        if key in tensors:
+            use = _Use.from_config(model.name, model, tensors[key])
+            datatype, shape = use.datatype, use.full_dims
+            difference = _difference(known.setdefault(value, use), use)
+            problem = f"{about}ensemble tensor {value}: {difference}" if difference else ""
+        else:
+            problem = f"{about}ensemble tensor {value} is {mapped} non-existing {kind} {key} in model {name}"
+        found = StepConnection(
+            number, model.name, kind, name=key, tensor=value, datatype=datatype, shape=shape, problem=problem
         )
-        return nothing, missing
-    use = _Use.from_config(model.name, model, tensors[key])
-    problem = _difference(known.setdefault(value, use), use)
-    problem = f"{about}ensemble tensor {value}: {problem}" if problem else ""
-    found = StepConnection(
-        number, model.name, kind, name=key, tensor=value, datatype=use.datatype, shape=use.full_dims, problem=problem
-    )
-    return found, problem
+        yield found, problem
 
 
 def _difference(first: _Use, second: _Use) -> str:

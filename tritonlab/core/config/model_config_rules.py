@@ -8,6 +8,7 @@ returns a new message.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from collections.abc import Collection, Sequence
@@ -99,7 +100,7 @@ def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) ->
     `files` are the names in the first version directory; a directory's ends in `/`. Raises ConfigError if the backend
     is unknown (5.1.2).
     """
-    filled = _copy(config)
+    filled = copy.deepcopy(config)
     filled.name = filled.name or model_name
     if not is_ensemble(filled):
         _fill_backend(filled, model_name, files)
@@ -185,7 +186,7 @@ def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelC
     except ConfigError as error:
         reason = f"model configuration is not provided for model '{config.name}'"
         raise ConfigError(reason, detail=error.detail, code=Code.NOT_FOUND) from None
-    merged = _copy(config)
+    merged = copy.deepcopy(config)
     merged.max_batch_size = update.max_batch_size
     for field in ("input", "output"):
         merged.ClearField(field)
@@ -201,7 +202,7 @@ def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelC
 
 def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
     """Give every group a name, a kind, a count and, for KIND_GPU, its GPUs (rule 5.1.4). Ensembles have no groups."""
-    result = _copy(config)
+    result = copy.deepcopy(config)
     if is_ensemble(config):
         return result
     if not result.instance_group:
@@ -295,9 +296,3 @@ def config_differs(old: ModelConfig, new: ModelConfig) -> set[str]:
 
 def _presence(config: ModelConfig, field: Any) -> bool:
     return bool(config.HasField(field.name)) if field.has_presence else True
-
-
-def _copy(config: ModelConfig) -> ModelConfig:
-    copy = ModelConfig()
-    copy.CopyFrom(config)
-    return copy

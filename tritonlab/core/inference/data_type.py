@@ -9,9 +9,7 @@ from numpy.typing import DTypeLike
 
 
 class DataType(enum.IntEnum):
-    """The datatype of a tensor. The numbers are from `model_config.proto`; `name` is the protocol's word (`FP32`,
-    `BYTES`).
-    """
+    """The datatype of a tensor. The numbers are `model_config.proto`'s; `name` is the protocol's (`FP32`, `BYTES`)."""
 
     INVALID = 0
     BOOL = 1
@@ -60,24 +58,6 @@ class DataType(enum.IntEnum):
         return DataType.BYTES if name == "TYPE_STRING" else DataType[name.removeprefix("TYPE_")]
 
 
-_BYTE_SIZE = {
-    DataType.INVALID: 0,
-    DataType.BOOL: 1,
-    DataType.UINT8: 1,
-    DataType.UINT16: 2,
-    DataType.UINT32: 4,
-    DataType.UINT64: 8,
-    DataType.INT8: 1,
-    DataType.INT16: 2,
-    DataType.INT32: 4,
-    DataType.INT64: 8,
-    DataType.FP16: 2,
-    DataType.FP32: 4,
-    DataType.FP64: 8,
-    DataType.BYTES: 0,
-    DataType.BF16: 2,
-}
-
 _NUMPY: dict[DataType, np.dtype[np.generic]] = {
     DataType.BOOL: np.dtype(np.bool_),
     DataType.UINT8: np.dtype(np.uint8),
@@ -94,6 +74,7 @@ _NUMPY: dict[DataType, np.dtype[np.generic]] = {
     DataType.BYTES: np.dtype(np.object_),
     DataType.BF16: np.dtype(np.uint16),
 }
+_BYTE_SIZE = {DataType.INVALID: 0, **{each: dtype.itemsize for each, dtype in _NUMPY.items()}, DataType.BYTES: 0}
 
 #: The datatypes of arrays in this machine's byte order.
 FROM_NATIVE: dict[np.dtype[np.generic], DataType] = {

@@ -1,10 +1,9 @@
-"""`LatencyStats`, which also records the distribution of latencies, for servers whose metrics show it (rules 5.13.2,
-5.13.3).
-"""
+"""`LatencyStats`, which also records how latencies are distributed, if the metrics show it (rules 5.13.2, 5.13.3)."""
 
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -97,25 +96,23 @@ class LatencyStats(InferStats):
 
 
 class Histogram:
-    """The counts per bucket, as custom metrics' histograms print them. Any thread may call any method."""
+    """The counts per bucket, with the number and the sum of the values. Any thread may call any method."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = [*bounds, math.inf]
+        self.bounds = [*bounds, math.inf]
         self._lock = threading.Lock()  # guards _counts and _sum
-        self._counts = [0] * len(self._bounds)
+        self._counts = [0] * len(self.bounds)  # per bucket, not cumulative
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
         with self._lock:
-            self._counts[bisect.bisect_left(self._bounds, value)] += 1
+            self._counts[bisect.bisect_left(self.bounds, value)] += 1  # like Triton, count a NaN in the first bucket
             self._sum += value
 
     def samples(self, labels: Sequence[tuple[str, str]]) -> list[Sample]:
         with self._lock:
-            counts, total = list(self._counts), self._sum
-        lines: list[Sample] = [("_count", labels, sum(counts)), ("_sum", labels, total)]
-        below = 0
-        for bound, count in zip(self._bounds, counts, strict=True):
-            below += count
-            lines.append(("_bucket", [*labels, ("le", number_text(bound))], below))
+            below, total = list(itertools.accumulate(self._counts)), self._sum
+        lines: list[Sample] = [("_count", labels, below[-1]), ("_sum", labels, total)]
+        for bound, count in zip(self.bounds, below, strict=True):
+            lines.append(("_bucket", [*labels, ("le", number_text(bound))], count))
         return lines

@@ -8,7 +8,6 @@ goes (measured on 2.51: it does not stay until the family's last handle goes).
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import re
 import threading
@@ -17,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..status import InvalidArgumentError, NotFoundError, UnsupportedError
+from .latency_stats import Histogram
 from .metrics_config import MetricsConfig
 from .model_metrics import MODEL_METRIC_KINDS, ModelMetrics, model_families
-from .prometheus_text import PrintedFamily, Sample, number_text, render
+from .prometheus_text import PrintedFamily, Sample, render
 
 COUNTER, GAUGE, HISTOGRAM = range(3)
 _KINDS = ("counter", "gauge", "histogram")
@@ -32,29 +32,16 @@ _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z", re.ASCII)
 _Labels = tuple[tuple[str, str], ...]
 
 
-class _Sample:
+class _Sample(Histogram):
     """The number, or the buckets, that all metrics of one label set share."""
 
-    __slots__ = ("bounds", "counts", "handles", "value")
-
     def __init__(self, bounds: Sequence[float]) -> None:
-        self.value = 0.0  # the sum, for a histogram
-        self.bounds = [*bounds, float("inf")]
-        self.counts = [0] * len(self.bounds)  # per bucket, not cumulative
+        super().__init__(bounds)
+        self.value = 0.0
         self.handles: set[int] = set()
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect.bisect_left(self.bounds, value)] += 1  # like Triton, count a NaN in the first bucket
-        self.value += value
-
-    def lines(self, kind: int, labels: _Labels) -> Iterable[Sample]:
-        if kind != HISTOGRAM:
-            yield "", labels, self.value
-            return
-        yield "_count", labels, sum(self.counts)
-        yield "_sum", labels, self.value
-        for bound, count in zip(self.bounds, itertools.accumulate(self.counts), strict=True):
-            yield "_bucket", (*labels, ("le", number_text(bound))), count
+    def lines(self, kind: int, labels: _Labels) -> list[Sample]:
+        return self.samples(labels) if kind == HISTOGRAM else [("", labels, self.value)]
 
 
 @dataclass
@@ -116,8 +103,7 @@ class MetricRegistry:
             return handle
 
     def delete_family(self, handle: int) -> None:
-        """Delete a handle and the metrics made with it (rule 1.14.7). Ignores an unknown id: its owner may have
-        died."""
+        """Delete a handle and the metrics made with it (rule 1.14.7). Ignores an unknown id: its owner may be dead."""
         with self._lock:
             family = self._handles.pop(handle, None)
             self._makers.pop(handle, None)
@@ -253,17 +239,9 @@ def _set(sample: _Sample, value: float) -> None:
     sample.value = value
 
 
-def _observe(sample: _Sample, value: float) -> None:
-    sample.observe(value)
-
-
-def _value(sample: _Sample, value: float) -> float:
-    return sample.value
-
-
 _OPERATIONS: dict[str, dict[int, Callable[[_Sample, float], float | None]]] = {
     "increment": {COUNTER: _increment_counter, GAUGE: _increment},
     "set": {GAUGE: _set},
-    "observe": {HISTOGRAM: _observe},
-    "value": {COUNTER: _value, GAUGE: _value},
+    "observe": {HISTOGRAM: _Sample.observe},
+    "value": dict.fromkeys((COUNTER, GAUGE), lambda sample, value: sample.value),
 }
