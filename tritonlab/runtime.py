@@ -43,7 +43,7 @@ from .exchanges.golden import GoldenSet
 from .exchanges.sending import asks_of
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
-from .notebook.authoring.notebook_ports import open_endpoints
+from .notebook.authoring.notebook_ports import NotebookPorts
 from .notebook.authoring.workspace import NoShell, Workspace
 from .notebook.model import Model, Server
 from .notebook.views.card.opened_view import Repository
@@ -509,9 +509,8 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     The returned object shows the addresses; its `headers` are for clients, and its `stop()` closes the ports. Close the
     ports of your own server before you stop it. Raises TritonError for a port in use.
     """
-    if server is not None:
-        return open_endpoints(server, **options)
-    return default_workspace().ports.open(**options)
+    ports = NotebookPorts(server) if server is not None else default_workspace().ports
+    return ports.open(**options)
 
 
 def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:

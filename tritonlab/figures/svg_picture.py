@@ -107,13 +107,13 @@ def axis_width(ticks: Sequence[Tick]) -> float:
     return max(text_width(text) for _, text in ticks) + LINE + 10
 
 
-def round_steps(low: float, high: float, count: int = 8) -> list[float]:
-    """Return round numbers at equal distances, from `low` to `high`, fewer than `count`."""
+def round_steps(low: float, high: float) -> list[float]:
+    """Return round numbers at equal distances, from `low` to `high`, fewer than 8."""
     span = high - low
     if not 0 < span < math.inf:
         return [low]
     step = 10.0 ** math.floor(math.log10(span))
-    step = next(step * part for part in (0.2, 0.25, 0.5, 1, 2, 5) if span / (step * part) < count - 1)
+    step = next(step * part for part in (0.2, 0.25, 0.5, 1, 2, 5) if span / (step * part) < 7)
     numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     return [float(f"{number * step:.6g}") for number in numbers]
 

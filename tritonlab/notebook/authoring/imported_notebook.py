@@ -101,7 +101,8 @@ def _cells_of(bases: Mapping[str, BaseDirectory], start: Path) -> tuple[dict[str
 
 
 def _title(name: str, where: str, bases: Mapping[str, BaseDirectory], left: Mapping[str, str]) -> str:
-    rows = [f"| {markdown_code(each)} | {_kind(base)} | {_whereabouts(each, left)} |" for each, base in bases.items()]
+    where_it_is = {each: "stays in the repository" if each in left else "in the cells below" for each in bases}
+    rows = [f"| {markdown_code(each)} | {_kind(base)} | {where_it_is[each]} |" for each, base in bases.items()]
     return "\n".join(
         [
             f"# {markdown_code(name)}",
@@ -121,10 +122,6 @@ def _title(name: str, where: str, bases: Mapping[str, BaseDirectory], left: Mapp
 def _kind(base: BaseDirectory) -> str:
     named = base.kind.removeprefix("backend ")
     return base.kind or "unknown" if named == base.kind else f"backend {markdown_code(named)}"
-
-
-def _whereabouts(name: str, left: Mapping[str, str]) -> str:
-    return "stays in the repository" if name in left else "in the cells below"
 
 
 def _opening(where: str, left: Mapping[str, str]) -> Iterator[_Source]:

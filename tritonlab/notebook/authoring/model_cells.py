@@ -124,9 +124,9 @@ def imported_cells(
     return [*config, *helpers, _cell(["%%triton_model", name, *where, *chosen], base, source)]
 
 
-def left_in_place(base: BaseDirectory, *, version: int | None = None) -> list[str]:
+def left_in_place(base: BaseDirectory) -> list[str]:
     """Return the files of the model that `imported_cells` does not write, sorted."""
-    number = base.newest() if version is None else version
+    number = base.newest()
     texts = [base.model_path(number), *filter(_fits_a_line, base.texts(number))] if base.is_python else []
     written = {CONFIG_FILE, *texts}
     return sorted({*base.tree.files, *base.tree.links} - written)

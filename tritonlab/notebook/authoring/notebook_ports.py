@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 Ports = Callable[[], "Endpoints | None"]
 
 
-def open_endpoints(
-    server: Server, arguments: Sequence[str] = (), make_room: Callable[[], None] = lambda: None, **options: Any
-) -> Endpoints:
-    """Open endpoints, as `serving.open_endpoints` does."""
-    found: Endpoints = _serving().open_endpoints(server, arguments, make_room, **options)
-    return found
-
-
 def _serving() -> Any:
     from . import serving  # with gRPC and the HTTP server
 
@@ -47,7 +39,7 @@ class NotebookPorts:
         """
         with self._lock:
             if self.endpoints is None or arguments or options:
-                self.endpoints = open_endpoints(self._server, arguments, self.close, **options)
+                self.endpoints = _serving().open_endpoints(self._server, arguments, self.close, **options)
             return self.endpoints
 
     def flags(self) -> list[str]:

@@ -216,16 +216,16 @@ class Model(ProcessBound):
         found = [stub.modules(timeout) for stub in stubs if stub is not None]
         return {name: file for each in found for name, file in each.items()}
 
-    def look_at_lines(self, begin: bool, memory: bool = False, timeout: float = 10.0) -> dict[int, Profiled]:
+    def look_at_lines(self, begin: bool, memory: bool = False) -> dict[int, Profiled]:
         """Begin or end a profile of the lines that its instances execute, and return the results so far, by process id.
-        `memory`: profile the memory that they keep, not their time. An instance that does not answer within `timeout`
+        `memory`: profile the memory that they keep, not their time. An instance that does not answer within 10
         seconds is left out. `profile` of a notebook's model shows the results as a table.
         """
         found = self.serving_version()
         batching = bool(found.config.max_batch_size)
         stubs = [instance.stub for instance in found.instances]
         found_by_pid = {
-            stub.process.pid: stub.profile(begin, memory, batching, timeout) for stub in stubs if stub is not None
+            stub.process.pid: stub.profile(begin, memory, batching, 10.0) for stub in stubs if stub is not None
         }
         return {pid: each for pid, each in found_by_pid.items() if each is not None}
 
