@@ -1,6 +1,4 @@
-"""The memory of a model's instances: shared memory by direction, resident bytes, memory of GPUs, and the need of
-Triton.
-"""
+"""The memory of a model's instances: shared memory by direction, resident bytes, GPU memory, and Triton's need."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from ....record.live_state import InstanceMemory, shm_size
 from ....record.metric_record import MetricRecord
 from ....record.recording import Recording
 from ....server.observe.first_looks import gpu_memory_text
-from ..figures.metrics_figure import metrics_figure
 from .metrics import Metrics
 
 _FAMILIES = {
@@ -88,14 +85,6 @@ class Memory(Metrics):
 
     def _renew_record(self) -> None:
         self.measure(time.monotonic_ns())
-
-    def figure(self) -> str:
-        """Return the measurements as SVG text."""
-        return metrics_figure(self.recording.metrics, self.recording.wall, f"{self.LABEL} of {self.name}")
-
-    def html(self) -> str:
-        text = self.text()
-        return self.page(text, text, self.figure(), has_captions=False)
 
 
 def _need(found: list[InstanceMemory]) -> str:
