@@ -1,6 +1,4 @@
-"""JSON as Triton writes it for authors and clients: no blanks, and floating-point numbers in Triton's form (rules
-1.7.5, 6.3.2).
-"""
+"""JSON as Triton writes it for authors and clients: no blanks, and numbers in Triton's form (rules 1.7.5, 6.3.2)."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ def encode_parameters(parameters: Mapping[str, Any] | None) -> str:
 
 
 def fractions(printed: str) -> str:
-    """Return Python's floats, and nothing else, as Triton prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`,
-    `1e+20` in full."""
+    """Return Python's floats, and only them, as Triton prints them: `1e21` for `1e+21`, `0.00001`, `1e+20` in full."""
     return _EXPONENT.sub(_expanded, printed) if "e" in printed else printed
 
 

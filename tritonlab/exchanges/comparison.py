@@ -38,9 +38,7 @@ _LETTERS = 60
 
 
 def tolerance(datatype: DataType) -> tuple[float, float]:
-    """Return the (relative, absolute) tolerance within which values count as the same; zeros for datatypes that are
-    not floats.
-    """
+    """Return the (relative, absolute) tolerance for equal values; zeros for datatypes that are not floats."""
     return _TOLERANCE.get(datatype, (0.0, 0.0))
 
 

@@ -18,8 +18,7 @@ from ..ipc.processes.stub_log import LogRecord
 
 @dataclass(frozen=True)
 class PhaseTimes:
-    """The nanoseconds of one request, split: in the queue, marshalling in, in `execute`, marshalling out (rule
-    3.11.3)."""
+    """The nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out (rule 3.11.3)."""
 
     queue: int
     compute_input: int

@@ -27,9 +27,7 @@ _MOST_INLINE = 64
 
 
 def write_exchange(exchange: Exchange, directory: Path) -> Path:
-    """Write the JSON file of an exchange into the model's folder and return its path; an equal `.npz` is left as it
-    is.
-    """
+    """Write the JSON file of an exchange into the model's folder and return its path; an equal `.npz` is kept."""
     folder = directory / exchange.model
     folder.mkdir(parents=True, exist_ok=True)
     large: dict[str, NDArray[Any]] = {}

@@ -34,9 +34,7 @@ _JUPYTER = "JPY_SESSION_NAME"
 
 
 def golden_directory() -> Path:
-    """Return `<notebook>.golden` next to the notebook of this kernel, or `notebook.golden` here if the notebook is not
-    known.
-    """
+    """Return `<notebook>.golden` next to this kernel's notebook, or `notebook.golden` here if that is not known."""
     name = os.environ.get(NOTEBOOK_VARIABLE) or os.environ.get(_JUPYTER) or ""
     if not name.endswith(".ipynb"):
         return Path("notebook.golden")
@@ -128,9 +126,7 @@ class GoldenSet(ProcessBound):
         self._why_not_real = why_not_real
 
     def cases(self, model: str | None = None) -> list[Exchange]:
-        """Return the cases of a model, or of all models, sorted by name. A file that cannot be read is left out, with
-        a warning.
-        """
+        """Return the cases of one model or all, sorted by name. An unreadable file is left out, with a warning."""
         cases, faults = self._read(model)
         for fault in faults:
             warnings.warn(f"{fault.problem}; it was left out", stacklevel=2)
@@ -228,9 +224,7 @@ def check_cases(cases: Sequence[Exchange], ask: Ask, seconds: float | None = Non
 
 
 def verdict_of(report: Mapping[str, Any]) -> str:
-    """Return one line about a result of `GoldenReport.to_dict`, and below it the differences of the first failed
-    case.
-    """
+    """Return one line about a result of `GoldenReport.to_dict`, and the differences of its first failed case."""
     results, left = report["results"], report["left"]
     bad = [result for result in results if not result["passed"]]
     if not results and not left:

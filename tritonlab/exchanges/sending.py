@@ -150,8 +150,7 @@ class Sending:
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until every request has its final response; returns False if that took longer than `timeout`
-        seconds."""
+        """Wait until every request has its final response; returns False if that takes more than `timeout` seconds."""
         return self._finished.wait(timeout)
 
     def take_changes(self) -> bool:

@@ -297,8 +297,7 @@ def _headers(example: Example) -> str:
 
 
 def _test_headers(address: Address) -> str:
-    """Return the lines that find the header with the token, for a test that outlives this server and is run against
-    others."""
+    """Return the lines that find the token's header, for a test that outlives this server and runs against others."""
     if not address.header_file:
         return ""
     return (

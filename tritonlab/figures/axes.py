@@ -47,9 +47,7 @@ def time_unit(most_us: float) -> tuple[float, str]:
 
 
 def days(times: ArrayLike, wall: int) -> NDArray[np.float64]:
-    """Return times in nanoseconds as matplotlib's dates in local time. `wall`: add it to a time to get nanoseconds
-    since the epoch.
-    """
+    """Return times in ns as matplotlib's dates in local time. `wall`: add it to a time to get ns since the epoch."""
     dates: Any = importlib.import_module("matplotlib.dates")
     since = np.asarray(times, np.float64).astype(np.int64) + wall
     if since.size:
@@ -79,8 +77,6 @@ def name_time_axis(ax: Axes) -> None:
 
 
 def name_lanes(ax: Axes, names: Sequence[str], lowest: float = 0) -> None:
-    """Name the lanes of a vertical axis, from the top, below room for a legend. `lowest`: the number of the lowest lane
-    to show.
-    """
+    """Name the lanes of a vertical axis, from the top, below room for a legend. `lowest`: the lowest lane to show."""
     ax.set_yticks(range(len(names)), [fitted(name, _NAMES, end=True) for name in names], parse_math=False)
     ax.set_ylim(max(len(names) - 0.4, lowest + 0.3), -0.7 - 0.2 * len(names))

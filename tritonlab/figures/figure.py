@@ -206,9 +206,7 @@ class Lanes:
     right: float = 4
 
     def frame(self, picture: SvgPicture, keys: Sequence[Key]) -> tuple[float, float, Scale]:
-        """Draw the legend, the names and the tracks. Return where the horizontal axis begins and ends, and the scale of
-        pixels.
-        """
+        """Draw the legend, names and tracks. Return begin and end of the horizontal axis, and the pixels' scale."""
         left, right = column_width([*self.names, self.second], self.widest), picture.width - self.right
         picture.legend(keys)
         top, half = picture.height, self.drawn / 2
@@ -257,9 +255,7 @@ class Figure:
         return picture.svg()
 
     def _write_texts(self, picture: SvgPicture, x: Scale, y: Scale) -> None:
-        """Write the texts of points: above a point or, if that place is taken, left, right or below; nowhere without
-        room.
-        """
+        """Write the texts of points: above a point, or if that is taken left, right or below; nowhere without room."""
         groups = [mark for mark in self.marks if isinstance(mark, Points)]
         points = [(x(point.x), y(point.y), mark.size, point.text) for mark in groups for point in mark.items]
         taken = [(left - radius, top - radius, left + radius, top + radius) for left, top, radius, _ in points]

@@ -67,8 +67,7 @@ class ShownFailure(KeptFailure):
         cite: Callable[[str], str] = str,
         ports: Ports = lambda: None,
     ) -> None:
-        """cite: function that names the cell in a text that names a line of a model's file. ports: the notebook's
-        own."""
+        """cite: function that names the cell in a text that names a model file's line. ports: the notebook's own."""
         super().__init__(model, capsule)
         self._cite = cite
         self._ports = ports

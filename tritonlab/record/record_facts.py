@@ -1,5 +1,4 @@
-"""Facts of a record: its batches and streams, the current traffic, copies, and why two requests were not in one
-batch."""
+"""Facts of a record: batches and streams, the current traffic, copies, and why two requests shared no batch."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ class RequestValues(NamedTuple):
 
 
 class TensorPeek(Instrument):
-    """An instrument that reads the requests of one model while it is attached to a server; afterwards it keeps the
-    values."""
+    """An instrument that reads one model's requests while it is attached to a server; later it keeps the values."""
 
     def __init__(self, model: str) -> None:
         self._model = model

@@ -81,9 +81,7 @@ def read_file(path: Path) -> bytes:
 
 
 def fingerprint(directory: Path) -> Fingerprint:
-    """Return every file with its modification time and size, for comparison at a reload. Files may appear or vanish
-    meanwhile.
-    """
+    """Return every file with its modification time and size, to compare at a reload. Files may come or go meanwhile."""
     found: Fingerprint = {}
     try:
         _walk(str(directory), "", found)
@@ -93,9 +91,7 @@ def fingerprint(directory: Path) -> Fingerprint:
 
 
 def place_time(directory: Path) -> int:
-    """Return the last change of a directory itself, in ns: it was moved here, or an entry was added or removed. 0 if it
-    is gone.
-    """
+    """Return the last change of a directory itself, in ns: moved, or an entry added or removed. 0 if it is gone."""
     try:
         return os.stat(directory).st_ctime_ns
     except OSError:

@@ -23,9 +23,7 @@ _FILE = re.compile(rf"(?P<prefix>.+_)?(?P<file>{re.escape(MODEL_FILE)}|{re.escap
 
 
 class LooseModel(NamedTuple):
-    """A model that would be the directory `name` of a repository. `helpers`: the files next to its model file that it
-    imports.
-    """
+    """A model that would be a repository's directory `name`. `helpers`: the files next to it that its file imports."""
 
     name: str
     config: Path | None

@@ -1,6 +1,4 @@
-"""Names of models: names that the stub of every release of Triton runs, and names that a notebook gives (rules 2.9.2,
-5.11.4).
-"""
+"""Names of models: those that the stub of every Triton runs, and those that a notebook gives (rules 2.9.2, 5.11.4)."""
 
 from __future__ import annotations
 

@@ -111,9 +111,7 @@ def _is_flat(buffer: _t.Any) -> bool:
 
 
 def _unpacked(buffer: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
-    """Unpack the elements one by one, up to `len(buffer)`, which Triton takes for the number of bytes of any buffer
-    (rule 1.6.4).
-    """
+    """Unpack the elements one by one, up to `len(buffer)`, which Triton takes for any buffer's bytes (rule 1.6.4)."""
     elements: _t.List[bytes] = []
     offset = 0
     while offset < len(buffer):
@@ -199,8 +197,7 @@ def triton_string_to_numpy(triton_type_string: str) -> _t.Any:
 
 
 def _text(value: _t.Any) -> str:
-    """Return `value`, a part of an error's text. Raises the TypeError of a concatenation unless it is a
-    str (rule 1.17.6)."""
+    """Return `value`, a part of an error's text. Raises a concatenation's TypeError for other types (rule 1.17.6)."""
     return "" + value  # type: ignore[no-any-return]
 
 

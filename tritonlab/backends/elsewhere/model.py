@@ -134,8 +134,7 @@ def _config_elsewhere(model: str, settings: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _complete(config: dict[str, Any], found: Mapping[str, Any]) -> None:
-    """Fill in the missing parts of the config. Raises BackendError if the two contradict each other, or neither has
-    it."""
+    """Fill in the missing parts of the config. Raises BackendError if both contradict each other, or lack a part."""
     for role in ("input", "output"):
         described = [_describe(each) for each in found.get(role, ())]
         if not config[role]:

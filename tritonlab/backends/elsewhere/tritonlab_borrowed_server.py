@@ -205,8 +205,7 @@ class BorrowedServer:
                 self._open[exchange][1] = time.monotonic()
 
     def _look(self) -> None:
-        """Cancel the calls of cancelled requests, and calls without a response for too long. Return when no call is
-        open."""
+        """Cancel the calls of cancelled requests, and calls without a response for too long, until none is open."""
         while True:
             time.sleep(_LOOK_SECONDS)
             with self._lock:

@@ -81,8 +81,7 @@ class Response(NamedTuple):
 
 
 def key_of(inputs: Iterable[RawTensor], after: str = "") -> str:
-    """Return the key of a recording: a hash of the exact inputs and, in a sequence, of the previous request's key,
-    `after`."""
+    """Return the key of a recording: a hash of the exact inputs and of `after`, the key before it in a sequence."""
     digest = hashlib.sha256(after.encode())
     for tensor in sorted(inputs):
         digest.update(f"\0{tensor.name}\0{tensor.datatype}\0{tensor.shape}\0{len(tensor.data)}\0".encode())

@@ -164,8 +164,7 @@ def _set_threads(config: Mapping[str, Any]) -> None:
 
 
 def _arguments(config: Mapping[str, Any], arguments: Sequence[Any]) -> list[str] | None:
-    """Return the names of the arguments of `forward`; None for a model that takes one dictionary. Raises
-    BackendError."""
+    """Return the names of the arguments of `forward`; None for a model that takes a dictionary. Raises BackendError."""
     tensors = [each for number, each in enumerate(arguments) if number or each.type.kind() != "ClassType"]
     if len(tensors) == 1 and tensors[0].type.kind() == "DictType":
         return None

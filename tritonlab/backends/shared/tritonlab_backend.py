@@ -94,8 +94,7 @@ def refuse_unsupported(config: Mapping[str, Any]) -> None:
 
 
 class Batch:
-    """The requests of one execution as one batch for the model. `batches`: whether their first dimension is the batch
-    dimension."""
+    """The requests of one execution as one batch. `batches`: whether their first dimension is the batch dimension."""
 
     def __init__(self, requests: Sequence[Any], batches: bool) -> None:
         self._requests = requests

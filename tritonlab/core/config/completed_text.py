@@ -13,9 +13,7 @@ ADDED = "# added by tritonlab"
 
 
 class CompletedText(NamedTuple):
-    """A completed text, and the fields that forced it to be printed from the message; none if the author's text was
-    kept.
-    """
+    """A completed text, and the fields that forced it to be printed from the message; none if it is the author's."""
 
     text: str
     printed_for: tuple[str, ...] = ()
@@ -51,9 +49,7 @@ def _says(text: str, config: ModelConfig) -> bool:
 
 
 def _add_all(added: ModelConfig, authored: ModelConfig, config: ModelConfig) -> tuple[str, ...]:
-    """Add to `added` the fields of `config` that are not in `authored`. Return the author's fields that would
-    change.
-    """
+    """Add to `added` the fields of `config` that `authored` lacks. Return the author's fields that would change."""
     written = {field.name for field, _ in authored.ListFields()}
     wanted = {field.name for field, _ in config.ListFields()}
     changed = []

@@ -17,8 +17,7 @@ class _Tensor:
 
 
 def validate_ensemble(config: ModelConfig) -> None:
-    """Raise ConfigError if the ensemble's steps and tensors do not form a valid graph. Stray quotes in the texts are
-    Triton's."""
+    """Raise ConfigError if the ensemble's steps and tensors form no valid graph. Stray quotes are Triton's."""
     name = config.name
     if config.platform != "ensemble":
         raise ConfigError(f"ensemble scheduling cannot be set for model '{name}' whose platform is not ensemble")

@@ -30,9 +30,7 @@ def load_advice(reason: str) -> str:
 
 
 def config_advice(complaint: str) -> str:
-    """Return advice about a misspelt field or enum value of a config, or about placeholders of a template; "" if none
-    fits.
-    """
+    """Return advice about a misspelt field or enum value of a config, or about a template's placeholders, or ""."""
     return _advise(complaint, "config")
 
 

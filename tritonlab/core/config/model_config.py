@@ -200,8 +200,7 @@ _READERS: dict[str, list[tuple[str, Any, int]]] = {}
 
 
 def _readers(descriptor: Any) -> list[tuple[str, Any, int]]:
-    """Return, and cache, the readers of a message type's fields: name, conversion, and whether the field is always
-    printed."""
+    """Return, and cache, the readers of a message type's fields: name, conversion, and how the field is printed."""
     readers = _READERS[descriptor.full_name] = [_reader(field) for field in descriptor.fields]
     return readers
 

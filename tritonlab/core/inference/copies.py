@@ -1,5 +1,4 @@
-"""`Copies`, which brings tensors from GPUs to the host, and reports the copies of each request to the hooks.
-"""
+"""`Copies`, which brings tensors from GPUs to the host, and reports the copies of each request to the hooks."""
 
 from __future__ import annotations
 
@@ -13,9 +12,7 @@ from .tensor import Tensor
 
 
 class Copies:
-    """The copies between the host and GPUs. Only tensors in the memory of GPUs are passed to it, so other requests pay
-    nothing.
-    """
+    """The copies between the host and GPUs. Requests without tensors in the memory of GPUs do not come here."""
 
     def __init__(self, instruments: Instruments, clock: Clock) -> None:
         self._instruments = instruments

@@ -17,8 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def deliver(request: InferenceRequest, response: InferenceResponse, instruments: Instruments, clock: Clock) -> None:
-    """Hand the response to the client; a final response ends the request. An error that the client's callback raises
-    is logged."""
+    """Hand the response to the client; a final one ends the request. An error of the client's callback is logged."""
     final = response.final
     if not final:
         request.responded = clock.now()

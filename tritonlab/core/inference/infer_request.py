@@ -234,9 +234,7 @@ class InferenceRequest(RequestSpec):
             callback(self, response)
 
     def cancel(self) -> None:
-        """Request cancellation: a queued request is dropped; a model that executes it must check `is_cancelled` (rule
-        3.10).
-        """
+        """Request cancellation: a queued request is dropped; its model must check `is_cancelled` (rule 3.10)."""
         self.cancelled = True
         if self.on_cancel is not None:
             self.on_cancel()
@@ -275,9 +273,7 @@ class NullRequest(InferenceRequest):
 
 
 class ClientRequest(InferenceRequest):
-    """The request of a client that may want outputs in its own GPU memory: the frontend takes them from where the model
-    left them.
-    """
+    """The request of a client that may want outputs in its own GPU memory: they stay where the model left them."""
 
     __slots__ = ()
     _keeps_device = True

@@ -1,6 +1,4 @@
-"""`OutputReshapes`, which gives an output with a `reshape` in its configuration the shape that clients see (rule
-5.4.6).
-"""
+"""`OutputReshapes`, which gives an output with a `reshape` in its configuration the clients' shape (rule 5.4.6)."""
 
 from __future__ import annotations
 

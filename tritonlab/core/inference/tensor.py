@@ -257,8 +257,7 @@ def _elements_text(array: NDArray[Any]) -> str:
 
 
 def _all_ints(value: Any, datatype: DataType) -> bool:
-    """Return whether `datatype` is an integer one and `value` has only integers; numpy alone would read `[1, 2**63]`
-    as float64."""
+    """Return whether `datatype` and all of `value` are integers; numpy alone would read `[1, 2**63]` as float64."""
     elements = np.asarray(value, dtype=np.object_).flat
     return datatype.numpy.kind in "iu" and all(isinstance(element, int) for element in elements)
 

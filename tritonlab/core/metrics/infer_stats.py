@@ -138,8 +138,7 @@ class InferStats:
             batch[3] += compute_output
 
     def add_times(self, size: int, times: ExecuteTimes) -> None:
-        """Add the times of an ensemble's step that became known after its request, of batch size `size`, was
-        recorded."""
+        """Add the times of an ensemble's step that became known after its request, of that batch size, was recorded."""
         with self._lock:
             self._count_noted()
             self._input_ns += times.compute_input

@@ -35,8 +35,7 @@ _LATENCIES = ("_duration_", "nv_cache_")
 
 
 def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None = None) -> list[PrintedFamily]:
-    """Return one family per metric with the samples of all `models`. `metric_tags` become labels with a leading
-    underscore."""
+    """Return one family per metric with the samples of all `models`. `metric_tags` are labels that begin with `_`."""
     config = config or MetricsConfig()
     printed = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
     families = [PrintedFamily(name, kind, text) for name, kind, text, _ in printed]

@@ -27,9 +27,7 @@ class PrintedFamily:
 
 
 def render(families: Iterable[PrintedFamily]) -> str:
-    """Return the text of `families`. A family without samples prints nothing; families of one name print as one
-    block.
-    """
+    """Return the text of `families`. One without samples prints nothing; families of one name print as one block."""
     merged: dict[str, PrintedFamily] = {}
     for family in families:
         if family.name in merged:

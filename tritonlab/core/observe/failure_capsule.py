@@ -30,9 +30,7 @@ _MOST_HEADLINE = 300
 
 @dataclass(frozen=True, slots=True)
 class KeptTensor:
-    """A tensor of a kept request. `tensor` is None if it was too large to be kept; then `head` is a text of its first
-    elements.
-    """
+    """A tensor of a kept request. `tensor` is None if it was too large; then `head` is a text of its first elements."""
 
     datatype: DataType
     shape: tuple[int, ...]
@@ -207,9 +205,7 @@ class FailureBook:
             self._capsules.setdefault(model, deque(maxlen=self.capacity)).append(capsule)
 
     def answered_with_error(self, model: str) -> None:
-        """Count a response with an error of the author (`pb_utils.TritonError`). The model worked as written, so
-        nothing is kept.
-        """
+        """Count a response with an error of the author (`pb_utils.TritonError`): the model works, so nothing is kept."""
         with self._lock:
             self._answered[model] = self._answered.get(model, 0) + 1
 

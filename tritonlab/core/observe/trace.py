@@ -80,9 +80,7 @@ class Trace:
     # -- the events of the request, in their order
 
     def hold(self) -> None:
-        """Keep the trace open until one more call of `release`: a frontend still has to stamp the time of its
-        response.
-        """
+        """Keep the trace open until one more call of `release`: a frontend still has to stamp its response's time."""
         with self.tree.lock:
             self._running += 1
 
@@ -171,9 +169,7 @@ class TraceTree:
         on_join: Callable[[Trace], None],
         on_leave: Callable[[Trace], None],
     ) -> None:
-        """`new(tree, parent)` makes a trace. `on_join` is called with a trace after its first hook, `on_leave` after
-        its end.
-        """
+        """`new(tree, parent)` makes a trace. `on_join` is called after a trace's first hook, `on_leave` at its end."""
         self.setting = setting
         self.lock = threading.Lock()  # guards all fields below, and the number of open parts of each trace
         self.open: set[Trace] = set()

@@ -40,9 +40,7 @@ def guarded(
 
 
 def never_run(tree: ast.Module, python: tuple[int, ...] = ()) -> set[ast.AST]:
-    """Return the nodes in branches that do not run in a model on Linux, with the given version of Python if there is
-    one.
-    """
+    """Return the nodes in branches that do not run in a model on Linux, with the given version of Python if any."""
     found: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.IfExp)) and (holds := _value(node.test, python)) is not None:

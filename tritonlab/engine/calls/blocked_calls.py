@@ -74,9 +74,7 @@ class CircleRefusal(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The call to refuse (`refusal`), and the instances that may wait for one another (`suspects`); their stubs know
-    more.
-    """
+    """The call to refuse (`refusal`), and instances that may wait for each other (`suspects`); their stubs know more."""
 
     refusal: CircleRefusal | None = None
     suspects: Sequence[ModelInstance] = ()
@@ -107,9 +105,7 @@ class BlockedCalls:
             return self._verdict(call, patient=False)
 
     def look(self, call: BlsCall, *, patient: bool) -> Verdict:
-        """Examine a call again. `patient`: it has waited so long that no thread will answer in place of a blocked
-        `execute`.
-        """
+        """Examine a call again. `patient`: it waits so long that no thread answers in place of a blocked `execute`."""
         with self._lock:
             return self._verdict(call, patient)
 

@@ -1,6 +1,4 @@
-"""`RequestExecutor`, which runs a model's requests to other models and sends the responses back (BLS, section 4 of the
-rule book).
-"""
+"""`RequestExecutor`, which runs a model's requests to other models and returns the responses (BLS, rule book 4)."""
 
 from __future__ import annotations
 
@@ -68,8 +66,7 @@ class RequestExecutor:
         self._running: dict[tuple[int, int], BlsCall] = {}
 
     def start(self, caller: ModelInstance, link: StubLink, ident: int, infer: Infer) -> None:
-        """Run the INFER `ident` of the stub behind `link`. Every outcome is an INFER_RESPONSE, never an exception
-        (rule 4.2)."""
+        """Run the INFER `ident` of the stub behind `link`. It never raises, but sends an INFER_RESPONSE (rule 4.2)."""
         reader = BlockReader(link, infer.block)
         inputs = reader.tensors(infer.tensors)
         reader.finish()
@@ -216,9 +213,7 @@ def _named_twice(request: InferenceRequest, names: Sequence[str]) -> InvalidArgu
 
 
 def _to_nul(value: Any) -> Any:
-    """Return the part of a text before its first NUL, which is all that Triton keeps; other values are unchanged (rule
-    4.3.4).
-    """
+    """Return a text up to its first NUL, which is all that Triton keeps; other values are unchanged (rule 4.3.4)."""
     return value.partition("\0")[0] if type(value) is str and "\0" in value else value
 
 

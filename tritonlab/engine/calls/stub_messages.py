@@ -21,9 +21,7 @@ _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 
 
 class StubMessages:
-    """The handlers of the messages of one stub, whose requests are `inflight`. `on_call(link, id, call)` answers its
-    calls.
-    """
+    """The handlers of one stub's messages; `inflight`: its requests. `on_call(link, id, call)` answers its calls."""
 
     def __init__(
         self,

@@ -62,9 +62,7 @@ class DebugSession:
         self.instance.wait_for_another(True)
 
     def answer(self, line: str | None) -> None:
-        """Give the debugger a line, or None if no line will be typed, so that the model continues. Does nothing if no
-        prompt waits.
-        """
+        """Give the debugger a line, or None if none will come and the model continues. Ignored if no prompt waits."""
         with self._lock:
             if self.prompt is None:
                 return
@@ -74,9 +72,7 @@ class DebugSession:
             self.link.reply(self._call, line)
 
     def story(self, why: str) -> str:
-        """Return the log text of a model that continues because of `why`, with the frames and variables for the
-        author.
-        """
+        """Return the log text of a model that continues because of `why`, with the author's frames and variables."""
         if self.attended:
             return f"'{self.instance.name}' goes on at {self.place}, because {why}."
         if not self.live:
@@ -113,9 +109,7 @@ class Desk(Protocol):
         """Return whether this thread, which waits for a model, may read lines now."""
 
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
-        """Show the debugger's output and return the typed line; None if none can be typed. May raise
-        KeyboardInterrupt.
-        """
+        """Show the debugger's output and return the typed line; None if none can be. May raise KeyboardInterrupt."""
 
     def say(self, session: DebugSession, text: str) -> None:
         """Show a text of or about the debugger."""

@@ -107,9 +107,7 @@ class Debugger:
             return [one for one in self.running.values() if model in (None, one.model)]
 
     def words(self, model: str | None = None) -> str:
-        """Return the instances, all or of this model, that a debugger has paused, with the place; empty if none is
-        paused.
-        """
+        """Return the instances, all or of this model, that a debugger has paused, and where; empty if none is."""
         paused = [session for session in self.sessions(model) if session.live and session.place]
         return "; ".join(f"'{one.instance.name}' is paused in the debugger at {one.place}" for one in paused)
 

@@ -48,9 +48,7 @@ class FailureKeeper:
         )
 
     def keep_death(self, error: TritonError, requests: Sequence[InferenceRequest], batch_id: int) -> None:
-        """Keep the record that the stub died of these requests, and attach it to the error. A dead stub reports no
-        variables.
-        """
+        """Keep the record that the stub died of these requests, also in the error. Dead stubs report no variables."""
         if self._book.capacity and requests and isinstance(error, ModelError):
             passed = error.exception.frames if error.exception is not None else ()
             frames = [

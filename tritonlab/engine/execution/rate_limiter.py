@@ -44,8 +44,7 @@ class _Context:
 
     @property
     def rank(self) -> int:
-        """The rank; the lowest goes first. An instance of priority 3 executes a third as often as one of
-        priority 1."""
+        """The rank; the lowest goes first. An instance of priority 3 executes a third as often as one of priority 1."""
         return (self.executions + 1) * self.priority
 
 
@@ -173,9 +172,7 @@ class RateLimiter:
             return TurnWait(turn, sorted({name for name, _ in missing}), holders)
 
     def events(self, events: InstanceEvents[InstanceT]) -> InstanceEvents[InstanceT]:
-        """Return `events` changed so that an instance returns its resources after each execution and when its stub
-        dies.
-        """
+        """Return `events` changed: an instance returns its resources after each execution and when its stub dies."""
 
         def idle(instance: Any) -> None:
             self.release(instance)

@@ -56,9 +56,7 @@ class InstancePlan:
 
 @dataclass
 class InstanceServices(Generic[InstanceT]):
-    """The services that all instances of a server share. They are passed in, so that this package imports nothing above
-    it.
-    """
+    """The services that all instances of a server share, passed in so that this package imports nothing above it."""
 
     pool: StubPool
     clock: Clock

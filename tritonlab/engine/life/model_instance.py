@@ -121,9 +121,7 @@ class ModelInstance:
     # -- start
 
     def start(self, stub: ModelStub | None = None) -> None:
-        """Import and initialize the model, in `stub` if given. Blocks meanwhile. Raises ModelError with Triton's
-        text.
-        """
+        """Import and initialize the model, in `stub` if given; blocks. Raises ModelError with Triton's text."""
         plan = self.plan
         if self._life.stopped:
             raise self._stopped_while_starting()
@@ -260,8 +258,7 @@ class ModelInstance:
         self.replacement.join()
 
     def stop(self) -> None:
-        """End the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a
-        thread of its own."""
+        """End the instance: wait for its requests, run `finalize`, end the process. Blocks; use a thread of its own."""
         if (serving := self._serving) is not None:
             serving.inflight.drain()
         with self._life.lock:

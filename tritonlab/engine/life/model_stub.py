@@ -1,5 +1,4 @@
-"""`ModelStub`, the life of one model in a stub: import, auto-complete, initialize, finalize. Its errors have
-Triton's texts."""
+"""`ModelStub`, one model's life in a stub: import, auto-complete, initialize, finalize. Its errors are Triton's."""
 
 from __future__ import annotations
 
@@ -111,9 +110,7 @@ class ModelStub:
     def __init__(
         self, pool: StubPool, source: ModelSource, instance: str, log: LogBook, like: StubProcess | None = None
     ) -> None:
-        """Take a stub from the pool and begin to import the model there, without waiting. `like`: as in
-        `StubPool.acquire`.
-        """
+        """Take a stub from the pool and begin the model's import there without waiting. `like`: as in `acquire`."""
         self.source = source
         self.instance = instance
         #: its name in log lines (`InstancePlan.label`)
@@ -140,9 +137,7 @@ class ModelStub:
             raise interrupted_load(instance, "", str(interrupt)) from None
 
     def _begin(self, pool: StubPool, like: StubProcess | None) -> None:
-        """Take a stub and begin the import. An interrupt between the two would lose the process, or a zygote's
-        answer.
-        """
+        """Take a stub and begin the import. An interrupt between them would lose the process, or a zygote's answer."""
         source = self.source
         lines: list[str] = []
         self.process: StubProcess = pool.acquire(
@@ -282,15 +277,11 @@ class ModelStub:
         return str(answer.value) if not answer.lost else ""
 
     def modules(self, timeout: float) -> dict[str, str]:
-        """Return the file of every module that the stub has imported, by name; empty if no answer came within `timeout`
-        seconds.
-        """
+        """Return the files of the modules that the stub has imported, by name; empty after `timeout` seconds."""
         return dict(self._value(self.process.monitor.list_modules(), timeout) or {})
 
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
-        """Return the waits of the running `execute`, as WAITS reports them; empty if that took more than `timeout`
-        seconds.
-        """
+        """Return the waits of the running `execute`, as WAITS reports them; empty after more than `timeout` seconds."""
         needs: Needs | None = self._value(self.process.monitor.waits(), timeout)
         return (needs.wait, needs.calls) if needs is not None else (0, [])
 
@@ -313,9 +304,7 @@ class ModelStub:
         return answer.value if came else None
 
     def _blocked_stacks(self) -> str:
-        """Return the stacks of a stub whose monitor thread cannot run. Their lines also appear among the model's
-        own.
-        """
+        """Return the stacks of a stub whose monitor thread cannot run. They also appear among the model's own lines."""
         lines: list[str] = []
         self._blocked = lines
         if not self.process.signal_stacks():

@@ -83,9 +83,7 @@ class ReplacedInstance(Protocol):
     def name(self) -> str: ...
 
     def start(self) -> None:
-        """Start a stub, and block meanwhile. Raises the error of a failed start; then the instance is FAILED, unless
-        stopped.
-        """
+        """Start a stub; blocks. Raises the error of a failed start; then the instance is FAILED, unless stopped."""
         ...
 
     def bury(self, death: Death, error: TritonError) -> None:

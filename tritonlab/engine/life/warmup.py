@@ -154,9 +154,7 @@ class WarmupRun:
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Execute the samples, and block meanwhile. Raises the TritonError of the first that cannot be made or
-        fails.
-        """
+        """Execute the samples; blocks. Raises the TritonError of the first that cannot be made or fails."""
         for name, requests in self._warmup.samples():
             self.sample = name
             errors = self._errors_of(requests)

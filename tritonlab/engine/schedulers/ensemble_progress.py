@@ -52,9 +52,7 @@ class EnsembleWork:
 
 
 class EnsembleProgress:
-    """The decisions for one request. `requested` are the outputs for the client; empty means all. It is not
-    thread-safe.
-    """
+    """The decisions for one request. `requested`: the outputs for the client; empty means all. Not thread-safe."""
 
     def __init__(self, graph: EnsembleGraph, requested: Iterable[str] = ()) -> None:
         names = set(requested)

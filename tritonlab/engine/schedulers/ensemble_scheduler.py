@@ -253,9 +253,7 @@ class EnsembleRun:
         self._deliver()
 
     def cancel(self) -> None:
-        """Cancel the steps because the client cancelled. Triton cancels only steps that start later; here running ones
-        too.
-        """
+        """Cancel the steps because the client cancelled: also running ones, where Triton cancels only later ones."""
         with self._lock:
             steps = list(self._steps.values())
         for step in steps:
@@ -385,9 +383,7 @@ class StepLimits:
 
 
 def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copies) -> dict[str, Tensor]:
-    """Return outputs in the memory that the client wants. If a device cannot be read, the reader of the outputs gets
-    the error.
-    """
+    """Return outputs in the memory that the client wants. The reader of one that cannot be copied gets the error."""
     if any(tensor.memory_type for tensor in outputs.values()):
         with contextlib.suppress(TritonError):
             return place_outputs(request, outputs, copies.to_host)

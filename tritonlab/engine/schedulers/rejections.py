@@ -40,9 +40,7 @@ class Rejections:
             self.reject(request, CancelledError(request.prefix + "Request cancelled"), now)
 
     def time_out(self, requests: Iterable[InferenceRequest], now: int, decided: int = 0) -> None:
-        """End requests that timed out (rule 5.5.9). `decided`: the time of the decision to execute them, if there was
-        one.
-        """
+        """End requests that timed out (rule 5.5.9). `decided`: when it was decided to execute them, if it was."""
         for request in requests:
             self.tell(request, "timeout", decided or now)
             self.reject(request, UnavailableError("Request timeout expired"), now)
@@ -68,9 +66,7 @@ class Rejections:
 
 
 def refusal_of(request: InferenceRequest, refusal: TritonError) -> TritonError:
-    """Return the refusal as this request's own exception object: threads that raise a shared object would mix its
-    traceback.
-    """
+    """Return the refusal as this request's own exception: threads that raise a shared one would mix its traceback."""
     if isinstance(refusal, UnavailableError):
         return UnavailableError(request.prefix + refusal.message)
     return copy.copy(refusal)

@@ -46,9 +46,7 @@ class ResponseOrder:
         self._deliver()
 
     def held_back(self) -> list[InferenceRequest]:
-        """Return the request whose turn it is, and the requests behind it that already have responses; empty if none
-        has.
-        """
+        """Return the request whose turn it is, and those behind it that already have responses; empty if none has."""
         with self._lock:
             turns = list(self._turns.values())
         held = [request for request, turn in turns[1:] if turn.held]
@@ -62,9 +60,7 @@ class ResponseOrder:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Send the responses whose turn it is. While one thread sends, others leave theirs to it, which keeps the
-        order.
-        """
+        """Send the responses whose turn it is. While a thread sends, others leave theirs to it, to keep the order."""
         with self._lock:
             if self._delivering:
                 return

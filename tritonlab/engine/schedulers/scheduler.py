@@ -87,8 +87,7 @@ class InstanceScheduler(Scheduler, Protocol):
         ...
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """Give the instance no payload until it is ready again. Requests that only it could have executed fail with
-        `error`."""
+        """Give the instance no payload until it is ready. Requests that only it could execute fail with `error`."""
         ...
 
     def wake(self) -> None:

@@ -41,9 +41,7 @@ _D = TypeVar("_D", Batch, SlotBatch)
 
 
 class Candidate:
-    """A sequence's next request in the oldest strategy's dynamic batcher. `queue_start` is the time of its arrival
-    there.
-    """
+    """A sequence's next request in the oldest strategy's dynamic batcher. `queue_start`: its time of arrival there."""
 
     __slots__ = ("batch_size", "inputs", "queue_start", "request", "slot")
 
@@ -203,9 +201,7 @@ class SequenceHosts:
             self._fill(host, now, work)
 
     def _nominate(self, slot: Slot, now: int, work: SequenceWork) -> None:
-        """Put the slot's next request into its instance's dynamic batcher, unless one of the slot is already there or
-        executing.
-        """
+        """Put the slot's next request into its instance's batcher, unless one of the slot is there or executing."""
         if self._config.direct or slot.busy:
             return
         while failures := self._table.drop_cancelled(slot, now):

@@ -28,9 +28,7 @@ class Timer:
         self._closed = False
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
-        """Call `function()` once, not before `when`. `function` must not block, and a call too early or twice must be
-        harmless.
-        """
+        """Call `function()` once, not before `when`. It must not block; a call too early or twice must be harmless."""
         with self._changed:
             if self._closed:
                 return

@@ -34,9 +34,7 @@ class FormedBatch:
 
 @dataclass(frozen=True)
 class BatchPlace:
-    """The place of a request in its batch. `shapes` exclude the batch dimension; `queued` is its time of arrival, in
-    nanoseconds.
-    """
+    """The place of a request in its batch. `shapes` exclude the batch dimension; `queued`: its arrival, in ns."""
 
     name: str
     batch: FormedBatch
@@ -48,9 +46,7 @@ class BatchPlace:
 
 
 def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
-    """Return a sentence that explains why two requests were executed in different calls, or states that they were
-    not.
-    """
+    """Return a sentence that explains why two requests were executed in different calls, or that they were not."""
     first, second = sorted((one, other), key=lambda place: (place.batch.formed, place.batch.number, place.queued))
     if (first.batch.model, first.batch.version) != (second.batch.model, second.batch.version):
         return f"{first.name} and {second.name} are for different models."

@@ -46,8 +46,7 @@ class CommandLine:
     """
 
     def __init__(self, groups: Sequence[Group], arguments: Sequence[str]) -> None:
-        """Read the words. Raises CommandLineError with Triton's text, and for an unknown flag the name of the nearest
-        one."""
+        """Read the words. Raises CommandLineError with Triton's text; for an unknown flag it names the nearest one."""
         self._flags = {flag.name: flag for group in groups for flag in group.flags}
         self.values: dict[str, dict[str, Any]] = {}
         self.inert: list[Flag] = []

@@ -61,8 +61,7 @@ def _size(flag: str, text: str) -> int:
 
 
 def _number(kind: type[int] | type[float], text: str) -> float:
-    """Read a number as C does, which refuses some forms that Python accepts, such as `1_0` and digits of other
-    scripts."""
+    """Read a number as C does, which refuses some of Python's forms, such as `1_0` and digits of other scripts."""
     try:
         value = kind(text)
         if not text.isascii() or "_" in text or value != value:
@@ -129,8 +128,7 @@ def _cache_setting(flag: str, text: str) -> tuple[str, str, str]:
 
 
 def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
-    """Return (mode, setting, value). The mode is "" if the setting applies to all modes. The level is one word of rule
-    5.14.1."""
+    """Return (mode, setting, value). The mode is "" for settings of all modes. The level is a word of rule 5.14.1."""
     if text.startswith(","):
         raise CommandLineError(
             f"No trace mode specified. {flag} option format is <trace mode>,<setting>=<value> or <setting>=<value>. "
@@ -208,8 +206,7 @@ def _restriction(what: str) -> Callable[[str, str], tuple[tuple[str, ...], str, 
 
 
 def restricted(what: str, restrictions: list[tuple[tuple[str, ...], str, str]]) -> dict[str, tuple[str, str]]:
-    """Return category -> (header, value) that a request must carry. Raises CommandLineError if a category is named
-    twice."""
+    """Return category -> (header, value) that a request must carry. Raises CommandLineError for a category twice."""
     found: dict[str, tuple[str, str]] = {}
     for categories, header, value in restrictions:
         for category in categories:

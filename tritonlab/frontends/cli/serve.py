@@ -174,8 +174,7 @@ def _creating_server() -> Iterator[None]:
 
 
 class EndedEarly(BaseException):
-    """A signal that came while models were loaded. It is not an Exception, so that no `except Exception` stops
-    it."""
+    """A signal that came while models were loaded. It is not an Exception, so that no `except Exception` stops it."""
 
 
 class EndSignals:

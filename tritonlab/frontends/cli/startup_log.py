@@ -46,8 +46,7 @@ _NO_VERSION = ["-", "Not loaded: No model version was found"]
 
 
 def model_table(core: InferenceServer) -> str:
-    """Return every version that was loaded or tried, with the reason if it does not serve, and the models without a
-    version."""
+    """Return every version that was loaded or tried, with the reason if it does not serve, and models without any."""
     rows = [[model.name, *_NO_VERSION] for model in core.models.known() if not model.states()]
     for entry in core.index():
         if "version" in entry:

@@ -22,8 +22,7 @@ NEWEST = (1, 85)
 
 
 def _read_on_the_serving_thread() -> None:
-    """Import grpcio with the variables set, and unset them afterwards, because the models' processes would inherit
-    them."""
+    """Import grpcio with the variables set, then unset them, because the models' processes would inherit them."""
     found = {_VERBOSITY: "ERROR", _SWITCHES: "-event_engine_listener"}
     if tuple(map(int, version("grpcio").split(".")[:2])) > NEWEST:
         del found[_SWITCHES]

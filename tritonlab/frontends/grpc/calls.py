@@ -123,8 +123,7 @@ class GRPCCall:
         self.metadata: Metadata = event.invocation_metadata
 
     def _listen(self, *operations: Any) -> None:
-        """Request the event of the call's end, once. `operations` that end the call are sent with it, which saves an
-        event."""
+        """Request the event of the call's end, once, with `operations` that end the call, which saves an event."""
         self._call.start_server_batch((_receive_close(0), *operations), self._on_closed)
 
     def _read(self) -> None:
@@ -136,8 +135,7 @@ class GRPCCall:
         raise NotImplementedError
 
     def _on_closed(self, event: Any) -> None:
-        """Handle the end of the call for the client: it has its status, has cancelled, is gone, or its deadline has
-        passed."""
+        """Handle the call's end for the client: it has its status, has cancelled, is gone, or its deadline passed."""
         if self.on_over is not None:
             self.on_over()
         if event.batch_operations[0].cancelled():

@@ -1,5 +1,4 @@
-"""Every RPC other than inference, one row each (rule 6.12). The handlers may block; they run on a pool of
-threads."""
+"""Every RPC other than inference, one row each (rule 6.12). The handlers may block; they run on a pool of threads."""
 
 from __future__ import annotations
 

@@ -46,8 +46,7 @@ _SOONEST, _LATEST = 0.005, 1.0
 
 
 def _credentials(options: GRPCOptions) -> grpc.ServerCredentials | None:
-    """Return the server's credentials, None without SSL. Raises InvalidArgumentError for a file that cannot be
-    read."""
+    """Return the server's credentials, None without SSL. Raises InvalidArgumentError for an unreadable file."""
     if not options.use_ssl and not options.use_ssl_mutual:
         return None
     key, cert = _file("key", options.server_key), _file("cert", options.server_cert)

@@ -47,8 +47,7 @@ class ReceivedInfer(NamedTuple):
 
 
 class InferService:
-    """The parts that all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
-    responses."""
+    """What all infer calls of a server share: the exchange, the parser and reader of requests, the response writer."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""Requests made of ModelInferRequest messages, with Triton's checks in Triton's order (rules 6.4, 6.7,
-6.10)."""
+"""Requests made of ModelInferRequest messages, with Triton's checks in Triton's order (rules 6.4, 6.7, 6.10)."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def checked_version(text: str) -> int:
 
 
 class GrpcParameters:
-    """The InferParameter values of one request: `shared.request_parameters.ParameterValues` with the texts of
-    rule 6.4.2."""
+    """The InferParameter values of one request: `shared.request_parameters.ParameterValues` with rule 6.4.2's texts."""
 
     def __init__(self) -> None:
         self.empty_final = False
@@ -246,8 +244,7 @@ def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
 
 
 def _of_kind(name: str, parameters: Any, key: str, kind: str) -> Any:
-    """Return the value of a parameter, None if it is missing. Raises InvalidArgumentError for a value of another
-    kind."""
+    """Return the value of a parameter, None if it is missing. Raises InvalidArgumentError for another kind of value."""
     if key not in parameters:
         return None
     value = parameters[key]
@@ -268,8 +265,7 @@ def _classes(parameters: Any) -> int:
 
 
 def _numbers(values: Any, width: Any) -> NDArray[Any]:
-    """Return the elements of a repeated field. They are read in pieces: 5 million at once stopped every other thread
-    for 130 ms."""
+    """Return the elements of a repeated field, in pieces: 5 million at once stopped every other thread for 130 ms."""
     found = np.empty(len(values), width)
     for start in range(0, len(values), _AT_ONCE):
         if start:

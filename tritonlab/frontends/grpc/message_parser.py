@@ -45,8 +45,7 @@ class HeadInput(NamedTuple):
 
 
 class PlainHead(NamedTuple):
-    """A head whose inputs are all raw bytes, with nothing else unusual. Its fields have the names of
-    ModelInferRequest's."""
+    """A head whose inputs are all raw bytes, without anything unusual. Its fields have ModelInferRequest's names."""
 
     model_name: str
     model_version: str

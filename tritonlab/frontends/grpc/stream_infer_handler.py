@@ -1,5 +1,4 @@
-"""ModelStreamInfer: requests to any models, and their responses as they are produced (rules 6.13,
-3.7.5)."""
+"""ModelStreamInfer: requests to any models, and their responses as they are produced (rules 6.13, 3.7.5)."""
 
 from __future__ import annotations
 

@@ -51,8 +51,7 @@ class AsgiApp:
             raise NotImplementedError(f"'{scope['type']}' is not a protocol of Triton's; HTTP is")
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Follow the lifespan of the host, whose event loop reads the answers of models meanwhile. The server may
-        outlive it."""
+        """Follow the lifespan of the host, whose event loop reads models' answers. The server may outlive it."""
         with self._app.reading(asyncio.get_running_loop()):
             while True:
                 message = await receive()
@@ -143,8 +142,7 @@ def _end_with(reply: HttpReply, watching: asyncio.Future[None]) -> None:
 
 
 def _request(scope: Message) -> Request:
-    """Return the request of a scope, without its body. The path is as the client sent it, below the application's
-    root."""
+    """Return the request of a scope, without its body. Its path is the client's, below the application's root."""
     raw: bytes | None = scope.get("raw_path")
     path = raw.partition(b"?")[0] if raw is not None else scope["path"].encode()
     root = scope.get("root_path", "").rstrip("/").encode()

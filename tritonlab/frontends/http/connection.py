@@ -190,8 +190,7 @@ class HttpConnection(asyncio.Protocol):
         return not self._parser.between
 
     def close(self) -> None:
-        """End the connection once everything is written: at once if nothing is under way, otherwise with the pending
-        answer."""
+        """End the connection once everything is written: now if nothing is under way, else with the pending answer."""
         if self._current is None:
             self._transport.close()
 
@@ -356,8 +355,7 @@ def refused_reply(answer: DoorAnswer) -> HttpReply:
 
 
 class ReplyWriter:
-    """The writer of all bytes that one connection sends. It writes nothing to a client that has gone, or whose bytes
-    were not HTTP."""
+    """The writer of all bytes of one connection. It writes nothing to a client that has gone, or did not send HTTP."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -185,8 +185,7 @@ _LOG_FIELDS = {
 
 
 def _trace_values(request: Any) -> dict[str, list[str] | None]:
-    """Return the settings as `TraceSettings.update` takes them, with types checked as Triton checks them, in its
-    order."""
+    """Return the settings as `TraceSettings.update` takes them; types are checked as by Triton, in its order."""
     found: dict[str, list[str] | None] = {}
     is_set, _ = find(request, "trace_file")
     if is_set:
@@ -220,8 +219,7 @@ def decode_base64(text: str) -> bytes:
 
 
 def _model(call: HttpCall) -> tuple[str, str]:
-    """Return name and version of the path, "" for none. Raises InvalidArgumentError for a version of more than 64
-    bits."""
+    """Return name and version of the path, "" for none. Raises InvalidArgumentError for a version over 64 bits."""
     version = call.path.get("version", "")
     version_number(version)
     return call.path.get("model", ""), version

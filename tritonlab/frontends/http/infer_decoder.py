@@ -88,8 +88,7 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
 
 
 class InferDecoder:
-    """The decoder of the requests of one server. `max_input_size`: the most bytes of the JSON, or of a raw binary
-    body."""
+    """The decoder of one server's requests. `max_input_size`: the most bytes of the JSON, or of a raw binary body."""
 
     def __init__(self, shared_memory: SharedMemoryManager, max_input_size: int) -> None:
         self._shared_memory = shared_memory

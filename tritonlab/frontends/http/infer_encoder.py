@@ -120,8 +120,7 @@ def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[B
 
 @functools.lru_cache(1024)
 def _plain_text(model: str, version: int, outputs: tuple[tuple[str, DataType, tuple[int, ...], int], ...]) -> bytes:
-    """Return JSON that is kept because it is the same for most responses of a model: that saves 2 us for an answer of
-    two outputs."""
+    """Return JSON that is kept since most responses of a model have the same: it saves 2 us for two outputs."""
     entries = [_describe(name, datatype, shape) + _BEHIND % size for name, datatype, shape, size in outputs]
     return b'{%b"outputs":[%b]}' % (_model(model, version), b",".join(entries))
 

@@ -1,5 +1,4 @@
-"""The JSON of requests: documents as Triton reads them, and members one by one, with Triton's words for a wrong
-type."""
+"""The JSON of requests: documents as Triton reads them, and members one by one, with Triton's words for wrong types."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def _type_error(value: Any, text: str) -> InternalError:
 
 
 def member(value: Any, name: str) -> Any:
-    """Return a member of an object. Raises InternalError for a missing member, and for a value that is not an
-    object."""
+    """Return a member of an object. Raises InternalError for a missing member or a value that is not an object."""
     if not isinstance(value, dict) or name not in value:
         raise MissingMember(name).refusal()
     return value[name]

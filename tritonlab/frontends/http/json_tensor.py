@@ -1,5 +1,4 @@
-"""Tensor data in JSON, turned into the elements of a tensor: lists may be nested in any way that flattens
-row-major (rule 6.3.3)."""
+"""Tensor data in JSON, turned into a tensor's elements: lists may be nested in any way, row-major (rule 6.3.3)."""
 
 from __future__ import annotations
 

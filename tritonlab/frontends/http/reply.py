@@ -36,8 +36,7 @@ class WriteWatch(NamedTuple):
 
 @dataclass(slots=True)
 class HttpReply:
-    """A status, and a body in pieces, which are not joined if they are large; or `events`, which are sent as they
-    come."""
+    """A status, and a body in pieces, which are not joined if large; or `events`, which are sent as they come."""
 
     status: int = 200
     body: bytes = b""
@@ -49,8 +48,7 @@ class HttpReply:
     watch: WriteWatch | None = None
 
     def whole(self, keep_alive: bool = True, headers: Headers = (), *, old: bool = False) -> bytes | None:
-        """Return the response in one piece, `headers` added; None if it is too large to be joined. `old`: in the form
-        of HTTP/1.0."""
+        """Return the response in one piece, `headers` added; None if it is too large for that. `old`: as HTTP/1.0."""
         size = len(self.body)
         for piece in self.more:
             size += len(piece)
@@ -130,8 +128,7 @@ _MAX = 2**63 - 1
 
 
 def version_number(text: str) -> int:
-    """Return the version in a path as a number; `""` is -1, the latest. Raises InvalidArgumentError for more than 64
-    bits."""
+    """Return a path's version as a number; `""` is -1, the latest. Raises InvalidArgumentError above 64 bits."""
     number = int(text.lstrip("0")[:20] or 0) if text else -1
     if number > _MAX:
         raise InvalidArgumentError(

@@ -113,8 +113,7 @@ class Request:
         self.on_gone: Callable[[], None] | None = None
 
     def call_when_gone(self, call: Callable[[], None]) -> None:
-        """Call `call`, in place of an earlier function, when the client goes; at once if it has gone. Runs on the event
-        loop."""
+        """Call `call`, not an earlier function, when the client goes; now if it has gone. Runs on the event loop."""
         self.on_gone = call
         if self.gone:
             call()

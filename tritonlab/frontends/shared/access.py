@@ -188,8 +188,7 @@ class Door:
         return None
 
     def for_page(self, headers: Headers) -> Headers:
-        """Return the headers with which a browser lets an allowed page read the answer (CORS); nothing for other
-        clients."""
+        """Return the headers with which a browser lets an allowed page read the answer (CORS); none otherwise."""
         if not self._origins:
             return ()
         origin = next((value for name, value in headers if name == b"origin"), None)

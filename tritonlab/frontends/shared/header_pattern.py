@@ -71,8 +71,7 @@ _EDGES = {"^": r"(?:\A)", "$": r"(?:\Z)", "\\A": r"(?:\A)", "\\z": r"(?:\Z)", "\
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression that is found in the same names as Triton's pattern. Raises
-    InvalidArgumentError."""
+    """Return the regular expression found in the same names as Triton's pattern. Raises InvalidArgumentError."""
     try:
         return re.compile(_Translation(pattern).text(), re.A)
     except _RefusedError as error:

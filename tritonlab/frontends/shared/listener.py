@@ -1,5 +1,4 @@
-"""The socket on which an endpoint listens, the process that holds a port in use, and the open files that the socket
-needs."""
+"""The socket on which an endpoint listens, the process that holds a port, and the open files that sockets need."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 def check_free(address: str, port: int, shared: bool = False) -> None:
-    """Raise the error of `listen`, without listening: connections to a shared port would be accepted here and
-    dropped."""
+    """Raise the error of `listen` without listening: connections to a shared port would be accepted and dropped."""
     _bound(address, port, shared).close()
 
 

@@ -24,8 +24,7 @@ _RESERVED = frozenset(
 
 
 class ParameterValues(Protocol):
-    """The parameter values of one protocol. Each method raises TritonError, in Triton's words, for a value of the
-    wrong type."""
+    """The parameter values of one protocol. Each method raises TritonError, in Triton's words, for a wrong type."""
 
     def correlation_id(self, value: Any) -> int | str: ...
 

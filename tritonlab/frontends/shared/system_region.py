@@ -34,8 +34,7 @@ _PIECE = 4 << 20
 
 
 class _File:
-    """An open file. It is closed after its last reference: a request may still read it while its region is
-    unregistered."""
+    """An open file, closed after its last reference: a request may still read it when its region is unregistered."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -131,8 +130,7 @@ class SystemRegion:
 
 
 def _shm_open(key: str) -> int:
-    """Open the file that `shm_open` of Linux's C library would open. Raises OSError, and ValueError for a key that is
-    not a name."""
+    """Open the file that Linux's `shm_open` would open. Raises OSError, and ValueError for a key that is not a name."""
     name = key.lstrip("/")
     if not name or "/" in name:
         raise ValueError(key)

@@ -64,8 +64,7 @@ class GpuChunk:
 
 
 class GpuLease:
-    """Memory of a chunk that is in use, until this object is gone. Its end takes no lock, because it may come at any
-    moment."""
+    """Memory of a chunk, in use until this object is gone. Its end takes no lock, because it may come at any moment."""
 
     __slots__ = ("chunk", "offset", "size")
 
@@ -98,8 +97,7 @@ class GpuBuffers:
         self._settled = 0
 
     def lend(self, device: int, nbytes: int) -> GpuLease:
-        """Return a lease of at least `nbytes`. Raises UnavailableError if the device has no room, or cannot be
-        used."""
+        """Return a lease of at least `nbytes`. Raises UnavailableError if the device has no room or is unusable."""
         need = max((nbytes + _ALIGN - 1) & -_ALIGN, _ALIGN)
         with self._lock:
             self._collect()
@@ -163,8 +161,7 @@ class GpuBuffers:
     # -- tensors
 
     def shared(self, array: DeviceArray) -> DeviceArray:
-        """Return device memory where stubs find it: the same, or a copy on the device. Raises UnavailableError,
-        InternalError."""
+        """Return device memory where stubs find it: itself, or a copy there. Raises UnavailableError, InternalError."""
         if array.place is not None:
             if array.exposed:
                 with device_errors():

@@ -40,8 +40,7 @@ class BlockReader:
         self._link = link
 
     def tensors(self, rows: Sequence[Row]) -> Outputs[Tensor]:
-        """Return the tensors that these headers describe, by name. Raises WireError or ValueError for invalid
-        headers."""
+        """Return the tensors of these headers, by name. Raises WireError or ValueError for invalid headers."""
         found: Outputs[Tensor] = Outputs()
         for row in rows:
             check_header(row)

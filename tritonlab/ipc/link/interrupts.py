@@ -38,8 +38,7 @@ _came: list[tuple[int, Any]] = []
 
 
 def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `function` and return its result. An interrupt is raised only after it has returned, or in
-    `interruptible`."""
+    """Call `function` and return its result. An interrupt is raised only after it returns, or in `interruptible`."""
     global _shielded, _handler
     if threading.get_ident() != _MAIN or _shielded:
         return function(*args, **kwargs)

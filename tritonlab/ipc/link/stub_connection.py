@@ -166,8 +166,7 @@ class StubConnection:
         return answer
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
-        """Wait `timeout` seconds for an answer, reading the socket if no other thread does. Return False if time is
-        up."""
+        """Wait `timeout` seconds for an answer, reading the socket if no other thread does. Return False after that."""
         end = None if timeout is None else time.monotonic() + timeout
         while not answer.done():
             left = None if end is None else end - time.monotonic()

@@ -257,8 +257,7 @@ class StubLink(StubConnection):
         self.tell(Reply(None, Failure(text, code)), call)
 
     def respond(self, infer: int, final: bool, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
-        """Send a response to an INFER. Raises SharedMemoryError if there is no room for the outputs; then nothing was
-        sent."""
+        """Send a response to an INFER. Raises SharedMemoryError, and sends nothing, if the outputs have no room."""
         wires: list[Wire] = [
             (name, int(t.datatype), t.shape, t.data if not t.memory_type else self.devices.output(t))
             for name, t in outputs.items()

@@ -141,8 +141,7 @@ class Cores:
 
 
 class AnswerPace:
-    """A record of whether answers come soon enough to be polled for: those of one stub, or all that one thread
-    reads."""
+    """Whether answers come soon enough to be polled for: those of one stub, or all that one thread reads."""
 
     def __init__(self) -> None:
         self._soon = True  # whether the last answer of a stub that was awake came soon

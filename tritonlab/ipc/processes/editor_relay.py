@@ -157,8 +157,7 @@ class EditorRelay:
                             debugger.socket.sendall(messages)
 
     def _hand_on(self, messages: Iterator[bytes]) -> bool:
-        """Send messages of the debugger to the editor. Return whether the debugger has detached after an editor has
-        gone."""
+        """Send messages of the debugger to the editor. Return whether the debugger detached after an editor left."""
         is_free = False
         for message in messages:
             if self._editor is not None:

@@ -32,8 +32,7 @@ exit 1
 
 
 def find_own_stub(directory: Path, instance: str) -> str | None:
-    """Return the path of the stub in `directory`, made executable; None if there is no stub, or it was compiled for
-    Triton."""
+    """Return the path of `directory`'s stub, made executable; None if there is none, or one compiled for Triton."""
     path = directory / NAME
     if not path.exists() or is_compiled(path):
         return None
@@ -54,8 +53,7 @@ def is_compiled(path: Path) -> bool:
 
 
 def python_of_compiled(path: Path) -> str:
-    """Return the Python that a compiled stub was built for, such as 3.12; empty if there is no stub or it is not
-    compiled."""
+    """Return the Python that a compiled stub was built for, such as 3.12; empty without a stub that is compiled."""
     if not path.exists() or not is_compiled(path):
         return ""
     found = re.search(rb"libpython(\d+\.\d+)\.so", path.read_bytes())
@@ -78,8 +76,7 @@ def write_own_stub(directory: Path, python: str, *, force: bool = False) -> Path
 
 
 def run(directory: Path, python: str, force: bool = False) -> int:
-    """Write the stub of one model: `tritonlab stub`. Return the exit status. Raises OSError; then nothing was
-    written."""
+    """Write one model's stub: `tritonlab stub`. Return the exit status. Raises OSError; then nothing was written."""
     if not directory.is_dir():
         raise NotADirectoryError(f"{directory} is not a directory")
     # not resolved any further: the python of a virtual environment is a link, and must be started by that name

@@ -41,8 +41,7 @@ RUNG_TIMEOUT = 2.0
 
 
 class StubStartError(Exception):
-    """An error for a stub process that did not start: the reason, and its output. `was_killed`: by a signal from
-    outside."""
+    """The error of a stub process that did not start: reason and output. `was_killed`: by a signal from outside."""
 
     was_killed = False
 
@@ -334,8 +333,7 @@ class StubProcess:
             region.close()
 
     def forget(self) -> None:
-        """Drop, in a forked child, the descriptors that would keep the stub alive after the server; the child may not
-        end it."""
+        """Drop, in a forked child, the descriptors that would keep the stub alive longer than the server."""
         self._ended.set()
         os.close(self._life_write)
         self.link.forget()

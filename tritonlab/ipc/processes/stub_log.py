@@ -1,5 +1,4 @@
-"""The lines that models print and log, each with its model, its instance and the requests that were
-executing."""
+"""The lines that models print and log, each with its model, its instance and the requests that were executing."""
 
 from __future__ import annotations
 
@@ -143,8 +142,7 @@ class StubOutput:
         return [text for _, text in self._held]
 
     def retarget(self, emit: Callable[[str, str], None]) -> None:
-        """Send the lines held so far, and all later ones, to `emit(stream, text)`. A stub may print before it has a
-        model."""
+        """Send the held and all later lines to `emit(stream, text)`. A stub may print before it has a model."""
         with self._lock:
             self._emit = emit
             held, self._held = self._held, []

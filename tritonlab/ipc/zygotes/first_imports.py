@@ -47,8 +47,7 @@ _PARSING = threading.Lock()
 
 @dataclass
 class FirstImports:
-    """The imports, in their order, and the place where they end, such as `model.py, line 3`; "" if nothing ends
-    them."""
+    """The imports, in order, and the place where they end, such as `model.py, line 3`; "" if nothing ends them."""
 
     steps: list[ImportStep] = field(default_factory=list)
     ended_by: str = ""
@@ -128,8 +127,7 @@ class _Reader:
         return _does_nothing(node)
 
     def _is_guarded(self, node: ast.Try, package: str) -> bool:
-        """Add imports that may fail, `try: import x except ImportError: x = None`. Returns False for any other
-        `try`."""
+        """Add imports that may fail, `try: import x except ImportError: x = None`. Returns False for another `try`."""
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
             known = handler.type is None or all(_last_name(kind) in _NOT_FOUND for kind in kinds if kind is not None)
@@ -172,8 +170,7 @@ class _Reader:
         return None
 
     def _add_own(self, module: str, names: list[str]) -> bool:
-        """Read the author's files that `import module` executes: packages from the outside in, then the named
-        modules."""
+        """Read the author's files that `import module` executes: packages from the outside in, then named modules."""
         root, *others = module.split(".")
         directory = self._own_file(root)
         assert directory is not None
@@ -206,8 +203,7 @@ def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _is_installed(name: str) -> bool:
-    """Return whether this process would import a module of that name from elsewhere than a directory without
-    `__init__.py`."""
+    """Return whether this process would import a module of that name, not from a directory without `__init__.py`."""
     with contextlib.suppress(ValueError):  # raised for a module that was made by hand
         spec = find_spec(name)
         return spec is not None and spec.origin is not None
@@ -323,8 +319,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _may_run_before(member: ast.stmt) -> bool:
-    """Return whether a member of the class may run before `initialize`, and do something that an import could
-    notice."""
+    """Return whether a member of the class may run before `initialize`, with effects that an import could notice."""
     decorators = {getattr(each, "id", "") for each in getattr(member, "decorator_list", ())}
     if decorators - {"staticmethod", "classmethod"}:  # such as a property, which `self.device` calls
         return True

@@ -106,8 +106,7 @@ class ZygoteProcess:
         return grown
 
     def await_grown(self) -> None:
-        """Wait until its imports are made. Raises ImportLeftOut if one was not made, or ZygoteError; then the process
-        has ended."""
+        """Wait for its imports. Raises ImportLeftOut if one was not made, or ZygoteError; then the process is gone."""
         try:
             _, grown = self._receive(_GROW_TIMEOUT)
         except ZygoteError:
@@ -203,8 +202,7 @@ class ZygoteProcess:
 
 
 class _ForkedProcess:
-    """A process forked by a zygote, with the interface of ChildProcess. `inherited`: its memory at the start, in
-    bytes."""
+    """A process forked by a zygote, as a ChildProcess. `inherited`: its memory at the start, in bytes."""
 
     def __init__(self, pid: int, inherited: int) -> None:
         self.pid = pid

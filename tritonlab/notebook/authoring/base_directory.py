@@ -125,9 +125,7 @@ class BaseDirectory:
         return ModelFile(path, segments, link=str(path))
 
     def written(self, file: str, text: ModelFile) -> ModelFile:
-        """Return the file with the text of a cell: unchanged lines keep their bytes, and the file its mode. Raises
-        FileError.
-        """
+        """Return the file with a cell's text: unchanged lines keep their bytes, the file its mode. Raises FileError."""
         path = self.path / file
         if file not in self.tree.files or not isinstance(text.content, bytes):
             return text

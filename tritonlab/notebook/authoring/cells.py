@@ -11,8 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CellBody:
-    """The body of a cell magic. Line n of it is line `n + offset` of the source that `linecache` calls
-    `origin`."""
+    """The body of a cell magic. Line n of it is line `n + offset` of the source that `linecache` calls `origin`."""
 
     origin: str
     offset: int
@@ -54,9 +53,7 @@ def cell_label(shell: Any, origin: str) -> str:
 
 
 def running_label(shell: Any) -> str:
-    """Return "In[3]" for the cell that runs in the calling thread; "" without a cell, as on the thread of a button's
-    work.
-    """
+    """Return "In[3]" for the cell that runs in the calling thread; "" without one, as on the thread of a button."""
     if not _names_cells(shell):
         return f"In[{shell.execution_count}]" if threading.current_thread() is threading.main_thread() else ""
     origin = _running_file(shell)
@@ -93,8 +90,7 @@ def _running_file(shell: Any) -> str | None:
 
 
 def raw_cell(shell: Any) -> str:
-    """Return the running cell as the author typed it. ipykernel has it in the request, a terminal only in its
-    history."""
+    """Return the running cell as the author typed it: ipykernel has it in the request, a terminal in its history."""
     if hasattr(shell, "get_parent"):
         content = (shell.get_parent() or {}).get("content", {})
         if content.get("code"):

@@ -1,5 +1,4 @@
-"""A model.py made from a class of a notebook or a module, or from a source with the definitions of other cells before
-it."""
+"""A model.py made from a class of a notebook or module, or from a source with definitions of other cells first."""
 
 from __future__ import annotations
 
@@ -131,9 +130,7 @@ def _first_method(cls: type) -> FunctionType | None:
 
 
 def _global_names(text: str) -> Iterator[str]:
-    """Return the global names that `text` reads when it runs; a local with the name of a notebook variable does not
-    count.
-    """
+    """Return the global names that `text` reads when it runs; a local of a notebook variable's name does not count."""
     codes = [compile(text, "<source>", "exec", dont_inherit=True)]
     seen: set[str] = set()
     while codes:

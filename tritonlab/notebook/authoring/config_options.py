@@ -1,5 +1,4 @@
-"""The parts of a model configuration that fit in one line: the options of `%%triton_model` and of
-`tritonlab.load`."""
+"""The parts of a model configuration that fit in one line: the options of `%%triton_model` and of `tritonlab.load`."""
 
 from __future__ import annotations
 
@@ -167,9 +166,7 @@ def _merge_parameters(merged: ModelConfig, part: ModelConfig, source: str) -> No
 
 
 def parse_tensor(spec: str) -> tuple[str, DataType, list[int], bool]:
-    """Read `NAME:FP32[-1,4]` as (name, datatype, dims, optional). Raises OptionError that says what is wrong with
-    `spec`.
-    """
+    """Read `NAME:FP32[-1,4]` as (name, datatype, dims, optional). Raises OptionError that names `spec`'s fault."""
     found = _TENSOR.match(spec.strip())
     if not found:
         form = "NAME:TYPE[DIMS], for example INPUT0:FP32[-1,4]"

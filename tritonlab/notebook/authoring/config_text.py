@@ -99,9 +99,7 @@ class ConfigTextError(ConfigError):
         return f"{self.place()}: {self.complaint}" + (f" {self.advice}" if self.advice else "")
 
     def excerpt(self, context: int = 2) -> list[str]:
-        """Return the lines around the complaint, with an arrow, as a traceback has them; empty if the complaint has no
-        place.
-        """
+        """Return the lines around the complaint, with an arrow, as in a traceback; empty if it has no place."""
         if not self.line:
             return []
         lines = self.written.text.splitlines()
@@ -117,8 +115,7 @@ class ConfigTextError(ConfigError):
 
 
 def line_of_step(reason: str, written: ConfigText) -> int:
-    """Return the line of the source with the tensor of an ensemble's step that Triton's reason names; 0 if there is
-    none."""
+    """Return the source's line with the tensor of an ensemble's step that Triton's reason names; 0 if there is none."""
     found = next((found for pattern in _OF_STEP if (found := pattern.search(reason))), None)
     if found is None:
         return 0

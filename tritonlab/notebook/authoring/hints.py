@@ -61,8 +61,7 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
 
 
 def _nearest_model(absent: str, topic: str, config_of: ConfigOf, known: list[str]) -> str:
-    """Return what to do instead of calling the model `absent`, if one of the `known` models has its name or a similar
-    one."""
+    """Return what to do instead of calling the model `absent`, if a model of `known` has its name or a similar one."""
     if absent in known and topic == "unknown-model":
         if config_of(absent) is not None:
             return f"{absent} serves, but not the version that was requested: leave model_version out for the highest"

@@ -80,8 +80,7 @@ def load_by_sample(
 
 
 def _answered(model: Model, sample: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors like the outputs with which a model with the lines above answers the sample. Raises the model's
-    errors."""
+    """Return tensors like the outputs with which a model with these lines answers the sample. Raises its errors."""
     try:
         for response in model.infer(inputs=dict(sample)):
             if response.error is not None:

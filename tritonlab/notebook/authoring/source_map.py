@@ -71,8 +71,7 @@ class SourceMap:
         self._of_process: dict[int, dict[str, tuple[Segment, ...]]] = {}
 
     def replace(self, directory: str, files: Mapping[str, Sequence[Segment]]) -> dict[str, tuple[Segment, ...]]:
-        """Set `files` (absolute path -> segments) as the whole content below `directory`. Returns the content
-        before."""
+        """Set `files` (absolute path -> segments) as all content below `directory`. Returns the content before."""
         root = os.path.join(os.path.realpath(directory), "")
         with self._lock:
             before = {path: found for path, found in self._segments.items() if path.startswith(root)}
@@ -119,8 +118,7 @@ class SourceMap:
 
 
 def _resolve(file: str) -> str:
-    """Return the path without links, except that the file itself may be a link into the directory from which it was
-    taken."""
+    """Return the path without links; only the file itself may be a link into the directory where it was found."""
     folder, name = os.path.split(file)
     return os.path.join(os.path.realpath(folder), name)
 

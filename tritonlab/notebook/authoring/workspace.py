@@ -303,14 +303,11 @@ class Workspace:
         return written.progress if written is not None else None
 
     def names(self) -> list[str]:
-        """Return the models that this notebook has written or the server has, in alphabetical order, with numbers in
-        numeric order."""
+        """Return the models that this notebook has written or the server has, sorted by name, numbers as numbers."""
         return sorted({*list(self._models), *(name for name, _ in self.server.models())}, key=by_number)
 
     def is_current(self, record: LogRecord) -> bool:
-        """Return whether the process that wrote the line runs the model's current files, so that `sources` has its
-        lines.
-        """
+        """Return whether the process that wrote the line runs the current files, so that `sources` has its lines."""
         report = self.report(record.model)
         known = report.pids if report is not None else frozenset()
         return record.pid in known or record.pid in pids_of(self.server, record.model)

@@ -230,9 +230,7 @@ def pids_of(server: Server, name: str) -> frozenset[int]:
 
 
 def _check_syntax(text: str, path: str, *, model: str, version: int, sources: SourceMap) -> None:
-    """Raise the ModelLoadError in which loading `text` from `path` would end, with the place where the author wrote
-    it.
-    """
+    """Raise the ModelLoadError in which loading `text` from `path` would end, with the author's place."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the stub shows them, once

@@ -61,8 +61,7 @@ class CellPlaces:
 
 
 class CellLines:
-    """The line numbers of pdb in model files, turned into the lines of cells, and back. `locate` maps lines, `label`
-    names a cell."""
+    """The line numbers of pdb in model files as those of cells, and back. `locate` maps lines, `label` names a cell."""
 
     def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
         self._locate = locate

@@ -18,9 +18,7 @@ _STEP = re.compile(r'\bmodel_name\s*:\s*"([^"\n]*)\Z')
 
 @dataclass
 class _Message:
-    """An open message. `field`: the field whose value, or list in brackets, is expected next; "" if a name is
-    expected.
-    """
+    """An open message. `field`: the field whose value, or list in brackets, is next; "" if a name is expected."""
 
     descriptor: Any
     field: str = ""

@@ -29,8 +29,7 @@ _FIRST_SECONDS = 20.0
 
 
 class NotebookDesk:
-    """The reader of lines with IPython's `input` while a cell runs, if the front end has input (nbclient and papermill
-    cannot)."""
+    """The reader of lines by IPython's `input` while a cell runs, if the front end has input (nbclient has none)."""
 
     def __init__(
         self, shell: Any, lines: CellLines, places: Callable[[str], str], watch: PromptWatch, cell: RunningCell
@@ -100,8 +99,7 @@ class PromptWatch:
         self._answered = False  # whether a window has answered since the prompt began
 
     def seen(self, visible: bool, asked: bool = False) -> None:
-        """Note whether a window shows a box, and whether it has got this line: the box may have gone before it could be
-        seen."""
+        """Note whether a window shows a box, and has got this line: the box may have gone before anybody saw it."""
         with self._lock:
             self._looked = time.monotonic()
             self._answered = True

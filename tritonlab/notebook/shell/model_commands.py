@@ -42,8 +42,7 @@ def load(context: Context, name: str, path: str | None = None, config: str | Non
 
 
 def watch(context: Context, name: str | None = None, stop: bool = False) -> Any:
-    """Watch the files of a model on disk, and return its card, which shows each load; without a name, list what is
-    watched."""
+    """Watch a model's files on disk, and return its card, which shows each load; without a name, list them."""
     watch = context.workspace.watch()
     if name is None:
         names = watch.names()

@@ -60,8 +60,7 @@ class RunningCell:
         self._context = contextvars.copy_context()
 
     def write(self, line: str, *, error: bool = False) -> None:
-        """Write a line to the cell's stdout or, for an `error`, its stderr; in one piece, as other threads write,
-        too."""
+        """Write a line to the cell's stdout or, for an `error`, its stderr; in one piece, since other threads write."""
         # only one thread at a time can be in a context
         self._context.copy().run(_write, line + "\n", error)
 

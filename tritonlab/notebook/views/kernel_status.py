@@ -22,8 +22,7 @@ class KernelStatus:
         self.cell_runs: Callable[[], bool] = lambda: False
 
     def keep_busy(self, message: Any) -> None:
-        """Keep the end of this message of a comm, which the calling thread serves, from ending `busy` while a cell
-        runs."""
+        """Keep the end of this comm's message, which this thread serves, from ending `busy` while a cell runs."""
         if self.cell_runs():
             message["header"]["msg_type"] = _UNTRACKED
 

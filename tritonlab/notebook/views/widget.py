@@ -118,9 +118,7 @@ class LiveView(ProcessBound):
                     self._widget.state = self._state
 
     def send(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
-        """Send a message to the module: `model.on("msg:custom", (content, buffers) => …)`. Views that open later do not
-        get it.
-        """
+        """Send a message to the module: `model.on("msg:custom", (content, buffers) => …)`. Not for later views."""
         widget = self._widget
         if widget is not None:
             widget.send(dict(content), list(buffers))

@@ -64,9 +64,7 @@ Written: TypeAlias = "str | Mapping[str, Any]"
 
 @dataclass(frozen=True)
 class BackendChoice:
-    """The choice of the answers for a model: the use, and the fields of `_FIELDS` for it. A directory in it is
-    absolute.
-    """
+    """The choice of the answers for a model: the use, and its fields of `_FIELDS`. A directory in it is absolute."""
 
     use: Use = Use.REAL
     settings: Mapping[str, Any] = field(default_factory=dict)

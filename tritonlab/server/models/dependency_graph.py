@@ -13,9 +13,7 @@ from ...core.config.model_config_rules import is_ensemble, step_model
 
 
 def composing_models(config: ModelConfig) -> tuple[str, ...]:
-    """Return the identifiers of the models that an ensemble's steps name, each once, in their order; nothing for other
-    models.
-    """
+    """Return the identifiers of the models that an ensemble's steps name, each once, in order; else none."""
     if not is_ensemble(config):
         return ()
     return tuple(dict.fromkeys(step_model(step) for step in config.ensemble_scheduling.step))

@@ -121,9 +121,7 @@ class Endings:
         return [ending for ending in list(self._running) if ending.version.identifier in wanted]
 
     def limit(self, endings: Sequence[Ending], seconds: float | None) -> None:
-        """End these versions after that many seconds, if they have not ended by themselves; None sets no limit. Does
-        not block.
-        """
+        """End these versions after that many seconds, if they have not ended; None sets no limit. Does not block."""
         if seconds is None:
             return
         nanoseconds = int(seconds * 1e9)

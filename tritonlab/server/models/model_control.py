@@ -333,9 +333,7 @@ class ModelControl:
     # -- state
 
     def running(self, name: str = "") -> list[ModelVersion]:
-        """Return every version, of one model or all, that may have requests in flight, also versions that are being
-        unloaded.
-        """
+        """Return every version, of one model or all, that may have requests in flight, also those being unloaded."""
         serving = [version for model in self.models.known(name) for version in model.versions.values()]
         ending = self._endings.versions()
         return [*serving, *(version for version in ending if name in ("", version.name, version.identifier))]

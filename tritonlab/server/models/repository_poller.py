@@ -53,9 +53,7 @@ def run_in_thread(work: Callable[[], None]) -> None:
 
 
 class RepositoryPoller:
-    """The poll every `seconds` (0: never), from `start` on until `stop`. `run` starts work that must not block the
-    timer.
-    """
+    """The poll every `seconds` (0: never), from `start` to `stop`. `run` starts work that must not block the timer."""
 
     def __init__(
         self,
@@ -90,9 +88,7 @@ class RepositoryPoller:
         self._stopped = True
 
     def poll(self) -> None:
-        """Start the loads and unloads for the changes since the last poll; look again soon at changes that may be in
-        progress.
-        """
+        """Start the loads and unloads for changes since the last poll; look again soon at changes in progress."""
         with self._lock:
             found = self._look()
             differing: dict[str, ModelFingerprints] = {
@@ -182,7 +178,5 @@ class RepositoryPoller:
 
 
 def _is_gone(seen: Iterable[str]) -> bool:
-    """Return whether the model was removed, which it was not if its whole repository is away, as a network's may be for
-    a while.
-    """
+    """Return whether the model was removed; not so if its whole repository is away, as a network's may be."""
     return all(Path(path).parent.is_dir() for path in seen)

@@ -75,9 +75,7 @@ class ResponseCache:
         return InferenceResponse(outputs=_copies(entry.outputs), parameters=dict(entry.parameters))
 
     def insert(self, owner: object, key: bytes, response: InferenceResponse) -> bool:
-        """Store an answer; returns False if the key has one. Raises InvalidArgumentError if it is larger than the whole
-        cache.
-        """
+        """Store an answer; returns False if the key has one. Raises InvalidArgumentError above the cache's size."""
         size = _OVERHEAD + sum(len(name) + 8 * len(t.shape) + t.byte_size for name, t in response.outputs.items())
         size += sum(len(str(item)) for pair in response.parameters.items() for item in pair)
         if size > self._size:

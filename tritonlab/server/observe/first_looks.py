@@ -67,9 +67,7 @@ class FirstLooks(Instrument, Generic[Note]):
 
 
 class OutputCheck(FirstLooks["VersionCheck | None"]):
-    """The check of the first responses of each version. Each finding is logged once, as a warning that begins with
-    UNCHECKED.
-    """
+    """The check of each version's first responses. Each finding is logged once, as an UNCHECKED warning."""
 
     def __init__(self, instruments: Instruments, find: Callable[[str, int], ModelVersion], log: LogBook) -> None:
         super().__init__(instruments, find, log, _Responses(self))

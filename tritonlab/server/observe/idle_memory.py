@@ -85,9 +85,7 @@ class IdleMemory:
         self.give_back(stubs, _IN_A_HURRY / max(len(stubs), 1))
 
     def give_back(self, stubs: Iterable[StubProcess], patience: float = _PATIENCE) -> None:
-        """Return memory and block meanwhile; do nothing if another thread is doing it. Each stub has `patience` seconds
-        to answer.
-        """
+        """Return memory; blocks. Does nothing if another thread does it. Each stub has `patience` seconds to answer."""
         if not self._lock.acquire(False):
             return
         try:

@@ -60,9 +60,7 @@ class LogWriter(Instrument):
             self.write("INFO", _STATES[state].format(model=model, version=version))
 
     def write(self, level: str, text: str, place: str = _OWN, time_ns: int | None = None) -> None:
-        """Write one record, if the settings show its level. `place` is `file:line`, `time_ns` wall-clock
-        nanoseconds.
-        """
+        """Write a record, if the settings show its level. `place` is `file:line`, `time_ns` wall-clock nanoseconds."""
         setting = self._settings.setting
         if setting.shows(level):
             start = record_prefix(setting.log_format, level, time.time_ns() if time_ns is None else time_ns)

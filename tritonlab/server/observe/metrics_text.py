@@ -1,6 +1,4 @@
-"""The metrics of the configuration: the counts of model versions, the machine's usage, and the text of /metrics (rule
-5.13).
-"""
+"""The configuration's metrics: counts of model versions, the machine's usage, and the text of /metrics (rule 5.13)."""
 
 from __future__ import annotations
 

@@ -101,9 +101,7 @@ class Tracer(Instrument):
                 )
 
     def _listen(self, active: bool) -> None:
-        """Listen to hooks while requests may be traced, and until the last traced ones have ended. The caller holds
-        the lock.
-        """
+        """Listen to hooks while requests may be traced, or traced ones are open. The caller holds the lock."""
         wanted = active or bool(self._trees)
         if wanted != self._listening:
             self._listening = wanted
@@ -132,9 +130,7 @@ class Tracer(Instrument):
         self._drop(trace.tree)
 
     def adopt(self, request: InferenceRequest, parent: int) -> None:
-        """Trace a model's request as part of the trace of a request to the model; it is ignored if that trace has
-        ended.
-        """
+        """Trace a model's request as part of the trace of its caller; it is ignored if that trace has ended."""
         with self._lock:
             trace = self._live.get(parent)
         if trace is not None:
@@ -219,9 +215,7 @@ class Tracer(Instrument):
 
 
 class TraceFile:
-    """A JSON array of entries: in one file, or, with a log frequency, in numbered files of that many traces
-    each.
-    """
+    """A JSON array of entries: in one file, or, with a log frequency, in numbered files of that many traces each."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)

@@ -58,9 +58,7 @@ def copies_text(facts: DeviceCopies | None) -> str:
 
 
 def per_request_text(model: Model) -> str:
-    """Return `copied per request: 4 MB to the GPU, 1 MB back`, on average over the record; an empty text if nothing is
-    recorded.
-    """
+    """Return `copied per request: 4 MB to the GPU, 1 MB back`, on average over the record; empty if it has none."""
     recording = recorded(model)
     record = recording.records.get(model.name) if recording is not None else None
     facts = device_copies(record) if record is not None and record.copies.total else None

@@ -24,8 +24,7 @@ _MANY = 4
 
 @dataclass
 class Box:
-    """A model's box at (x, y). `calls` is empty for a step that was not run; `tensors`: its incoming tensors, in
-    words."""
+    """A model's box at (x, y). `calls` is empty for a step that was not run; `tensors`: incoming ones, in words."""
 
     title: str
     calls: list[Call]

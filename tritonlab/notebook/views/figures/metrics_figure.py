@@ -67,9 +67,7 @@ def present(record: MetricRecord, key: SeriesKey, ring: Ring) -> tuple[str, str,
 
 
 def series_text(record: MetricRecord, key: SeriesKey, ring: Ring) -> str:
-    """Return the current value of a series: `12 (1.5 a second over 8 s)`, `3.2`, `400 observed, median 1.2, 95% below
-    3`.
-    """
+    """Return a series' current value: `12 (1.5 a second over 8 s)`, `3.2`, `400 observed, median 1.2, 95% below 3`."""
     value, more, span = present(record, key, ring)
     if span:
         return f"{value} ({more} over {span})"

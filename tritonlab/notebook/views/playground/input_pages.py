@@ -22,9 +22,7 @@ MOST_DROPPED = 50_000_000
 
 
 class UnseenInput:
-    """The stand-in for a row that was not opened yet: it sends random values, as the row would, and leaves out an
-    optional input.
-    """
+    """The stand-in for a row that was not opened yet: like the row it sends random values, but no optional input."""
 
     def __init__(self, spec: InputSpec, number: int, seed: int) -> None:
         self.spec = spec
@@ -96,9 +94,7 @@ class InputPages(Mapping[str, InputRow]):
             row.arrange(batch, seed)
 
     def drop(self, number: int, files: Sequence[Mapping[str, Any]], contents: Sequence[bytes]) -> None:
-        """Give the files that were dropped on an input to its row. Of a file that is too large only the name and the
-        size come.
-        """
+        """Give the files dropped on an input to its row. Of a file that is too large only name and size come."""
         row = self[list(self._specs)[number]]
         large = [file for file in files if file["size"] > MOST_DROPPED]
         if large:

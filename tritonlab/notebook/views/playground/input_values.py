@@ -198,9 +198,7 @@ def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_sent(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any] | Tensor:
-    """Return a request's value for an array of the form. numpy has no BF16: its bits alone would be taken for
-    UINT16.
-    """
+    """Return a request's value for an array of the form: numpy has no BF16, whose bits would be taken for UINT16."""
     if spec.datatype is DataType.BF16 and array.dtype == np.uint16:
         return Tensor(spec.datatype, array.shape, np.ascontiguousarray(array))
     return array

@@ -108,9 +108,7 @@ def transport_ns(outcome: Exchange, split: PhaseTimes) -> int:
 
 
 def _table(done: Sequence[Exchange]) -> str:
-    """Return the table of times. The means of the phases add up to the mean of the total; percentiles of different
-    requests do not.
-    """
+    """Return the table of times. Means of the phases add up to the mean of the total; percentiles do not."""
     rows = [_row("total", [outcome.total_ns for outcome in done])]
     splits = [(outcome, outcome.split) for outcome in done if outcome.split is not None]
     if splits:

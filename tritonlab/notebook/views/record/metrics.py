@@ -131,7 +131,7 @@ class Metrics(RecordView):
         return {"model": self.name, "series": series, "warnings": record.warnings()}
 
     def figure(self) -> str:
-        """Return the custom metrics as SVG text."""
+        """Return the changes as SVG text."""
         return metrics_figure(self.recording.metrics, self.recording.wall, f"{self.LABEL} of {self.name}")
 
     def plot(self, ax: Axes | None = None, names: str | Sequence[str] | None = None) -> Axes:

@@ -96,8 +96,7 @@ class Driver:
         raise NotImplementedError
 
     def open(self, device: int, handle: bytes) -> int:
-        """Map another process's allocation, and return its address here. Opened twice it must be closed
-        twice."""
+        """Map another process's allocation, and return its address here. Opened twice it must be closed twice."""
         raise NotImplementedError
 
     def close(self, device: int, address: int) -> None:

@@ -1,5 +1,4 @@
-"""The drivers of this process, found by an address or a handle, so that a process that receives memory needs
-no setting."""
+"""The drivers of this process, found by an address or a handle, so that a receiver of memory needs no setting."""
 
 from __future__ import annotations
 

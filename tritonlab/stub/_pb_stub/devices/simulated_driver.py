@@ -71,9 +71,7 @@ class _Allocation:
 
 
 class SimulatedDriver(Driver):
-    """Simulated devices, which this machine does not have. `total_bytes` is the memory of each for the allocations of a
-    process.
-    """
+    """Simulated devices, which this machine lacks. `total_bytes`: the memory of each for one process's allocations."""
 
     simulated = True
 

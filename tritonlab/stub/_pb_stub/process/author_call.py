@@ -1,6 +1,4 @@
-"""The steps after every call of the author's code: flush its prints, turn its errors into data, and end processes that
-it forked.
-"""
+"""The steps after every call of the author's code: flush its prints, turn errors into data, end its forks."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> R
 def report_failure(
     bridge: StubBridge, failure: Optional[Failure], error: Optional[BaseException], handles: Sequence[int] = ()
 ) -> None:
-    """Send a failure that ends the requests `handles`, with the origin of the exception, to a server that requests such
-    reports.
-    """
+    """Send a failure that ends the requests `handles`, with the exception's origin, to a server that wants reports."""
     if error is not None and bridge.phase == "execute":
         bridge.last_error.keep(error)
     if bridge.tells_failures and failure is not None and not bridge.abandoned:

@@ -1,5 +1,4 @@
-"""Descriptions of an exception that left the author's code: in Triton's words for clients, and as a full
-traceback for the author."""
+"""Descriptions of an exception that left the author's code: Triton's words for clients, the traceback for authors."""
 
 from __future__ import annotations
 
@@ -161,9 +160,7 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Option
 
 
 def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSummary]:
-    """Return the frames for authors, without frames of a library through which the stub called the author's code, such
-    as asyncio.
-    """
+    """Return the frames for authors, without a library's through which the stub called their code, such as asyncio."""
     authors = []  # type: List[traceback.FrameSummary]
     between = []  # type: List[traceback.FrameSummary]
     by_us = False

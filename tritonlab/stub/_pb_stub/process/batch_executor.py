@@ -1,5 +1,4 @@
-"""The execution of batches: an EXECUTE becomes request objects, the author's `execute` is called, and its responses
-are sent back."""
+"""The execution of batches: an EXECUTE becomes request objects for the author's `execute`, whose responses go back."""
 
 from __future__ import annotations
 
@@ -138,9 +137,7 @@ class BatchExecutor:
     # -- async def execute
 
     def _run(self, coroutine: Any, requests: List[InferenceRequest]) -> Any:
-        """Wait for the coroutine of `execute` and return its result; do not wait for a decoupled model's coroutine
-        (rule 3.8.2).
-        """
+        """Wait for `execute`'s coroutine and return its result; a decoupled model's is not awaited (rule 3.8.2)."""
         awaited = self._context.run(coroutine)
         if self._decoupled:
             handles = [request._handle for request in requests]

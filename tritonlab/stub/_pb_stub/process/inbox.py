@@ -20,8 +20,7 @@ _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 
 
 class Inbox:
-    """The messages of one connection, sorted by owner. Every method that waits raises LinkClosed when the server is
-    gone."""
+    """The messages of one connection, sorted by owner. Methods that wait raise LinkClosed when the server is gone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

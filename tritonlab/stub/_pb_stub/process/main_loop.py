@@ -45,9 +45,7 @@ class MainLoop:
         environment: Optional[Mapping[str, str]] = None,
         reads: Optional[ReadsRecord] = None,
     ) -> None:
-        """`environment`: the variables at the start of the process. `reads` records the model's reads while it is
-        loaded.
-        """
+        """`environment`: the process's variables at its start. `reads` records the model's reads while it is loaded."""
         self._bridge = bridge
         self._environment = environment
         self._context = context

@@ -74,9 +74,7 @@ class ModelContext:
         compiled.attach(utils)  # not earlier: rule 1.1.2
 
     def auto_complete_config(self, config: str) -> Optional[str]:
-        """Return the config JSON of the model's auto_complete_config for `config`; None without that method (rule
-        2.4.1).
-        """
+        """Return the config JSON of the model's auto_complete_config for `config`; None without it (rule 2.4.1)."""
         self._bridge.phase = "auto_complete"
         kind, utils = self._module.TritonPythonModel, sys.modules["triton_python_backend_utils"]
         wrapper_kind = run_authors(getattr, utils, "ModelConfig")
@@ -149,9 +147,7 @@ class ModelContext:
 
 
 def _has(owner: Any, name: str) -> bool:
-    """Return whether the author's object has the attribute, by pybind11's rule: an attribute that raises does not
-    exist.
-    """
+    """Return whether the author's object has the attribute, as pybind11 does: one that raises does not exist."""
     try:
         getattr(owner, name)
     except Exception:

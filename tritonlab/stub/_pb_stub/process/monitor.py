@@ -33,8 +33,7 @@ from .thread_stacks import all_stacks
 
 
 class Monitor:
-    """A thread that reads the monitor socket. When that socket ends, the server has ended, and this process ends,
-    too."""
+    """A thread that reads the monitor socket. When that socket ends, the server has ended, and this process ends."""
 
     def __init__(
         self, bridge: StubBridge, context: ModelContext, connection: Connection, reads: Optional[ReadsRecord] = None

@@ -65,9 +65,7 @@ class AwaitedCoroutine:
             self.future.set_exception(error)
 
     def threads(self) -> Set[int]:
-        """Return the threads it needs: the threads behind its awaits, and its loop's thread, which other code on it may
-        delay.
-        """
+        """Return the threads it needs: those behind its awaits, and its loop's, which other code on it may delay."""
         return {self._thread, *threads_awaited_by(self._task)}
 
 

@@ -24,9 +24,7 @@ Unpacked = Tuple[int, "ref[Tensor]"]
 
 
 def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
-    """Make Tensor objects over a block of the server's region. With the last of them the block is returned, by
-    `freed`.
-    """
+    """Make Tensor objects over a block of the server's region. With the last one the block is returned, by `freed`."""
     # made first, so that the block is returned in any case
     lease = None if block is None else Lease(freed, block, reader)
     memory = map_block(reader, rows)

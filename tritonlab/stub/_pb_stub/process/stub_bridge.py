@@ -59,9 +59,7 @@ class DeferredCalls:
         self.thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
-        """Start the thread, which first does earlier work. Do not call it in a destructor, where a thread must not
-        start.
-        """
+        """Start the thread, which first does earlier work. Not for destructors, where a thread must not start."""
         if self.thread is None:
             self.thread = own_threads.start("errands", self._run)
 

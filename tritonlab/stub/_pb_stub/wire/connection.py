@@ -233,8 +233,7 @@ class Connection:
         return command, ident, body
 
     def shutdown(self) -> None:
-        """End both directions: the other side and a local receiver see LinkClosed. The descriptor stays until
-        `close`."""
+        """End both ways: the other side and a local receiver see LinkClosed. The descriptor stays until `close`."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 

@@ -43,9 +43,7 @@ _new = tuple.__new__  # a third of the time of a NamedTuple's constructor; only 
 
 
 def _reader(kind: Type[Any], **parts: Read) -> Read:
-    """Return a function that makes a `kind` from the list of its fields; `parts` read the fields that are not plain
-    data.
-    """
+    """Return a function that makes a `kind` of the list of its fields; `parts` read those that are not plain data."""
     names = kind._fields
     indexes = [(names.index(name), part) for name, part in parts.items()]
     size = len(names)

@@ -65,8 +65,7 @@ class ResponseError(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A model's answer to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text,
-    or empty."""
+    """A model's answer to one request of a batch. `error`: a ResponseError's row. `parameters`: JSON text, or empty."""
 
     tensors: List[Row]
     error: Optional[Row]
@@ -120,9 +119,7 @@ class DeviceGrant(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """The device memory of the kernel that a stub still has mapped, as handles in hex text, and the parts that it has
-    returned.
-    """
+    """The kernel's device memory that a stub still maps, as handles in hex text, and the parts it has returned."""
 
     mapped: List[str]
     returned: List[DeviceGrant]
@@ -255,9 +252,7 @@ class Waits(NamedTuple):
 
 
 class TellReads(NamedTuple):
-    """Return the reads of the author's code outside of its model, and start or stop recording them during
-    executions.
-    """
+    """Return the reads of the author's code outside of its model; start or stop recording them during executions."""
 
     record: bool
 
@@ -298,8 +293,7 @@ class Execute(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a call: its value, or the reason for the failure. With the id 0, which no call has, it only returns
-    blocks."""
+    """The answer to a call: its value, or why it failed. With the id 0, which no call has, it only returns blocks."""
 
     value: Any
     failure: Optional[Failure] = None

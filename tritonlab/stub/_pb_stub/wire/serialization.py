@@ -141,8 +141,7 @@ def encode_bytes_tensor(array: "np.ndarray[Any, Any]") -> bytes:
 
 
 def decode_bytes_tensor(buffer: Buffer) -> "np.ndarray[Any, Any]":
-    """Decode the elements of a BYTES tensor into a 1-D object array of `bytes`. Raises ValueError (texts of rule
-    1.6.3)."""
+    """Decode a BYTES tensor's elements into a 1-D object array of `bytes`. Raises ValueError (texts of rule 1.6.3)."""
     data = bytes(buffer)
     end = len(data)
     if end == 0:

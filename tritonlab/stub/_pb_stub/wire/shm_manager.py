@@ -107,8 +107,7 @@ class Region:
         self._grow_to(size)
 
     def allocate(self, nbytes: int) -> int:
-        """Allocate a block of at least `nbytes` and return its offset. Raises SharedMemoryError if the region cannot
-        grow."""
+        """Allocate at least `nbytes` and return the offset. Raises SharedMemoryError if the region cannot grow."""
         align = _PAGE if nbytes >= LARGE else _ALIGN
         if nbytes >= LARGE and self.has_room is not None and not self.has_room(nbytes):
             raise _cannot_grow(self.used + nbytes, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
@@ -358,9 +357,7 @@ class _LeasedMemory:
 
 
 class Hold:
-    """A writer's claim to read one of its own blocks later. It ends without taking a lock, as it may end at any
-    moment.
-    """
+    """A writer's claim to read its own block later. It ends without taking a lock, as it may end at any moment."""
 
     __slots__ = ("__del__",)
 
@@ -369,9 +366,7 @@ class Hold:
 
 
 class Lease:
-    """The right to read one block of the other side's region; after its last holder the next message returns the
-    block.
-    """
+    """The right to read one block of the other side's region; after its last holder a message returns the block."""
 
     # A destructor in a slot is called without a Python instruction in between: no signal handler of the author can
     # raise there, which would lose the block and the exception.

@@ -1,5 +1,4 @@
-"""Tensors packed into one block of a region, and a block mapped for its readers: the same code on both sides
-of the link."""
+"""Tensors packed into a block of a region, and a block mapped for readers: one code for both ends of the link."""
 
 from __future__ import annotations
 
