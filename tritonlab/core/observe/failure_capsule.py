@@ -205,7 +205,7 @@ class FailureBook:
             self._capsules.setdefault(model, deque(maxlen=self.capacity)).append(capsule)
 
     def answered_with_error(self, model: str) -> None:
-        """Count a response with an error of the author (`pb_utils.TritonError`): the model works, so nothing is kept."""
+        """Count a response with an error of the author (`pb_utils.TritonError`): the model works, nothing is kept."""
         with self._lock:
             self._answered[model] = self._answered.get(model, 0) + 1
 

@@ -74,7 +74,7 @@ class CircleRefusal(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The call to refuse (`refusal`), and instances that may wait for each other (`suspects`); their stubs know more."""
+    """The call to refuse, `refusal`, and instances that may wait for each other, `suspects`: their stubs know more."""
 
     refusal: CircleRefusal | None = None
     suspects: Sequence[ModelInstance] = ()
