@@ -65,7 +65,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, float):
-        return _number(float(value))
+        value = float(value)
+        if math.isfinite(value):
+            return value
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, bytes):
@@ -88,9 +91,3 @@ def _shortest(value: Any) -> Any:
     """Return the floats with the fewest digits that distinguish them from their neighbours of the same type."""
     array = np.asarray(value)
     return np.array([float(str(element)) for element in array.reshape(-1)]).reshape(array.shape).tolist()
-
-
-def _number(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -160,14 +160,10 @@ def _remove_one(abandoned: _Abandoned) -> None:
     """Remove a directory, the file of its lock last: after an interruption the next start continues."""
     for name in os.listdir(abandoned.directory):
         if name != _LOCK_FILE:
-            _remove_entry(name, abandoned.directory)
+            if stat.S_ISDIR(os.stat(name, dir_fd=abandoned.directory, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, ignore_errors=True, dir_fd=abandoned.directory)
+            else:
+                os.unlink(name, dir_fd=abandoned.directory)
     if os.listdir(abandoned.directory) == [_LOCK_FILE]:
         os.unlink(_LOCK_FILE, dir_fd=abandoned.directory)
         os.rmdir(abandoned.path)
-
-
-def _remove_entry(name: str, directory: int) -> None:
-    if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-        shutil.rmtree(name, ignore_errors=True, dir_fd=directory)
-    else:
-        os.unlink(name, dir_fd=directory)

@@ -1,5 +1,4 @@
-"""The result of `model.profile`: by line of the author's code, the time for each batch size, or the memory that it
-keeps."""
+"""The result of `model.profile`: by line of the author's code, the time per batch size, or the kept memory."""
 
 from __future__ import annotations
 
@@ -108,8 +107,7 @@ class LineProfile:
         sources: Mapping[str, Sequence[str]] | None = None,
         cite: Cite = str,
     ) -> None:
-        """sources: the lines of each file. cite: function that names the cell in a text that names a line of a model's
-        file."""
+        """sources: each file's lines. cite: function that names the cell in a text that names a model file's line."""
         self.model = model
         self.memory = memory
         self.lines = sorted(lines, key=lambda one: (-one.growth, -one.kept) if memory else (-one.own, 0))
@@ -238,7 +236,8 @@ class LineProfile:
             each = _bytes(line.kept / self.requests) if self.requests else ""
             growth = ("-" if line.growth < 0 else "") + _bytes(abs(line.growth))
             return [growth, _bytes(line.kept), f"{line.blocks:,}", each]
-        share = f"{self._share(line) * 100:.1f} %"
+        whole = sum(one.own for one in self.lines)
+        share = f"{line.own / whole * 100 if whole else 0:.1f} %"
         own, total = duration_text(line.own), duration_text(line.total)
         return [share, own, total, *(self._each(line, size) for size in self._columns())]
 
@@ -249,10 +248,6 @@ class LineProfile:
         count, _ = self.executions.get(size, (0, 0.0))
         total = line.times[size][1]
         return duration_text(total / count) if count else duration_text(total)
-
-    def _share(self, line: ProfiledLine) -> float:
-        whole = sum(one.own for one in self.lines)
-        return line.own / whole if whole else 0.0
 
     def __repr__(self) -> str:
         return self.text()
@@ -370,9 +365,7 @@ def _bytes(count: float) -> str:
 
 
 def _plot_bars(ax: Axes, names: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]], what: str) -> None:
-    """Draw a bar for each line, with a piece for each of `bars` (label, value at each line). `what`: the quantity, with
-    its unit.
-    """
+    """Draw a bar for each line, with a piece for each of `bars` (label, values by line). `what`: quantity and unit."""
     left = np.zeros(len(names))
     for (label, values), tone in zip(bars, _TONES, strict=False):
         ax.barh(range(len(names)), values, left=left, height=0.7, color=tone, label=label)

@@ -82,7 +82,10 @@ class ModelDirectory:
             stamps[relative] = stamp_of(content)
             former = self.path / relative
             if self._stamps.get(relative) == stamps[relative] and former.is_file():
-                _link_or_copy(former, target)
+                try:
+                    os.link(former, target)
+                except OSError:  # a file system without hard links
+                    copy_file(former, target)
             else:
                 copy_file(content, target)
         return stamps
@@ -109,10 +112,3 @@ def stamp_of(path: Path) -> Stamp:
     """Return facts that change with the content of a file."""
     found = path.stat()
     return str(path), found.st_size, found.st_mtime_ns
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links
-        copy_file(source, target)

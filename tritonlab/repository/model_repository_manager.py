@@ -55,15 +55,11 @@ class ModelFiles:
 
     @property
     def configured(self) -> bool:
-        """Return whether a configuration exists or was passed; otherwise the model's auto_complete_config must give all
-        of it.
-        """
+        """Return whether a configuration exists or was passed; otherwise auto_complete_config must give all of it."""
         return self.override is not None or self.config_file in self.fingerprint
 
     def is_configuration(self, path: str) -> bool:
-        """Return whether `path` is a configuration: the file that is read, or an alternative next to it under another
-        name.
-        """
+        """Return whether `path` is a configuration: the one that is read, or an alternative beside it."""
         return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
 
 
@@ -233,8 +229,7 @@ class ModelRepositoryManager:
         return self._in_front(found)
 
     def _directory(self, namespace: str, name: str) -> Path:
-        """Return the directory of the model. Raises ModelLoadError if it is in no place, or in several (rule 5.11.10).
-        """
+        """Return the model's directory. Raises ModelLoadError if it is in no place, or in several (rule 5.11.10)."""
         found = self._places(namespace, name)
         if len(found) == 1:
             return found[0]
@@ -287,7 +282,8 @@ class ModelRepositoryManager:
         else:
             directory = self._directory(namespace, name)
         contents = read_contents(directory)  # first, so that changes during the load count for the next load
-        config_file = self._config_file(directory)
+        named = f"{CONFIGS}/{self._config_name}.pbtxt"
+        config_file = named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
         found = self._read_config(directory / config_file) if overriding is None else overriding
         _run_agents(found, directory)
         if found == ModelConfig() and not contents.first_files and self._replaced(name, directory.parent):
@@ -305,10 +301,6 @@ class ModelRepositoryManager:
             namespace=namespace,
             base=self.base_of(name),
         )
-
-    def _config_file(self, directory: Path) -> str:
-        named = f"{CONFIGS}/{self._config_name}.pbtxt"
-        return named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
 
     def _read_config(self, path: Path) -> ModelConfig:
         if path.is_dir() or path.is_fifo() or path.is_socket():
@@ -405,8 +397,7 @@ def _compare_checksum(directory: Path, key: str, expected: str) -> None:
 
 
 def poll_failure(name: str, reason: str) -> ModelLoadError:
-    """Return the error of a model that cannot be read: clients get the short text, `reason` is only logged (rule
-    2.5.3)."""
+    """Return the error of an unreadable model: clients get the short text, `reason` is only logged (rule 2.5.3)."""
     return ModelLoadError(
         f"failed to load '{name}', failed to poll from model repository", code=Code.INTERNAL, reason=reason
     )

@@ -87,9 +87,7 @@ class Parts(NamedTuple):
 def build(
     repositories: Sequence[str | Path], options: Options, server: ServerCalls, metrics: MetricRegistry | None
 ) -> Parts:
-    """Build the parts of a server; nothing runs yet. `metrics`: custom metrics that servers share. Raises
-    TritonError.
-    """
+    """Build a server's parts; nothing runs yet. `metrics`: custom metrics that servers share. Raises TritonError."""
     mode = _control_mode(options)
     repository = _repository(repositories, options, choices := BackendChoices(options.backends))
     clock, instruments = options.clock or SystemClock(), Instruments()
@@ -100,9 +98,11 @@ def build(
     executor = _executor(options, server, announcer, tracer, later=later, clock=clock, instruments=instruments)
     debugger = Debugger(later, options.postmortem_seconds)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
-    server_metrics = _server_metrics(options, server, instruments, registry=metrics, clock=clock, gpus=gpus)
-    cores = Cores()
-    link_reader = LinkReader(cores)
+    config = options.metrics_config or MetricsConfig()
+    if config.histogram_latencies:
+        instruments.add(FirstResponses(server.find))
+    server_metrics = ServerMetrics(config, metrics, clock, gpus)
+    link_reader = LinkReader(cores := Cores())
     shm = shm_settings(options.backend_config or {})
     buffers = GpuBuffers(SIMULATED if gpus.simulated else CUDA, options.cuda_memory_pool_sizes)
     pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers, audits=options.audit_reads)
@@ -128,10 +128,9 @@ def build(
         on_wait=announcer.unloading_waits,
         drain_seconds=options.drain_seconds,
     )
-    idle_memory = _idle_memory(control, pool)
-    watchdog = _watchdog(
-        options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle_memory
-    )
+    idle = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
+    ROOM.owners.add(idle)
+    watchdog = _watchdog(options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle)
     return Parts(
         services=services,
         metrics=metrics,
@@ -142,17 +141,10 @@ def build(
         tracer=tracer,
         executor=executor,
         control=control,
-        idle_memory=idle_memory,
+        idle_memory=idle,
         watchdog=watchdog,
         poller=_poller(options, repository, control=control, clock=clock, timer=timer),
     )
-
-
-def _idle_memory(control: ModelControl, pool: StubPool) -> IdleMemory:
-    """Return the memory of idle processes, which is released when a request finds no room."""
-    found = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
-    ROOM.owners.add(found)
-    return found
 
 
 def _executor(
@@ -233,20 +225,6 @@ def _repository(
         namespacing=options.model_namespacing,
         replaced=choices.replaces,
     )
-
-
-def _server_metrics(
-    options: Options,
-    server: ServerCalls,
-    instruments: Instruments,
-    registry: MetricRegistry,
-    clock: Clock,
-    gpus: VisibleGpus,
-) -> ServerMetrics:
-    config = options.metrics_config or MetricsConfig()
-    if config.histogram_latencies:
-        instruments.add(FirstResponses(server.find))
-    return ServerMetrics(config, registry, clock, gpus)
 
 
 def _tracing(

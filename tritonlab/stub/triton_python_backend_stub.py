@@ -25,7 +25,11 @@ def main() -> None:
         stream.reconfigure(encoding="utf-8", line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     faulthandler.enable(all_threads=False)  # after a crash the log has the Python stack of the thread that crashed
     _die_with_parent(numbers[1] if forks else numbers[7])
-    _die_for_memory()
+    try:  # if memory runs out, this process and processes that it forks are killed before the server
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass  # not Linux, or not allowed
 
     import socket
 
@@ -65,17 +69,6 @@ def _die_with_parent(life_fd: int) -> None:
         fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | fcntl.FASYNC)
     except (ImportError, AttributeError, OSError):
         pass  # not Linux: the monitor thread alone
-
-
-def _die_for_memory() -> None:
-    """Make the operating system kill this process, and processes that it forks, before the server if memory runs
-    out.
-    """
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
-    except OSError:
-        pass  # not Linux, or not allowed
 
 
 if __name__ == "__main__":

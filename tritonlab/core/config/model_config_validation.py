@@ -54,7 +54,8 @@ def _check_structure(config: ModelConfig) -> None:
         validate_ensemble(config)
     elif config.platform == "ensemble":
         raise ConfigError(f"ensemble scheduling must be set for ensemble {name} whose platform is ensemble")
-    _check_response_cache(config)
+    if config.response_cache.enable and config.model_transaction_policy.decoupled:
+        raise ConfigError(_no_cache(config, "'decoupled' transaction policy"))
 
 
 def _check_platform(config: ModelConfig) -> None:
@@ -154,11 +155,6 @@ def _check_control(name: str, control: Any, kind: str) -> None:
         )
     if len(getattr(control, fields[0])) != 2:
         raise ConfigError(f"sequence batching control '{fields[0]}' must have exactly 2 entries for {kind} for {name}")
-
-
-def _check_response_cache(config: ModelConfig) -> None:
-    if config.response_cache.enable and config.model_transaction_policy.decoupled:
-        raise ConfigError(_no_cache(config, "'decoupled' transaction policy"))
 
 
 def _no_cache(config: ModelConfig, why: str) -> str:

@@ -40,9 +40,7 @@ class TraceSetting:
 
     @property
     def flaw(self) -> str:
-        """Return the reason why this setting traces nothing; such a setting is allowed only with level OFF (rule
-        5.14.2).
-        """
+        """Return why this setting traces nothing; such a setting is allowed only with level OFF (rule 5.14.2)."""
         if not self.level:
             return "tracing is disabled"
         if self.rate == 0:
@@ -201,7 +199,11 @@ def parse(name: str, values: Sequence[str] | None, got: str = "") -> _Parsed | N
     if values is None:
         return None
     if name == "trace_level":
-        return _levels(values)
+        if OFF in values:
+            if len(values) > 1:
+                raise InvalidArgumentError("Expect only one trace level 'OFF' is specified")
+            return ()
+        return tuple(level for level in LEVELS if level in values) or _UNCHANGED
     if len(values) != 1:
         raise InvalidArgumentError(f"expect only 1 value for '{name}'")
     if name != "trace_count":
@@ -210,14 +212,6 @@ def parse(name: str, values: Sequence[str] | None, got: str = "") -> _Parsed | N
     if count < -1:
         raise InvalidArgumentError(f"Unable to parse 'trace_count'. Expecting value >= -1, got:{got}{values[0]}")
     return count
-
-
-def _levels(values: Sequence[str]) -> tuple[str, ...]:
-    if OFF in values:
-        if len(values) > 1:
-            raise InvalidArgumentError("Expect only one trace level 'OFF' is specified")
-        return ()
-    return tuple(level for level in LEVELS if level in values) or _UNCHANGED
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:

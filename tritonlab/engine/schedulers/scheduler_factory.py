@@ -56,6 +56,8 @@ def make_scheduler(
             warn=services.warn,
             limiter=services.limiter,
         )
+    # how many requests must wait before the first one executes, Triton's aid for batching tests (rule 5.5.11)
+    text = os.environ.get("TRITONSERVER_DELAY_SCHEDULER", "")
     return DynamicBatchScheduler(
         name,
         version,
@@ -67,13 +69,5 @@ def make_scheduler(
         preserve_ordering=config.dynamic_batching.preserve_ordering,
         stats=services.stats,
         limiter=services.limiter,
-        hold_until=_held_requests() if config.HasField("dynamic_batching") else 0,
+        hold_until=(int(text) if text.isdecimal() else 0) if config.HasField("dynamic_batching") else 0,
     )
-
-
-def _held_requests() -> int:
-    """Return how many requests must wait before the first one executes, Triton's aid for batching tests (rule
-    5.5.11).
-    """
-    text = os.environ.get("TRITONSERVER_DELAY_SCHEDULER", "")
-    return int(text) if text.isdecimal() else 0

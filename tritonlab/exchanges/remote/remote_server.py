@@ -82,7 +82,9 @@ def connect(
     tls = Tls.from_options(ca, certificate, key, server_name) if kinds[0].endswith("s") else None
     if kubernetes is not None and scheme != "kube":
         raise ValueError("`kubernetes` is for addresses of the form kube://namespace/service:port")
-    sent = {**(headers or {}), **_authorization(token, headers or {})}
+    if token and any(name.lower() == "authorization" for name in headers or ()):
+        raise ValueError("give either `token` or the header 'authorization', not both")
+    sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
     transport = Transport(place, sent, timeout, tls)
     forward = None
     if scheme == "kube":
@@ -98,8 +100,7 @@ def connect(
 
 
 def _kinds(scheme: str, has_tls: bool) -> list[str]:
-    """Return the protocols to try. Raises ValueError for an unknown scheme, and for one without TLS with its
-    options."""
+    """Return the protocols to try. Raises ValueError for an unknown scheme, or options of TLS without it."""
     if scheme in ("", "kube"):
         return ["https", "grpcs"] if has_tls else ["http", "grpc"]
     if scheme not in ("http", "grpc", "https", "grpcs"):
@@ -107,13 +108,6 @@ def _kinds(scheme: str, has_tls: bool) -> list[str]:
     if has_tls and not scheme.endswith("s"):
         raise ValueError(f"{scheme}:// has no certificates: write {scheme}s://")
     return [scheme]
-
-
-def _authorization(token: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the header with a token. Raises ValueError if there is another one."""
-    if token and any(name.lower() == "authorization" for name in headers):
-        raise ValueError("give either `token` or the header 'authorization', not both")
-    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _find_link(transport: Transport, kinds: Sequence[str]) -> Link:
@@ -345,9 +339,7 @@ class RemoteModel(ProcessBound, LoadTested, Replayable):
 
 
 def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> PhaseTimes | None:
-    """Return the times of the one request that was counted between `before` and `after`; None if it was not exactly
-    one.
-    """
+    """Return the times of the only request counted between `before` and `after`; None if it was not exactly one."""
     if before is None or after is None or _moved(before, after, "queue", "count") != 1:
         return None
     return PhaseTimes(*(_moved(before, after, field.name, "ns") for field in fields(PhaseTimes)))

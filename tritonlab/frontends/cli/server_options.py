@@ -53,8 +53,7 @@ class ServerOptions:
 
 
 def read_options(arguments: Sequence[str]) -> ServerOptions:
-    """Read the command line of `tritonlab serve`. Raises CommandLineError with Triton's text, or
-    InvalidArgumentError."""
+    """Read the command line of `tritonlab serve`. Raises CommandLineError in Triton's words, InvalidArgumentError."""
     line = CommandLine(GROUPS, arguments)
     values = line.values
     server, process = values["server"], values["process"]
@@ -136,8 +135,7 @@ def _backend_config(settings: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
 
 
 def _cache(values: dict[str, Any]) -> str:
-    """Return the cache in the form of `--cache-config`. There is one cache with one setting, so the last flag
-    counts."""
+    """Return the cache in the form of `--cache-config`. There is one cache with one setting: the last flag counts."""
     if values["settings"]:
         return "{},{}={}".format(*values["settings"][-1])
     size = values.get("byte_size", 0)
@@ -166,8 +164,11 @@ def _trace(values: dict[str, Any]) -> TraceSetting:
         else:
             shared[setting] = value
     mode, triton, unset = shared.get("mode", "triton").lower(), dict(own["triton"]), TraceSetting()
+    found: set[str] = set()
+    for name in levels:  # OFF cancels the levels before it
+        found = set() if name.upper() == "OFF" else found | {name.upper()}
     return TraceSetting(
-        level=_levels(levels),
+        level=tuple(level for level in LEVELS if level in found),
         rate=int(shared.get("rate", values.get("rate", unset.rate))),
         count=int(shared.get("count", values.get("count", unset.count))),
         log_frequency=int(triton.get("log-frequency", values.get("log_frequency", unset.log_frequency))),
@@ -175,11 +176,3 @@ def _trace(values: dict[str, Any]) -> TraceSetting:
         mode=mode,
         options=tuple(own["opentelemetry"]) if mode == "opentelemetry" else (),
     )
-
-
-def _levels(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the trace levels; OFF cancels the levels before it."""
-    found: set[str] = set()
-    for name in names:
-        found = set() if name.upper() == "OFF" else found | {name.upper()}
-    return tuple(level for level in LEVELS if level in found)

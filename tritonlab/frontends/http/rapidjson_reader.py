@@ -127,7 +127,10 @@ def read(text: bytes) -> Any:
     try:
         return _values(repaired)
     except UnicodeDecodeError:
-        return _read_bytes(repaired)
+        # while it is read, a character of the private use area stands for each byte outside ASCII
+        codes = np.frombuffer(_STAND_INS.sub(_as_bytes, repaired), np.uint8).astype("<u2")
+        codes[codes >= 128] += _STAND_IN
+        return _with_bytes(_values(codes.tobytes().decode("utf-16-le")))
 
 
 def find_fault(body: memoryview) -> ReadError:
@@ -155,8 +158,7 @@ class _Pieces:
 
 
 def _examine(text: memoryview) -> tuple[ReadError | None, memoryview]:
-    """Return the first fault that Triton would find, and the document with its numbers as python-rapidjson reads
-    them."""
+    """Return the first fault that Triton would find, and the document with its numbers as in python-rapidjson."""
     start = mark_size(text)
     body = text[start:]
     fault = _first_fault(body)
@@ -180,8 +182,7 @@ def _first_fault(body: memoryview) -> ReadError | None:
 
 
 def _infinite(match: re.Match[bytes]) -> bytes:
-    """Return `Inf`, as long as the number, for a number such as 2e308, of which only the product overflows
-    (measured)."""
+    """Return `Inf`, as long as the number, for one such as 2e308, of which only the product overflows (measured)."""
     number = match[0]
     whole, fraction, exponent = match.groups()
     if exponent is None or abs(float(number)) < _NEARLY_TOO_BIG or math.isinf(float(whole)):
@@ -193,14 +194,6 @@ def _infinite(match: re.Match[bytes]) -> bytes:
     except rapidjson.JSONDecodeError:
         return (b"-Inf" if number[:1] == b"-" else b"Inf").ljust(len(number))
     return number
-
-
-def _read_bytes(body: bytes) -> Any:
-    """Return the value of a document with bytes that are not UTF-8. While it is read, a character of the private use
-    area stands for each byte outside ASCII."""
-    codes = np.frombuffer(_STAND_INS.sub(_as_bytes, body), np.uint8).astype("<u2")
-    codes[codes >= 128] += _STAND_IN
-    return _with_bytes(_values(codes.tobytes().decode("utf-16-le")))
 
 
 def _as_bytes(match: re.Match[bytes]) -> bytes:

@@ -84,15 +84,11 @@ class Zygotes:
             if not wanted:
                 _log.debug("no zygote of %s: %s", interpreter.executable, growth.failure)
                 return None, why
-            self._blame(interpreter, family, growth)
-
-    def _blame(self, interpreter: Interpreter, family: ZygoteFamily, failed: Growth) -> None:
-        """Leave out the import that made a growth fail, or begin again if the imported files have changed."""
-        with self._lock:
-            if not (isinstance(failed.failure, ForkRefused) and failed.failure.stale):
-                family.leave_out(failed)
-            elif self._families.get(interpreter) is family:
-                retire(self._families.pop(interpreter).all())
+            with self._lock:
+                if not (isinstance(growth.failure, ForkRefused) and growth.failure.stale):
+                    family.leave_out(growth)  # the import that made it fail
+                elif self._families.get(interpreter) is family:
+                    retire(self._families.pop(interpreter).all())
 
     def discard(self, zygote: ZygoteProcess) -> None:
         """Drop the zygote and all others of its interpreter, because imported files have changed."""
@@ -196,10 +192,6 @@ class Zygotes:
     def _is_kept(self, growth: Growth) -> bool:
         return any(growth in family.all() for family in self._families.values())
 
-    def _grow_again(self, growth: Growth) -> None:
-        for interpreter in [i for i, family in self._families.items() if growth in family.all()]:
-            self._growth(interpreter, self._family(interpreter), growth.steps)
-
     # -- growths, their standbys and their ends, each on a thread of its own
 
     def _begin(
@@ -269,7 +261,8 @@ class Zygotes:
             if growth.standby is ended:
                 growth.standby = None
             if growth.is_over() and is_again:
-                self._grow_again(growth)
+                for interpreter in [i for i, family in self._families.items() if growth in family.all()]:
+                    self._growth(interpreter, self._family(interpreter), growth.steps)
         ended.end()  # closes its descriptors
         if is_again:
             self.stand_by(growth)

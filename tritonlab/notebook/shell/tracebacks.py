@@ -161,7 +161,10 @@ class Tracebacks:
     def _config(self, message: str, exception: RemoteException) -> dict[str, Any]:
         """Return the config of the model whose load or execution raised an exception, {} if unknown."""
         if failed := _FAILED_LOAD.search(message):
-            return self._written_config(failed[1])
+            try:  # as it was last written, whether it serves or not
+                return to_dict(parse_pbtxt(self._workspace().draft(failed[1]).config_file, failed[1]))
+            except (ConfigError, NotebookError):
+                return {}
         names = (found[1] for frame in exception.frames if (found := _MODEL_FILE.search(frame.file)))
         return next((config for name in names if (config := self._config_of(name))), {})
 
@@ -171,13 +174,6 @@ class Tracebacks:
             return self._workspace().server.model(name).config()
         except NotFoundError:
             return None
-
-    def _written_config(self, name: str) -> dict[str, Any]:
-        """Return the config of a model as it was last written, whether it serves or not; {} if it cannot be read."""
-        try:
-            return to_dict(parse_pbtxt(self._workspace().draft(name).config_file, name))
-        except (ConfigError, NotebookError):
-            return {}
 
     def _hint(self, error: BaseException, text: str) -> list[str]:
         """Return the lines below an error with what to do, and the page with more about it."""
@@ -231,8 +227,7 @@ class Tracebacks:
         return lines
 
     def _callers(self, error: BaseException) -> TracebackType | None:
-        """Return the author's frames above ours, from the cell to the call of tritonlab; None if the cell ran a
-        magic."""
+        """Return the author's frames above ours, from the cell to the call of tritonlab; None if a magic was run."""
         calling = []
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE + os.sep):

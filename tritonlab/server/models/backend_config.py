@@ -42,12 +42,14 @@ def settings_of(backend_config: WrittenConfig, backend: str) -> dict[str, str]:
 
 
 def shm_settings(backend_config: WrittenConfig) -> ShmSettings:
-    """Return the sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as Triton
-    does."""
+    """Return the sizes of the stubs' regions. Raises InvalidArgumentError; like Triton, unknown keys are ignored."""
     values: dict[str, int] = {}
     for key, text in settings_of(backend_config, "python").items():
         if key == "shm-region-prefix-name":
-            _check_prefix(text)
+            if not text:
+                raise InvalidArgumentError("shm-region-prefix-name must at least contain one character.")
+            if not REFUSED.isdisjoint(text):
+                raise InvalidArgumentError("Invalid shared memory region name: contains invalid characters")
         elif key in _NUMBERS:
             field, smallest, message = _NUMBERS[key]
             try:
@@ -59,13 +61,6 @@ def shm_settings(backend_config: WrittenConfig) -> ShmSettings:
             if field is not None:
                 values[field] = number
     return ShmSettings(**values)
-
-
-def _check_prefix(prefix: str) -> None:
-    if not prefix:
-        raise InvalidArgumentError("shm-region-prefix-name must at least contain one character.")
-    if not REFUSED.isdisjoint(prefix):
-        raise InvalidArgumentError("Invalid shared memory region name: contains invalid characters")
 
 
 def check_stub_name(name: str) -> None:

@@ -24,7 +24,7 @@ from ...ipc.processes.own_stub import NAME as STUB_NAME
 from ...ipc.processes.own_stub import find_own_stub, python_of_compiled
 from ...ipc.processes.stub_launcher import KERNEL
 from ...ipc.processes.stub_log import LogBook, LogRecord
-from .backend_choice import PARAMETER, BackendChoice, BackendChoices, Use, choice_words, offer
+from .backend_choice import PARAMETER, BackendChoices, Use, choice_words, offer
 from .backend_config import WrittenConfig, settings_of
 
 #: Triton's default of --backend-directory.
@@ -102,8 +102,10 @@ class Backends:
         filled.CopyFrom(config)
         choice = self.choices.find(config.name, config.backend, directory.parent)
         if choice is not None and choice.use is not Use.REAL:
-            instead = self._instead(filled, choice)
+            filled.parameters[PARAMETER].string_value = choice.parameter
+            _fit_for_this_machine(filled, choice.use)
             check(filled)
+            instead = SHIPPED / _INSTEAD[choice.use]
             return filled, self._based_source(filled, directory, version=version, interpreter=KERNEL, home=instead)
         home = self._home(filled, directory, version)
         check(filled)
@@ -118,18 +120,14 @@ class Backends:
             return filled, _source(filled, directory, version, interpreter)
         return filled, self._based_source(filled, directory, version=version, interpreter=interpreter, home=home)
 
-    def _instead(self, config: ModelConfig, choice: BackendChoice) -> Path:
-        """Return the directory of the backend that answers in place of the model's own, and mark the config."""
-        config.parameters[PARAMETER].string_value = choice.parameter
-        _fit_for_this_machine(config, choice.use)
-        return SHIPPED / _INSTEAD[choice.use]
-
     def _home(self, config: ModelConfig, directory: Path, version: int) -> Path | None:
         """Return the directory of the Python-based backend, None for the Python backend, and fill in the runtime."""
         home = self.directory / str(config.backend)
         searched = (directory / str(version), directory, home)
         if _is_shipped(config) and not os.path.exists(home / _MODEL_FILE):
-            _check_installed(config)
+            module, extra = _REAL[config.backend]
+            if importlib.util.find_spec(module) is None:
+                raise _missing(config, f"pip install 'tritonlab[{extra}]' runs it here. ")
             return SHIPPED / str(config.backend)
         if not config.runtime:
             if config.backend == _PYTHON:
@@ -220,9 +218,7 @@ def runs_shipped(config: ModelConfig) -> bool:
 
 
 def answer_words(config: ModelConfig) -> str:
-    """Return the source of the answers in plain words for the model of a served config; "" for a Python model or an
-    ensemble.
-    """
+    """Return a model's source of answers in plain words; "" for a Python model or an ensemble."""
     if PARAMETER in config.parameters:
         return choice_words(config)
     if not _is_shipped(config):
@@ -233,13 +229,6 @@ def answer_words(config: ModelConfig) -> str:
 def _is_shipped(config: ModelConfig) -> bool:
     """Return whether this package has the backend. A model with its own `runtime` uses that file."""
     return config.backend in _REAL and config.runtime in ("", f"libtriton_{config.backend}.so")
-
-
-def _check_installed(config: ModelConfig) -> None:
-    """Raise MissingBackend if the backend's module is not installed here. Nothing is imported."""
-    module, extra = _REAL[config.backend]
-    if importlib.util.find_spec(module) is None:
-        raise _missing(config, f"pip install 'tritonlab[{extra}]' runs it here. ")
 
 
 def _missing(config: ModelConfig, remedy: str) -> MissingBackend:
@@ -268,9 +257,7 @@ def _fit_for_this_machine(config: ModelConfig, use: Use) -> None:
 
 
 def force_cpu_only(config: ModelConfig) -> bool:
-    """Return whether inputs are always delivered in CPU memory (rule 2.12.1). Raises
-    UnsupportedError.
-    """
+    """Return whether inputs are always delivered in CPU memory (rule 2.12.1). Raises UnsupportedError."""
     value = config.parameters[_CPU_ONLY].string_value if _CPU_ONLY in config.parameters else "yes"
     if value not in ("yes", "no"):
         raise UnsupportedError(f"Incorrect value for {_CPU_ONLY}: {value}'")
@@ -278,8 +265,7 @@ def force_cpu_only(config: ModelConfig) -> bool:
 
 
 def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...]) -> None:
-    """Refuse a compiled backend, which precedes a model.py (rule 2.11.5): Triton would load it, but tritonlab cannot.
-    """
+    """Refuse a compiled backend, which precedes a model.py (rule 2.11.5): Triton would load it; tritonlab cannot."""
     for directory in searched:
         path = directory / library
         if not os.path.exists(path):  # nor is a name that is too long

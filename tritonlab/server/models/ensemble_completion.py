@@ -38,9 +38,6 @@ class EnsembleCompletion:
         model = self._models.get(identifier)
         if model is not None and model.files is not None:
             return model.files.config
-        return self._read(identifier)
-
-    def _read(self, identifier: str) -> ModelConfig | None:
         try:
             return self._resolved(self._repository.read(identifier))
         except TritonError:

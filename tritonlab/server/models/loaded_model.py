@@ -129,7 +129,9 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
     A version is loaded again if a file of its directory has changed; all are if a file above them has, or a field of
     the configuration other than `instance_group` and `version_policy`.
     """
-    if now is None or not serving or _is_other(now, found):
+    # a load with files makes its own directory, so it always differs; Triton ignores files of a version that already
+    # serves (measured)
+    if now is None or not serving or (now.directory != found.directory or _part(now, "") != _part(found, "")):
         return Changes(found.versions)
     if now.override is not None and found.override is None and now.fingerprint == found.fingerprint:
         # Triton reads config.pbtxt again only if a file has changed; until then the config of a load stays (measured)
@@ -148,13 +150,6 @@ def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
     """
     groups = [*now.config.instance_group, *found.config.instance_group]
     return not found.config.HasField("sequence_batching") and not any(group.passive for group in groups)
-
-
-def _is_other(now: ModelFiles, found: ModelFiles) -> bool:
-    """Return whether the model is in another place, or a file above the versions has changed. A load with files makes
-    its own directory, so it always differs; Triton ignores files of a version that already serves (measured).
-    """
-    return now.directory != found.directory or _part(now, "") != _part(found, "")
 
 
 def _part(files: ModelFiles, directory: str) -> Fingerprint:

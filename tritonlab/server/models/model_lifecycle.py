@@ -183,9 +183,7 @@ class ModelVersion:
     # -- load
 
     def load(self) -> None:
-        """Load the version; blocks. Raises TritonError with the text of `<Code>: <text>` in a load failure (rule
-        2.5.1).
-        """
+        """Load the version; blocks. Raises TritonError; a load failure is `<Code>: <its text>` (rule 2.5.1)."""
         clock = self._services.instances.clock
         self.load_started = clock.now()
         self._on_state(self, "")
@@ -231,9 +229,7 @@ class ModelVersion:
         self.config, self.files, self.reason = config, files, ""
 
     def _entrance(self) -> Callable[[InferenceRequest], None]:
-        """Return the function that takes checked requests. It is chosen here, so that features that are off cost a
-        request nothing.
-        """
+        """Return the function that takes checked requests, chosen so that unused features cost a request nothing."""
         services, cache = self._services.instances, self._services.execution.cache
         instances = self.instances
         if instances and all(instance.plan.passive for instance in instances):
@@ -276,9 +272,7 @@ class ModelVersion:
         return True
 
     def ready(self) -> bool:
-        """Return whether it is READY, every stub is alive, and the author's `is_ready()` returns True (rules 2.6.2,
-        2.6.3, 2.7).
-        """
+        """Return whether it is READY, every stub lives, and `is_ready()` returns True (rules 2.6.2, 2.6.3, 2.7)."""
         if self.state is not ModelState.READY:
             return False
         if any(instance.state is not InstanceState.READY for instance in self.instances):
@@ -384,7 +378,8 @@ class VersionLoad:
         first: ModelStub | None = None
         try:
             # while one stub runs auto_complete_config, the first instance's stub imports the same module
-            instance = _first_instance(self._grouped)
+            specs = instance_specs(self._grouped)  # the final configuration may change its name (rule 2.3.2)
+            instance = specs[0].name if specs else str(self._grouped.name)
             like = auto.process if auto is not None else None
             first = ModelStub(pool, source, instance=instance, log=log, like=like)
             self._importing = [first] if auto is None else [auto, first]
@@ -529,14 +524,6 @@ def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
         return final(config, gpu_ids=gpus.ordinals)
     except ConfigError as error:
         raise TritonError.from_code(error.code, error.reason) from error
-
-
-def _first_instance(grouped: ModelConfig) -> str:
-    """Return the first instance's name, for the log lines of its import; the final configuration may change it (rule
-    2.3.2).
-    """
-    specs = instance_specs(grouped)
-    return specs[0].name if specs else str(grouped.name)
 
 
 def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:

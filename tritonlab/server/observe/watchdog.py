@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...core.clock import Clock
@@ -158,9 +158,7 @@ def _whereabouts(one: HeldRequest) -> str:
 
 
 class WaitReport:
-    """The reasons why a model's requests wait, directly or through BLS calls: sentences, and the instances on the
-    way.
-    """
+    """Why a model's requests wait, directly or through BLS calls: sentences, and the instances on the way."""
 
     def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:
         self.lines: list[str] = []
@@ -170,7 +168,7 @@ class WaitReport:
         self._seen: set[int] = set()
         if any(one.instance is None and not one.steps for one in group):
             self._busy(group[0].version.name, group[0].version.instances)
-        for instance in _instances(group):
+        for instance in {id(one.instance): one.instance for one in group if one.instance is not None}.values():
             self._follow(instance, [])
         for one in group:
             self._follow_steps(one, [])
@@ -243,11 +241,6 @@ def _place_text(one: HeldRequest) -> str:
     if one.instance is None:
         return "with its steps" if one.steps else "in the queue"
     return f"with {one.instance.name}"
-
-
-def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
-    """Return the instances that have requests of the group, each once."""
-    return list({id(one.instance): one.instance for one in group if one.instance is not None}.values())
 
 
 def stack_of(instance: ModelInstance, seconds: float) -> str:

@@ -55,6 +55,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
         f"<span class='tl-state tl-{tone}'>{escape(state or facts.state_text)}</span> "
         f"<span class='tl-dim'>{clock}{escape(facts.headline)}</span>"
     )
+    opened = len(facts.log) <= _OPEN_LOG_LINES or facts.state in ("LOADING", "FAILED")
     return (
         f"<div class='tl-head'>{head}</div>"
         + (f"<div class='tl-dim tl-text'>{escape(facts.answers)}</div>" if facts.answers else "")
@@ -67,7 +68,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
         + (_notes(facts.warnings, "warn") if facts.warnings else "")
         + (f"<div class='tl-dim tl-text'>{escape(facts.copies)}</div>" if facts.copies else "")
         + (f"<div class='tl-dim tl-text'>{escape(_repeated(facts))}</div>" if facts.imports_again else "")
-        + (_log(facts) if facts.log else "")
+        + (log_lines_html(facts.log, facts.name, " while loading", opened=opened) if facts.log else "")
     )
 
 
@@ -122,8 +123,3 @@ def _step_table(steps: Sequence[StepFacts]) -> str:
         for number, step in enumerate(steps)
     )
     return f"<table class='tl-tensors tl-steps'>{rows}</table>"
-
-
-def _log(facts: ModelFacts) -> str:
-    opened = len(facts.log) <= _OPEN_LOG_LINES or facts.state in ("LOADING", "FAILED")
-    return log_lines_html(facts.log, facts.name, " while loading", opened=opened)

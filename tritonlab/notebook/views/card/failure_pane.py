@@ -128,7 +128,8 @@ def _place(frame: FrameState, cite: Callable[[str], str]) -> str:
 
 def _frame_html(frame: FrameState, place: str, opened: bool) -> str:
     lines = []
-    shift = frame.line - _line_of(place, frame.line)
+    line_of_cell = place.partition(", line ")[2].partition(",")[0]
+    shift = frame.line - int(line_of_cell) if line_of_cell.isdigit() else 0
     for number, text in enumerate(frame.source, frame.start):
         here = number == frame.line
         line = f"{'→' if here else ' '} {number - shift:>3}  {escape(text)}"
@@ -143,12 +144,6 @@ def _frame_html(frame: FrameState, place: str, opened: bool) -> str:
         f"<details class='tl-log tl-frame'{' open' * opened}><summary>{escape(place)}</summary>"
         f"{source}{variables}</details>"
     )
-
-
-def _line_of(place: str, line: int) -> int:
-    """Return the line number in the cell, or in the file if the place is not in a cell."""
-    words = place.partition(", line ")[2].partition(",")[0]
-    return int(words) if words.isdigit() else line
 
 
 def _requests_html(requests: tuple[KeptRequest, ...], left_out: int) -> str:

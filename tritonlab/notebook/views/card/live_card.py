@@ -178,8 +178,7 @@ class LiveCard(LiveView):
             self._stored = self.facts, self._since
 
     def _be_replaced(self, cell: str) -> None:
-        """End: the model's current version belongs to the card of another cell. The static form keeps its own
-        moment."""
+        """End: the model's current version belongs to another cell's card. The static form keeps its own moment."""
         self._states.leave(self.refresh)
         self.facts = replace(self.facts.lasting(), state=REPLACED, by=cell, kept="")
         self._since, self._opened = time.time(), ""
@@ -224,9 +223,7 @@ class LiveCard(LiveView):
     # -- buttons
 
     def on_message(self, content: Mapping[str, Any]) -> None:
-        """Handle a press on a thread of its own, because this may be the kernel's main thread, and the model may take
-        long.
-        """
+        """Handle a press on a new thread: this may be the kernel's main thread, and the model may take long."""
         threading.Thread(target=self.press, args=(content.get("do"),), name="card button", daemon=True).start()
 
     def press(self, do: str) -> None:
@@ -240,7 +237,9 @@ class LiveCard(LiveView):
         try:
             action()
         except Exception as error:
-            problem = self._workspace.shell.describe_error(error) or _words(error)
+            reason = error.reason if isinstance(error, ModelError) else ""
+            shown = self._workspace.shell.describe_error(error)
+            problem = shown or reason or str(error) or type(error).__name__
         finally:
             if do != "stop":
                 self._pressing.release()
@@ -314,11 +313,6 @@ def _buttons(state: str) -> Sequence[tuple[str, str, str]]:
     return _BUTTONS.get(state, ())
 
 
-def _words(error: Exception) -> str:
-    reason = error.reason if isinstance(error, ModelError) else ""
-    return reason or str(error) or type(error).__name__
-
-
 def card_of(workspace: Workspace, name: str) -> LiveCard:
     """Return the card of a model for a cell."""
     workspace.changed = ModelStates.for_server(workspace.server).poke
@@ -390,8 +384,7 @@ class OwnLoad:
         return "" if goes_on else report.cell
 
     def failed_before(self) -> str:
-        """Return a sentence for the card of a failed load, about the version that still serves; "" if the load did not
-        fail."""
+        """Return the sentence about the version that still serves, for a failed load's card; "" without a failure."""
         report = self._look()
         if not self._has_failed or report is None or report.error is not None:
             return ""

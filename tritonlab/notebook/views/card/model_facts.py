@@ -121,9 +121,7 @@ class ModelFacts:
 
 
 def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = None) -> ModelFacts:
-    """Return the current facts about a model in any state. `last`: the earlier facts, for those that the server no
-    longer has.
-    """
+    """Return the current facts about a model in any state. `last`: the earlier ones, for those the server lost."""
     model = workspace.server.model(name)
     try:
         facts = model_facts(workspace, model)
@@ -174,7 +172,7 @@ def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None)
 def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     """Return the facts about a serving model, and about its last load. Raises TritonError if it does not serve."""
     serving = model.serving_version()
-    config, version = serving.config, serving.version
+    config, version, limit = serving.config, serving.version, serving.config.max_batch_size
     report = workspace.report(model.name)
     draft = workspace.draft(model.name)
     steps = _steps(config)
@@ -191,8 +189,14 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         seconds=report.seconds if report is not None and not still_serving else None,
         instances=_count(len(steps), "step") if steps else _instances(instances),
         batching=_batching(config) + (", decoupled" if is_decoupled(config) else ""),
-        inputs=_inputs(config),
-        outputs=_outputs(config),
+        inputs=tuple(
+            TensorFacts(each.name, DataType(each.data_type).name, shape_text(each.dims, limit), each.optional)
+            for each in config.input
+        ),
+        outputs=tuple(
+            TensorFacts(each.name, DataType(each.data_type).name, shape_text(each.dims, limit, limit=False))
+            for each in config.output
+        ),
         steps=steps,
         warnings=(
             *troubles,
@@ -225,22 +229,6 @@ def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
             again = f" Next try in {duration_text(when)}." if when else ""
             troubles.append(f"'{instance['name']}' does not run: {instance['failure']}{again}")
     return troubles
-
-
-def _inputs(config: ModelConfig) -> tuple[TensorFacts, ...]:
-    limit = config.max_batch_size
-    return tuple(
-        TensorFacts(each.name, DataType(each.data_type).name, shape_text(each.dims, limit), each.optional)
-        for each in config.input
-    )
-
-
-def _outputs(config: ModelConfig) -> tuple[TensorFacts, ...]:
-    limit = config.max_batch_size
-    return tuple(
-        TensorFacts(each.name, DataType(each.data_type).name, shape_text(each.dims, limit, limit=False))
-        for each in config.output
-    )
 
 
 def _instances(instances: Sequence[Mapping[str, Any]]) -> str:

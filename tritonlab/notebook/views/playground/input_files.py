@@ -25,9 +25,7 @@ class InputFile:
 
 
 def files_value(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Read the files as one value: for a batching model each file is a row, or several rows if it has them. Raises
-    ValueProblem.
-    """
+    """Read the files as one value: a row of a batching model, or several rows, for each file. Raises ValueProblem."""
     if not files:
         raise ValueProblem(f"{spec.name}: choose a file")
     values = [_value(spec, file, shape) for file in files]
@@ -45,7 +43,12 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
     row = (1, *shape[1:]) if spec.batching else shape
     suffix = file.name.rpartition(".")[2].lower()
     if suffix == "npy":
-        return _npy(spec, file)
+        try:
+            # it keeps its type and shape, so that a mismatch is seen
+            array: NDArray[Any] = np.load(io.BytesIO(file.content), allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise ValueProblem(f"{spec.name}: {file.name}: {error}") from None
+        return array[None] if spec.batching and spec.is_element(array.shape) else array
     if spec.datatype is DataType.BYTES:
         return filled(spec, file.content, row)
     is_sound = suffix == "wav" or is_wav(file.content)
@@ -78,12 +81,3 @@ def value_file(spec: InputSpec, value: Any) -> InputFile | None:
     if not isinstance(data, bytes) or (data is value and spec.datatype is DataType.BYTES):
         return None
     return InputFile(f"the {type(value).__name__}", data)
-
-
-def _npy(spec: InputSpec, file: InputFile) -> NDArray[Any]:
-    """Read an array unchanged: it keeps its type and shape, so that a mismatch is seen."""
-    try:
-        array: NDArray[Any] = np.load(io.BytesIO(file.content), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueProblem(f"{spec.name}: {file.name}: {error}") from None
-    return array[None] if spec.batching and spec.is_element(array.shape) else array

@@ -1,5 +1,4 @@
-"""Conversion of pictures and tensors: a file becomes an input, a tensor that looks like a picture is shown as a
-picture."""
+"""Conversion of pictures and tensors: a file becomes an input, a tensor that looks like a picture a picture."""
 
 from __future__ import annotations
 
@@ -114,7 +113,11 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
     for pixels in array[:MOST_SHOWN]:
         levels = _levels(np.moveaxis(pixels, 0, -1) if layout.channels_first else pixels)
         if levels is not None:
-            yield "png", _png(levels[..., 0] if layout.channels == 1 else levels)
+            image = _pillow().fromarray(np.ascontiguousarray(levels[..., 0] if layout.channels == 1 else levels))
+            image.thumbnail((_SIDE, _SIDE))
+            file = io.BytesIO()
+            image.save(file, "png")
+            yield "png", file.getvalue()
 
 
 def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:
@@ -126,14 +129,6 @@ def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:
     if not (pixels.min() >= 0 and pixels.max() <= most):
         return None
     return (pixels * (255 / most)).astype(np.uint8)
-
-
-def _png(pixels: NDArray[np.uint8]) -> bytes:
-    image = _pillow().fromarray(np.ascontiguousarray(pixels))
-    image.thumbnail((_SIDE, _SIDE))
-    file = io.BytesIO()
-    image.save(file, "png")
-    return file.getvalue()
 
 
 def _open(data: bytes) -> Any:

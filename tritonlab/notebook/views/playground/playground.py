@@ -201,8 +201,7 @@ class Playground(ProcessBound):
         self.result.value = f"<div class='tl-panel'>{html}</div>"
 
     def cancel(self) -> None:
-        """Request the cancellation of requests in flight. A second call stops waiting: a model may never
-        respond (rule 3.7.2)."""
+        """Cancel requests in flight. A second call stops waiting: a model may never respond (rule 3.7.2)."""
         if self._sent.cancel():
             self._note("the response is no longer awaited; the model may still be executing", "warn")
             self.buttons.enable(True)
@@ -251,13 +250,9 @@ class Playground(ProcessBound):
             if not errors:  # an error from before a good answer is removed
                 self.form.inputs.clear_problems()
                 self.programs.clear_problem()
-            self._keep_answer()
-
-    def _keep_answer(self) -> None:
-        """Show the answer in the static form, too."""
-        if self._output:
-            renew_form(self._output, self._id, repr(self), self.html())
-        self.answered()
+            if self._output:  # the static form shows the answer, too
+                renew_form(self._output, self._id, repr(self), self.html())
+            self.answered()
 
     def html(self) -> str:
         """Return the form and its last answer for an output without a running kernel."""

@@ -40,8 +40,9 @@ def outcomes_html(
     parts = [_latency(outcome)]
     if outcome.error is not None:
         parts.append(_error(outcome.error, hint))
-    if _is_stream(outcome):
-        parts.append(_stream(outcome.arrivals))
+    arrivals = outcome.arrivals
+    if len(arrivals) > 1 or any(not arrival.response.final or arrival.response.empty for arrival in arrivals):
+        parts.append(_stream(arrivals))
     else:
         parts.append(_outputs(outcome.outputs, rate_of(outcome)))
     parts.append(log_lines_html(outcome.printed, outcome.request.model_name, opened=True))
@@ -51,11 +52,6 @@ def outcomes_html(
 def _waiting(waited: float, why: str) -> str:
     stack = f"<div class='tl-value'>{escape(why)}</div>" if why else ""
     return f"<div class='tl-dim' role='status'>waiting for the final response for {int(waited)} s …</div>{stack}"
-
-
-def _is_stream(outcome: Exchange) -> bool:
-    arrivals = outcome.arrivals
-    return len(arrivals) > 1 or any(not arrival.response.final or arrival.response.empty for arrival in arrivals)
 
 
 def _outputs(outputs: dict[str, Tensor], rate: int) -> str:

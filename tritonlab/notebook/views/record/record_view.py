@@ -46,9 +46,7 @@ Live = Callable[[], dict[str, Any]]
 
 
 class RecordView(LiveView):
-    """A view of one model. `live` returns the current state (`profile.live_state`); it is None for a recording from a
-    file.
-    """
+    """A view of one model. `live` returns the current state (`profile.live_state`); None for a recording of a file."""
 
     #: the title of the view, before the model's name
     LABEL: ClassVar[str]
@@ -84,7 +82,8 @@ class RecordView(LiveView):
             columns=columns,
             capacity=recording.events,
             live=live is not None,
-            wall=_local_wall(recording.wall),
+            # nanoseconds to add to a time of the record for the local time of day; None for a recording without it
+            wall=recording.wall + time.localtime().tm_gmtoff * 1_000_000_000 if recording.wall else None,
         )
 
     @property
@@ -256,13 +255,6 @@ def _renew_all(result: object) -> None:
         except Exception:
             _shown.remove(known)
             _log.exception("the static form of %r cannot be renewed any more", type(view).__name__)
-
-
-def _local_wall(wall: int) -> int | None:
-    """Return the nanoseconds to add to a time of the record for the local time of day, in nanoseconds since the epoch
-    of a local wall clock. None for a recording without the time of day.
-    """
-    return wall + time.localtime().tm_gmtoff * 1_000_000_000 if wall else None
 
 
 def recorded(model: Any) -> Any:

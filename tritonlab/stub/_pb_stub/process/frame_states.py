@@ -143,9 +143,5 @@ def _listed(few: List[str], count: int) -> str:
 
 def _array(array: Any) -> str:
     """Return dtype, shape and the first elements; the rest is not read."""
-    few = [_element(element) for element in array.flat[:6].tolist()]
+    few = ["%.6g" % element if type(element) is float else _repr.repr(element) for element in array.flat[:6].tolist()]
     return "%s[%s] [%s]" % (array.dtype, ", ".join(map(str, array.shape)), _listed(few, array.size))
-
-
-def _element(element: Any) -> str:
-    return "%.6g" % element if type(element) is float else _repr.repr(element)

@@ -41,7 +41,11 @@ class LineProfiler:
         if body.begin:
             self._began = time.perf_counter_ns()
             if body.memory:
-                self._start_tracing()
+                import tracemalloc  # slows every allocation down, so only a requested profile pays
+
+                if not tracemalloc.is_tracing():
+                    tracemalloc.start(_DEPTH)
+                    self._memory = _Memory()
             else:
                 self._profile = _Times(self._bridge, self._context, self._main, body.batching)
         return found if found is not None else Profiled([], [], "", 0)
@@ -55,13 +59,6 @@ class LineProfiler:
         profile, self._profile = self._profile, None
         profile.stop()
         return Profiled(profile.lines()[:_LINES], [], profile.way, lasted, profile.looks)
-
-    def _start_tracing(self) -> None:
-        import tracemalloc  # slows every allocation down, so only a requested profile pays
-
-        if not tracemalloc.is_tracing():
-            tracemalloc.start(_DEPTH)
-            self._memory = _Memory()
 
     def _stop_tracing(self) -> None:
         if self._memory is not None:
@@ -209,8 +206,7 @@ class _Times:
 
 
 def _held_lines() -> Dict[Tuple[str, int], List[int]]:
-    """Return the bytes and blocks that were allocated since the begin and are still held, by the author's innermost
-    line."""
+    """Return the bytes and blocks allocated since the begin and still held, by the author's innermost line."""
     import gc
     import tracemalloc
 

@@ -85,7 +85,7 @@ class Preload:
     def add(self, step: ImportStep) -> None:
         """Import the modules for the model. Raises LeftOut; then the process must not be forked any more."""
         if step.own:
-            if _is_found(step.module):
+            if any(finder.find_spec(step.module, None) is not None for finder in sys.meta_path):
                 raise LeftOut("'%s' lies beside model.py, and is installed, too" % step.module)
             return
         before, seen = set(sys.modules), _Seen()
@@ -110,7 +110,7 @@ class Preload:
         """Remember, after the last step, the files that were read, and hide the objects from the garbage collector of
         every process, so that their pages stay shared. `since`: `time.time()` before the first of them was read.
         """
-        for path in _files() - set(self._stamps):
+        for path in {file for file in map(file_of, list(sys.modules)) if file} - set(self._stamps):
             self._stamps[path] = _stamp(path, since - _FILE_TIME_LAG)
         gc.collect()
         gc.freeze()
@@ -156,10 +156,6 @@ class _Seen:
             self.missing.add(name)
 
 
-def _is_found(name: str) -> bool:
-    return any(finder.find_spec(name, None) is not None for finder in sys.meta_path)
-
-
 def _check_origin(names: Iterable[str]) -> None:
     """Raise LeftOut for modules that are neither Python's own nor installed, because they may be under development."""
     installed = _installed()
@@ -178,9 +174,7 @@ def _package_directories() -> List[str]:
 
 
 def _other_directories() -> List[str]:
-    """Return the directories in which Python searches modules besides the installed ones, the working directory
-    first.
-    """
+    """Return the directories in which Python searches modules besides the installed ones, the current one first."""
     installed = _installed()
     return ["", *(path for path in sys.path if path and not (path + os.sep).startswith(installed))]
 
@@ -206,11 +200,6 @@ def _is_spread(name: str) -> bool:
     """Return whether a module is a package without `__init__.py`."""
     names = own_names(name)
     return names.get("__path__") is not None and names.get("__file__") is None
-
-
-def _files() -> Set[str]:
-    """Return all files from which modules were imported."""
-    return {file for file in map(file_of, list(sys.modules)) if file}
 
 
 def _stamp(path: str, before: float = float("inf")) -> Stamp:
@@ -296,9 +285,7 @@ def _descriptors() -> FrozenSet[str]:
 
 
 def _shared_memory() -> FrozenSet[str]:
-    """Return the mappings into which this process and its forks write together, such as the mapping of a
-    `multiprocessing.Lock`.
-    """
+    """Return the mappings into which this process and its forks write together, such as a `multiprocessing.Lock`'s."""
     with open("/proc/self/maps", "rb") as maps:
         rows = [line.split(None, 5) for line in maps]
     return frozenset(os.fsdecode(row[0]) for row in rows if row[1].startswith(b"rw") and row[1].endswith(b"s"))
@@ -320,9 +307,7 @@ def _made_temporary_files() -> bool:
 
 
 def _try_fork() -> str:
-    """Fork as a trial, at which libraries also end their threads. Return why a fork does not equal a new process; empty
-    if it does.
-    """
+    """Fork as a trial, at which libraries also end threads. Return why a fork is not like a new process, or empty."""
     pid = fork()
     if pid == 0:
         status = _FAILS

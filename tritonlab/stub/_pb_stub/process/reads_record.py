@@ -91,9 +91,7 @@ class ReadsRecord:
         self._audit: Optional[_Audit] = None
 
     def begin(self, version_directory: str, audits: bool = False) -> None:
-        """Record from now on. Called before the author's module is imported. `audits`: all events of an audit hook,
-        without an end.
-        """
+        """Record from now on, before the author's module is imported. `audits`: the endless events of an audit hook."""
         self._model_directory = os.path.dirname(os.path.realpath(version_directory))
         self._working_directory = _working_directory()
         self.set_recording(True)
@@ -115,7 +113,8 @@ class ReadsRecord:
             self._environment_class = type(os.environ)
         kind = _recorded_class(self._environment_class, self) if on else self._environment_class
         for environment in (os.environ, os.environb):
-            _set_class(environment, kind)
+            with contextlib.suppress(TypeError):  # a library has replaced it
+                environment.__class__ = kind
 
     def recorded(self) -> ReadsRecorded:
         """Return the reads so far. May be called on any thread."""
@@ -499,11 +498,6 @@ def _recorded_class(kind: Any, record: ReadsRecord) -> Any:
 
     Recorded.__name__, Recorded.__qualname__ = kind.__name__, kind.__qualname__
     return Recorded
-
-
-def _set_class(environment: Any, kind: Any) -> None:
-    with contextlib.suppress(TypeError):  # a library has replaced it
-        environment.__class__ = kind
 
 
 def _working_directory() -> str:
