@@ -203,7 +203,7 @@ def test_threads_that_send_at_once_share_the_freed_blocks(pair: Pair) -> None:
 def test_post_keeps_what_the_socket_does_not_take(pair: Pair) -> None:
     body = "x" * (4 << 20)
     assert not pair.a.post(LOG, 1, body)
-    assert pair.a.has_unsent
+    assert pair.a.unsent
     assert not pair.a.post(LOG, 2)  # behind the first, whatever room there is
     received: list[Message] = []
     while len(received) < 2:
@@ -211,7 +211,7 @@ def test_post_keeps_what_the_socket_does_not_take(pair: Pair) -> None:
             received.append(message)
         pair.a.flush()
     assert received == [(LOG, 1, body), (LOG, 2, None)]
-    assert not pair.a.has_unsent
+    assert not pair.a.unsent
     assert pair.a.post(LOG, 3)
 
 
