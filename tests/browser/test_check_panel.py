@@ -51,7 +51,7 @@ def test_a_check_is_started_from_the_card_and_stopped(lab: Any) -> None:
 
 @pytest.mark.parametrize("theme", ["dark"], indirect=True)
 def test_a_cell_shows_the_result(theme: str, lab: Any) -> None:
-    line = "%triton check brightness --seconds 600 --relations answers,company"
+    line = "%triton check brightness --seconds 600"
     tuning = "brightness.tune(seconds=600).run.stopped"
     lab.jupyter.write("check_cell.ipynb", ["%load_ext tritonlab", MODEL, line, tuning])
     lab.open("check_cell.ipynb")
