@@ -47,7 +47,7 @@ LEVELS: list[list[str]] = [
     ["notebook.views"],
     ["notebook.model"],
     ["notebook.shell"],
-    ["tools.saved_result"],
+    ["tools.saved_result", "tools.each_model"],
     ["tools.measure.load_testing"],
     ["tools.measure.tuning", "tools.check", "tools.deploy", "tools.openai", "tools.capture"],
     ["tools.capture.push"],

@@ -323,7 +323,10 @@ _TARGET = Argument("--target", metavar="RELEASE", help="where it is to run: 2.49
 _SEED = Argument("--seed", type=int, help="of the requests; the same seed makes the same ones")
 _JSON = Argument("--json", dest="as_json", action="store_true", help="print the results as JSON")
 _BATCH = Argument("--batch", "-b", type=int, help="rows of each request")
-_SECONDS = Argument("--seconds", "-s", type=seconds, help="how long each is measured; else until it is stable")
+_LOAD = (
+    Argument("--seconds", "-s", type=seconds, help="how long each is measured; else until it is stable"),
+    _BATCH,
+)
 _JUNIT = Argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
 _ONLY = Argument("--model", dest="models", action="append", metavar="NAME", help="only this one of them")
 _IMAGE = (
@@ -589,8 +592,7 @@ _MEASURE = Tool(
             _NAME,
             Argument("--concurrency", "-c", metavar="N,N", help="so many clients at once: 1,2,8"),
             Argument("--request-rate", "-r", **_RATE),
-            _SECONDS,
-            _BATCH,
+            *_LOAD,
             Argument("--shape", action="append", metavar="NAME:N,N", help="of an input of any size"),
             Argument("--csv", metavar="FILE", help="also write perf_analyzer's columns to a file"),
         ),
@@ -605,8 +607,7 @@ _MEASURE = Tool(
             *_models_to("the models to measure"),
             Argument("--concurrency", "-c", type=numbers, metavar="N,N", help="so many clients at once: 1,2,8 (1)"),
             Argument("--request-rate", "-r", type=numbers, **_RATE),
-            _SECONDS,
-            _BATCH,
+            *_LOAD,
             _SEED,
             Argument("--save", metavar="DIR", type=Path, help="keep the results there, a file for each model"),
             Argument("--baseline", metavar="DIR", type=Path, help="compare with the results that were kept there"),

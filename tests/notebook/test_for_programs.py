@@ -68,7 +68,7 @@ EXAMPLES = {
     "Endpoints": "ports",
     "RemoteServer": "tritonlab.connect('http://' + ports.http, headers=ports.headers)",
     "RemoteModel": "tritonlab.connect('http://' + ports.http, headers=ports.headers).model('m')",
-    "TokenButton": "tritonlab.notebook.views.card.token_button.TokenButton(ports.header_file, str)",
+    "TokenButton": "tritonlab.notebook.shell.server_commands.TokenButton(ports.header_file, str)",
     "LiveCard": "%triton status m",
     "StatusView": "%triton status",
     "StatusTable": "v = %triton status\nv.table",

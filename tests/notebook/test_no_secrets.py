@@ -110,7 +110,7 @@ send(tritonclient.http, endpoints.http, 3), send(tritonclient.grpc, endpoints.gr
     "%triton golden check",
     "half.failures[-1].to_pytest('failed')",
     """# the button: as the page asks for the token
-from tritonlab.notebook.views.card.token_button import TokenButton
+from tritonlab.notebook.shell.server_commands import TokenButton
 sent = []
 button = TokenButton(endpoints.header_file, lambda: endpoints.headers["authorization"])
 button.show()

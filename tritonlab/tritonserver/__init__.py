@@ -10,10 +10,14 @@ memory is refused; `cache_config` works. Not here: the C API (`_c` has its enums
 requires it.
 """
 
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import sys
+from collections.abc import Sequence
+from types import ModuleType
 
 from ..server.server_metadata import SERVER_VERSION as __version__
-from ._alias import HERE, AliasFinder
 from ._api._dlpack import DLDeviceType
 from ._api._memorybuffer import MemoryBuffer, MemoryType
 from ._api._model import Model
@@ -82,6 +86,34 @@ __all__ = [
     "__version__",
 ]
 
-assert __name__ == HERE
-if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
-    sys.meta_path.insert(0, AliasFinder())
+_ALIAS = "tritonserver."
+
+
+class _AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """The finder of modules below `tritonserver` while `sys.modules["tritonserver"]` is this package: then the import
+    of `tritonserver._api._response` must find the module here, and not load it a second time.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(_ALIAS) or sys.modules.get("tritonserver") is not sys.modules.get(__name__):
+            return None
+        real = f"{__name__}.{fullname.removeprefix(_ALIAS)}"
+        if importlib.util.find_spec(real) is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=real)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        assert spec.origin is not None
+        module = importlib.import_module(spec.origin)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Restore the module's own name, under which it has already been executed."""
+        module.__spec__ = self._spec
+
+
+if not any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
+    sys.meta_path.insert(0, _AliasFinder())

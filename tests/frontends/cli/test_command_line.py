@@ -4,19 +4,18 @@ from typing import Any
 
 import pytest
 
-from tritonlab.frontends.cli.command_line import CommandLine, Flag, Group, usage
+from tritonlab.frontends.cli.command_line import CommandLine, Flag, usage
 from tritonlab.frontends.cli.flag_values import BOOLEAN, INTEGER, SWITCH, TEXTS, CommandLineError, restricted
 from tritonlab.frontends.cli.flags import GROUPS
 
-OWN = (
-    Group(
-        "Ports",
+OWN = {
+    "Ports": (
         Flag("http-port", INTEGER, "ports.http", "The port.", default=8000),
         Flag("http-address", TEXTS, "ports.addresses", "Where."),
         Flag("http-store", TEXTS, "ports.addresses", "The same."),
     ),
-    Group("Rest", Flag("fast", SWITCH, "rest.fast", "Fast."), Flag("pool", BOOLEAN, "", "there is no pool.")),
-)
+    "Rest": (Flag("fast", SWITCH, "rest.fast", "Fast."), Flag("pool", BOOLEAN, "", "there is no pool.")),
+}
 
 
 def read(*arguments: str) -> dict[str, dict[str, Any]]:
@@ -201,7 +200,7 @@ def test_a_category_is_restricted_once() -> None:
 
 
 def test_every_name_is_there_once_and_every_place_has_a_part() -> None:
-    flags = [flag for group in GROUPS for flag in group.flags]
+    flags = [flag for group in GROUPS.values() for flag in group]
     assert len({flag.name for flag in flags}) == len(flags)
     assert all(not flag.place or flag.place.count(".") == 1 for flag in flags)
     assert all(flag.about.endswith(".") for flag in flags)

@@ -13,7 +13,8 @@ from tritonlab.ipc.link.interrupts import interruptible, shielded
 def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use `signal` also in place of the private module it is made of."""
     if request.param == "public":
-        monkeypatch.setattr(interrupts, "_signal", signal)
+        monkeypatch.setattr(interrupts, "_handler_of", signal.getsignal)
+        monkeypatch.setattr(interrupts, "_set_handler", signal.signal)
 
 
 def interrupt() -> None:

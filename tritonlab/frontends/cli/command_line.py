@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +30,8 @@ class Flag:
     ours: bool = False
 
 
-class Group:
-    """Flags that belong together, as Triton's help groups them."""
-
-    def __init__(self, title: str, *flags: Flag) -> None:
-        self.title = title
-        self.flags = flags
+#: The flags by the title of their group in the help.
+Groups = Mapping[str, Sequence[Flag]]
 
 
 class CommandLine:
@@ -45,9 +41,9 @@ class CommandLine:
     that have no effect here, `given` all flags that were given.
     """
 
-    def __init__(self, groups: Sequence[Group], arguments: Sequence[str]) -> None:
+    def __init__(self, groups: Groups, arguments: Sequence[str]) -> None:
         """Read the words. Raises CommandLineError with Triton's text; for an unknown flag it names the nearest one."""
-        self._flags = {flag.name: flag for group in groups for flag in group.flags}
+        self._flags = {flag.name: flag for flags in groups.values() for flag in flags}
         self.values: dict[str, dict[str, Any]] = {}
         self.inert: list[Flag] = []
         self.flags_used: set[str] = set()
@@ -106,11 +102,11 @@ class CommandLine:
         self.values.setdefault(part, {})[field] = value
 
 
-def usage(groups: Sequence[Group]) -> Iterator[str]:
+def usage(groups: Groups) -> Iterator[str]:
     """Return the table as `--help` prints it, line by line."""
-    for group in groups:
-        yield f"\n{group.title}:"
-        for flag in group.flags:
+    for title, flags in groups.items():
+        yield f"\n{title}:"
+        for flag in flags:
             yield f"  --{flag.name} {flag.kind.placeholder}".rstrip()
             default = _default_text(flag.default)
             text = f"{flag.about}{f' Default: {default}.' if default else ''}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...tool_table import ports
 from ..shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT
-from .command_line import Flag, Group
+from .command_line import Flag, Groups
 from .flag_values import (
     BACKEND_SETTINGS,
     BOOLEAN,
@@ -53,9 +53,8 @@ _LEAVES = (
 _PAGE = "Show the models at / for a browser, with examples to send, and serve /openapi.json."
 _STRICT = "Require every config.pbtxt to be complete."
 
-GROUPS = (
-    Group(
-        "Server",
+GROUPS: Groups = {
+    "Server": (
         Flag("help", SWITCH, "process.help", "Shows this.", default=False),
         Flag("id", TEXT, "server.server_id", "The server's name, in its metadata.", default="triton"),
         Flag(
@@ -66,8 +65,7 @@ GROUPS = (
             default=30,
         ),
     ),
-    Group(
-        "Logging",
+    "Logging": (
         Flag("log-verbose", INTEGER, "log.log_verbose_level", "Verbose records are written from 1 on.", default=0),
         Flag("log-info", BOOLEAN, "log.log_info", "Whether INFO records are written.", default=True),
         Flag("log-warning", BOOLEAN, "log.log_warning", "Whether WARNING records are written.", default=True),
@@ -81,8 +79,7 @@ GROUPS = (
         ),
         Flag("log-file", TEXT, "log.log_file", "The file for records; what models print stays on stdout."),
     ),
-    Group(
-        "Model repository",
+    "Model repository": (
         Flag("model-store", TEXTS, "server.repositories", "The same as --model-repository."),
         Flag("model-repository", TEXTS, "server.repositories", "A directory of models. May be repeated."),
         Flag(
@@ -135,8 +132,7 @@ GROUPS = (
         ),
         _inert("enable-peer-access", BOOLEAN, "a GPU reads another's memory wherever the driver lets it."),
     ),
-    Group(
-        "HTTP",
+    "HTTP": (
         Flag("allow-http", BOOLEAN, "endpoints.http", "Whether HTTP is served.", default=True),
         Flag("http-address", TEXT, "endpoints.http_address", _OUTSIDE, default=LOOPBACK),
         Flag("http-port", INTEGER, "endpoints.http_port", _PORT, default=HTTP_PORT),
@@ -150,8 +146,7 @@ GROUPS = (
         Flag("allowed-origin", TEXTS, "access.origins", _ORIGIN, ours=True),
         Flag("allowed-host", TEXTS, "access.hosts", _HOST, ours=True),
     ),
-    Group(
-        "gRPC",
+    "gRPC": (
         Flag("allow-grpc", BOOLEAN, "endpoints.grpc", "Whether gRPC is served.", default=True),
         Flag("grpc-address", TEXT, "endpoints.grpc_address", _OUTSIDE, default=LOOPBACK),
         Flag("grpc-port", INTEGER, "endpoints.grpc_port", _PORT, default=GRPC_PORT),
@@ -207,8 +202,7 @@ GROUPS = (
         ),
         Flag("grpc-restricted-protocol", RESTRICTED_PROTOCOLS, "grpc.restricted", _RESTRICT),
     ),
-    Group(
-        "Access",
+    "Access": (
         Flag(
             "token-file",
             TEXT,
@@ -231,12 +225,10 @@ GROUPS = (
             ours=True,
         ),
     ),
-    Group(
-        "Clients' shared memory",
+    "Clients' shared memory": (
         Flag("allow-client-shm", BOOLEAN, "endpoints.client_shm", "Whether clients may register any.", default=False),
     ),
-    Group(
-        "Clouds",
+    "Clouds": (
         _inert("allow-sagemaker", BOOLEAN, "SageMaker's protocol is not served."),
         _inert("sagemaker-port", INTEGER, "SageMaker's protocol is not served."),
         _inert("sagemaker-safe-port-range", TEXT, "SageMaker's protocol is not served."),
@@ -246,8 +238,7 @@ GROUPS = (
         _inert("vertex-ai-thread-count", INTEGER, "Vertex AI's protocol is not served."),
         _inert("vertex-ai-default-model", TEXT, "Vertex AI's protocol is not served."),
     ),
-    Group(
-        "Metrics",
+    "Metrics": (
         Flag("allow-metrics", BOOLEAN, "endpoints.metrics", "Whether /metrics is served.", default=True),
         Flag("allow-gpu-metrics", BOOLEAN, "metrics.gpu", "Whether GPUs are measured.", default=True),
         Flag("allow-cpu-metrics", BOOLEAN, "metrics.cpu", "Whether CPU and memory are measured.", default=True),
@@ -258,8 +249,7 @@ GROUPS = (
             "metrics-config", SETTINGS, "metrics.settings", "A setting such as summary_latencies=true. May be repeated."
         ),
     ),
-    Group(
-        "Tracing",
+    "Tracing": (
         Flag(
             "trace-config",
             TRACE_SETTINGS,
@@ -267,8 +257,7 @@ GROUPS = (
             "level, rate, count, mode; triton,file and triton,log-frequency. May be repeated.",
         ),
     ),
-    Group(
-        "Backend",
+    "Backend": (
         Flag("backend-directory", TEXT, "server.backend_directory", "Where Python-based backends are."),
         Flag(
             "backend-config", BACKEND_SETTINGS, "backend.settings", "A setting of the Python backend. May be repeated."
@@ -283,13 +272,11 @@ GROUPS = (
         ),
         _inert("repoagent-directory", TEXT, "there are no repository agents."),
     ),
-    Group(
-        "Response cache",
+    "Response cache": (
         Flag("cache-config", CACHE_SETTINGS, "cache.settings", "local,size=<bytes> switches it on."),
         _inert("cache-directory", TEXT, "the local cache is the only one, and needs no library."),
     ),
-    Group(
-        "Rate limiter",
+    "Rate limiter": (
         Flag(
             "rate-limit",
             one_of("execution_count", "off"),
@@ -301,8 +288,7 @@ GROUPS = (
             "rate-limit-resource", RESOURCES, "resources.resources", "How much there is of a resource. May be repeated."
         ),
     ),
-    Group(
-        "Memory and devices",
+    "Memory and devices": (
         Flag(
             "max-message-size",
             SIZE,
@@ -339,15 +325,13 @@ GROUPS = (
         ),
         _inert("model-load-gpu-limit", TEXT, "a model that does not fit fails to load."),
     ),
-    Group(
-        "Tools",
+    "Tools": (
         *(
             Flag(f"{port.name}-port", INTEGER, f"tool_ports.{port.name}", port.about, ours=True)
             for port in ports().values()
         ),
     ),
-    Group(
-        "Deprecated",
+    "Deprecated": (
         Flag("strict-model-config", BOOLEAN, "server.strict_model_config", _STRICT, default=False),
         Flag("response-cache-byte-size", SIZE, "cache.byte_size", "The same as --cache-config local,size."),
         Flag("trace-file", TEXT, "trace.file", "The same as --trace-config triton,file."),
@@ -356,14 +340,15 @@ GROUPS = (
         Flag("trace-count", INTEGER, "trace.count", "The same as --trace-config count."),
         Flag("trace-log-frequency", INTEGER, "trace.log_frequency", "The same as --trace-config triton,log-frequency."),
     ),
-)
+}
 
 #: The flags that only `%triton serve` has: its ports need a token that it makes.
-NOTEBOOK = Group(
-    "Notebook",
-    Flag("no-token", SWITCH, "access.no_token", "Let in everyone who reaches the ports, with a token or without."),
-    *(
-        Flag(port.name, SWITCH, f"tool_switches.{port.name}", f"The same as --{port.name}-port {port.usual}.")
-        for port in ports().values()
+NOTEBOOK: Groups = {
+    "Notebook": (
+        Flag("no-token", SWITCH, "access.no_token", "Let in everyone who reaches the ports, with a token or without."),
+        *(
+            Flag(port.name, SWITCH, f"tool_switches.{port.name}", f"The same as --{port.name}-port {port.usual}.")
+            for port in ports().values()
+        ),
     ),
-)
+}

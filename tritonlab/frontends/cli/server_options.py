@@ -20,17 +20,17 @@ from ..endpoints import EndpointOptions
 from ..http.http_server import HTTPOptions
 from ..shared.access import AccessRules
 from ..shared.grpc_options import GRPCOptions
-from .command_line import CommandLine, Flag, Group
+from .command_line import CommandLine, Flag, Groups
 from .flag_values import CommandLineError, restricted
 from .flags import GROUPS, NOTEBOOK
 
 _ENDPOINT_PARTS = ("endpoints", "http", "grpc", "access", "tool_ports")
 #: The flags about endpoints, not about the server behind them.
-ENDPOINT_GROUPS = tuple(
-    Group(group.title, *flags)
-    for group in GROUPS
-    if (flags := tuple(flag for flag in group.flags if flag.place.partition(".")[0] in _ENDPOINT_PARTS))
-)
+ENDPOINT_GROUPS: Groups = {
+    title: flags
+    for title, group in GROUPS.items()
+    if (flags := tuple(flag for flag in group if flag.place.partition(".")[0] in _ENDPOINT_PARTS))
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
 def read_endpoint_options(arguments: Sequence[str], access: AccessRules, **defaults: Any) -> EndpointOptions:
     """Read the flags that `%triton serve` takes: those about endpoints only. `access` has the rules, and `defaults` the
     other fields, for which no flag is given. Raises CommandLineError, or InvalidArgumentError."""
-    return _endpoints(CommandLine((*ENDPOINT_GROUPS, NOTEBOOK), arguments).values, access, **defaults)
+    return _endpoints(CommandLine({**ENDPOINT_GROUPS, **NOTEBOOK}, arguments).values, access, **defaults)
 
 
 def _endpoints(values: dict[str, dict[str, Any]], access: AccessRules, **defaults: Any) -> EndpointOptions:

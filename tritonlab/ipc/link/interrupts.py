@@ -8,25 +8,25 @@ can be lost.
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
-from types import ModuleType
+from signal import SIGINT
 from typing import Any, ParamSpec, TypeVar
 
-#: `_signal` is the C module below `signal`, whose `signal.signal` converts its arguments and result to enums: a
-#: shielded call takes 13 us with that, 2 us without (Python 3.11). `signal` serves where this private module is
-#: missing.
-_signal: ModuleType
+# The functions of the C module below `signal`, whose `signal.signal` converts its arguments and result to enums: a
+# shielded call takes 13 us with that, 2 us without (Python 3.11). `signal` serves where this private module is missing.
 try:
-    import _signal  # type: ignore[import-not-found,no-redef]
+    from _signal import getsignal as _handler_of  # type: ignore[import-not-found]
+    from _signal import signal as _set_handler
 except ImportError:
-    _signal = signal
+    from signal import getsignal as _handler_of
+    from signal import signal as _set_handler
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _MAIN = threading.main_thread().ident
+_INTERRUPT = int(SIGINT)
 
 
 _shielded = False
@@ -42,7 +42,7 @@ def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     global _shielded, _handler
     if threading.get_ident() != _MAIN or _shielded:
         return function(*args, **kwargs)
-    handler = _signal.getsignal(_signal.SIGINT)
+    handler = _handler_of(_INTERRUPT)
     if not callable(handler):
         return function(*args, **kwargs)
     _came.clear()
@@ -51,11 +51,11 @@ def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     _handler = handler
     _shielded = True
     try:
-        _signal.signal(_signal.SIGINT, _on_interrupt)
+        _set_handler(_INTERRUPT, _on_interrupt)
         return function(*args, **kwargs)
     finally:
         _shielded = False
-        _signal.signal(_signal.SIGINT, handler)
+        _set_handler(_INTERRUPT, handler)
         if _came:
             handler(*_came.pop())
 

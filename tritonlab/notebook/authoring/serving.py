@@ -59,7 +59,7 @@ def open_endpoints(
 
 def flags() -> list[str]:
     """Return the flags of `%triton serve`, in the order of its help."""
-    return [f"--{flag.name}" for group in (*ENDPOINT_GROUPS, NOTEBOOK) for flag in group.flags]
+    return [f"--{flag.name}" for group in {**ENDPOINT_GROUPS, **NOTEBOOK}.values() for flag in group]
 
 
 def _client_examples(endpoints: Endpoints) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from ...core.unknown_option import did_you_mean
 from ...server.observe.why import Why
 from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
-from ..views.card.token_button import show_token_button
 from ..views.record.record_view import KINDS
 from ..views.theme import stored_html
+from ..views.widget import LiveView, in_kernel
 from .logs import LogView
 from .parsing import unknown
 from .subcommand import Context, Text, failed_load_of
@@ -42,8 +42,41 @@ def serve(context: Context, line: str) -> Endpoints | Text:
         return _dynamo_commands(workspace)
     endpoints = workspace.ports.open(words)
     if not context.json:
-        show_token_button(endpoints)
+        _show_token_button(endpoints)
     return endpoints
+
+
+class TokenButton(LiveView):
+    """The button that shows the token of a notebook's ports. `authorization` returns the value of the header that
+    clients send.
+
+    The output of a cell and the state of its widgets are saved with the notebook, in a file that others may read. So
+    the token is sent to the page as a message when the button is pressed, and is never saved with the page.
+    """
+
+    MODULE = "token.js"
+
+    def __init__(self, file: str, authorization: Callable[[], str]) -> None:
+        self._file = file
+        self._authorization = authorization
+        super().__init__()
+
+    def text(self) -> str:
+        return f"the token is in {self._file}, which only its owner can read"
+
+    def html(self) -> str:
+        return f"<div class='tl-dim'>{escape(self.text())}</div>"
+
+    def on_message(self, content: Mapping[str, Any]) -> None:
+        """Send the token to the requesting page."""
+        if content.get("do") == "show":
+            self.send({"authorization": self._authorization()})
+
+
+def _show_token_button(endpoints: Endpoints) -> None:
+    """Show the button below a cell, if clients need a token; a terminal has no buttons."""
+    if endpoints.header_file and in_kernel():
+        TokenButton(endpoints.header_file, lambda: endpoints.headers.get("authorization", "")).show()
 
 
 def _dynamo_commands(workspace: Workspace) -> Text:

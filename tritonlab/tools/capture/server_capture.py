@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -126,16 +127,7 @@ class RunningCapture(Instrument, ProcessBound):
         outputs = self._copies(request, response.outputs)
         if outputs is None:
             return
-        copy = InferenceResponse(
-            response.model_name,
-            response.model_version,
-            response.request_id,
-            outputs,
-            dict(response.parameters),
-            response.error,
-            response.final,
-            response.empty,
-        )
+        copy = replace(response, outputs=outputs, parameters=dict(response.parameters))
         opened.arrivals.append(Arrival(copy, now - opened.begun))
         with self._lock:
             self._hold(opened, outputs)

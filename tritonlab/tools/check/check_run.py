@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.status import TritonError
 from ...core.whole_file import write_file
 from ...exchanges.golden import GoldenSet, golden_beside
 from ...repository.layout import chosen_models
+from ...server.api.model import Model
 from ...server.api.server import Server
+from ..each_model import FAILED, NOTHING, PASSED, judge_each
 from .check_result import CheckResult, junit_xml
 from .run import CheckOptions, check_model
-
-#: Exit statuses: nothing was found, something was, or a model could not be checked.
-PASSED, FAILED, NOTHING = 0, 1, 2
 
 
 def run(
@@ -41,25 +39,23 @@ def run(
     except FileNotFoundError as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return NOTHING
-    results: list[tuple[str, CheckResult | str]] = []
     golden = GoldenSet(golden_beside(repository))
-    with Server(repository, model_control_mode="explicit") as server:
-        for name in chosen:
-            options = CheckOptions(
-                seconds, seed, relations=relations, side_effects=side_effects, progress=_progress(name)
-            )
-            try:
-                result = check_model(server.load(name), options, golden=golden)
-            except TritonError as error:
-                why = error.line()
-                results.append((name, why))
-                print(f"tritonlab: {name}: {why}", file=sys.stderr, flush=True)
-                continue
-            results.append((name, result))
-            if not as_json:
-                print(result.text(), flush=True)
-            if result.stopped:
-                break
+
+    def check(server: Server, model: Model) -> CheckResult:
+        options = CheckOptions(
+            seconds, seed, relations=relations, side_effects=side_effects, progress=_progress(model.name)
+        )
+        return check_model(model, options, golden=golden)
+
+    results: list[tuple[str, CheckResult | str]] = []
+    for name, result in judge_each(repository, chosen, check):
+        results.append((name, result))
+        if isinstance(result, str):
+            continue
+        if not as_json:
+            print(result.text(), flush=True)
+        if result.stopped:
+            break
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     if as_json:

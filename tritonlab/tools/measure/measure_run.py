@@ -6,16 +6,14 @@ Each prints what the call of a notebook shows, or its `to_dict()` as JSON, and c
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ...core.junit import JUnitTest, junit_xml
-from ...core.status import TritonError
 from ...core.whole_file import write_file
 from ...exchanges.golden import GoldenSet, golden_beside
 from ...exchanges.sending import asks_of
@@ -25,6 +23,7 @@ from ...repository.layout import chosen_models
 from ...server.api.model import Model
 from ...server.api.request_maker import smallest_shapes
 from ...server.api.server import Server
+from ..each_model import FAILED, NOTHING, PASSED, judge_each
 from ..saved_result import ResultComparison
 from .load_testing.load_plan import LoadPlan
 from .load_testing.load_result import LoadResult
@@ -33,16 +32,6 @@ from .load_testing.load_target import LocalTarget
 from .load_testing.request_mix import Lane
 from .tuning.tune import tune_model
 from .tuning.tune_result import TuneResult
-
-PASSED, FAILED, NOTHING = 0, 1, 2
-
-
-class MeasuredResult(Protocol):
-    """The result for one model."""
-
-    def text(self) -> str: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 def load_test(
@@ -90,7 +79,7 @@ def load_test(
         found = compared.get(result.model)
         return result.to_dict() | ({"compared": found.to_dict()} if found is not None else {})
 
-    return _run(repository, models, measure, tests, facts, junit, as_json)
+    return _run(repository, models, measure, tests, facts, junit=junit, as_json=as_json)
 
 
 def profile(
@@ -122,7 +111,7 @@ def profile(
             line["file"] = one.file
         return found
 
-    return _run(repository, models, measure, tests, facts, junit, as_json)
+    return _run(repository, models, measure, tests, facts, junit=junit, as_json=as_json)
 
 
 def tune(
@@ -148,7 +137,7 @@ def tune(
         text = f"the best p99 is {p99:.3g} ms, and {limit:g} ms were asked for" if limit and p99 > limit else ""
         yield JUnitTest("tune", result.run.seconds, failure=text)
 
-    return _run(repository, models, measure, tests, TuneResult.to_dict, junit, as_json)
+    return _run(repository, models, measure, tests, TuneResult.to_dict, junit=junit, as_json=as_json)
 
 
 def golden(
@@ -183,7 +172,7 @@ def golden(
     def tests(name: str, result: _Recorded) -> Iterator[JUnitTest]:
         yield from (JUnitTest(file.stem) for file in result.files)
 
-    return _run(repository, models, measure, tests, _Recorded.to_dict, junit, as_json)
+    return _run(repository, models, measure, tests, _Recorded.to_dict, junit=junit, as_json=as_json)
 
 
 class _Recorded:
@@ -219,6 +208,7 @@ def _run(
     measure: Callable[[Server, Model], Any],
     tests: Callable[[str, Any], Iterator[JUnitTest]],
     facts: Callable[[Any], dict[str, Any]],
+    *,
     junit: Path | None,
     as_json: bool,
 ) -> int:
@@ -230,23 +220,15 @@ def _run(
         return NOTHING
     suites: list[tuple[str, list[JUnitTest]]] = []
     documents = []
-    with Server(repository, model_control_mode="explicit") as server:
-        for name in chosen:
-            try:
-                result = measure(server, server.load(name))
-            except (TritonError, ValueError, OSError) as error:
-                why = error.line() if isinstance(error, TritonError) else str(error)
-                print(f"tritonlab: {name}: {why}", file=sys.stderr, flush=True)
-                documents.append({"model": name, "error": why})
-                suites.append((name, [JUnitTest("load", error=why)]))
-                continue
-            finally:
-                with contextlib.suppress(TritonError):
-                    server.unload(name)
-            if not as_json:
-                print(result.text(), flush=True)
-            documents.append(facts(result))
-            suites.append((name, list(tests(name, result))))
+    for name, result in judge_each(repository, chosen, measure):
+        if isinstance(result, str):
+            documents.append({"model": name, "error": result})
+            suites.append((name, [JUnitTest("load", error=result)]))
+            continue
+        if not as_json:
+            print(result.text(), flush=True)
+        documents.append(facts(result))
+        suites.append((name, list(tests(name, result))))
     if as_json:
         print(json.dumps(documents, indent=1))
     if junit is not None:

@@ -33,8 +33,7 @@ from .chat_template import ChatTemplate
 from .generation import Generation, Piece, send
 from .openai_errors import OpenAIError
 from .openai_requests import EmbeddingRequest, TextRequest
-from .text_model import EMBEDDING, MESSAGES, PROMPT, TEXT, NotTextModelError, TextModel
-from .token_counter import Count, find_counter
+from .text_model import EMBEDDING, MESSAGES, PROMPT, TEXT, Count, NotTextModelError, TextModel, find_counter
 from .token_metrics import TokenMetrics
 
 _EVENTS = b"text/event-stream; charset=utf-8"
@@ -162,7 +161,10 @@ class OpenAIApp:
         except BaseException:
             _cancel(generations)
             raise
-        answer = TextAnswer(asked, kind, f"{prefix}-{uuid.uuid4().hex}", int(time.time()), prompts, generations, facts)
+        identifier = f"{prefix}-{uuid.uuid4().hex}"
+        answer = TextAnswer(
+            asked, kind, identifier, int(time.time()), prompts=prompts, generations=generations, facts=facts
+        )
         request.call_when_gone(answer.leave)
         if not asked.stream:
             return _json(await answer.whole())

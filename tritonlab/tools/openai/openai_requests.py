@@ -78,15 +78,15 @@ class TextRequest:
         if not isinstance(extra, dict):
             raise OpenAIError("'stream_options' must be an object", param="stream_options")
         return cls(
-            model,
-            prompts,
-            messages,
-            count,
-            options,
-            stops,
-            stream,
-            bool(extra.get("include_usage")),
-            bool(body.get("echo")),
+            model=model,
+            prompts=prompts,
+            messages=messages,
+            count=count,
+            options=options,
+            stops=stops,
+            stream=stream,
+            usage=bool(extra.get("include_usage")),
+            echo=bool(body.get("echo")),
         )
 
     @property

@@ -13,8 +13,9 @@ which a model reads with `request.parameters()`. Another name is a parameter of 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +65,16 @@ _OUTPUTS: dict[str, tuple[str, ...]] = {
     "tool_calls": (),
     "num_input_tokens": (),
     "num_output_tokens": (),
+}
+
+#: Returns the number of tokens of a text.
+Count = Callable[[str], int]
+
+_TOKENIZER = "tokenizer.json"
+_COUNTERS: dict[str, Count] = {
+    "characters": len,
+    "words": lambda text: len(text.split()),
+    "bytes": lambda text: len(text.encode()),
 }
 
 
@@ -204,3 +215,32 @@ def _named(
         elif name := next((name for name in (*others, key) if name in forms), ""):
             found[key] = forms[name]
     return found
+
+
+def find_counter(directories: Sequence[Path], chosen: str = "") -> Count | None:
+    """Return the function that counts the tokens of a model; None if it is not known.
+
+    chosen: `openai.tokens` of its config: `characters`, `words` or `bytes`, or the path of a `tokenizer.json`, relative
+        to one of the directories. If it is empty, a `tokenizer.json` in one of them is used.
+
+    Raises OpenAIError for a file that is missing or no tokenizer, and without the package `tokenizers`.
+    """
+    if chosen in _COUNTERS:
+        return _COUNTERS[chosen]
+    files = [directory / (chosen or _TOKENIZER) for directory in directories]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        if chosen:
+            raise OpenAIError(f"the model has no file '{chosen}', which 'openai.tokens' of its config names", 500)
+        return None
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        if chosen:
+            raise OpenAIError(f"counting tokens with {file} needs the package: pip install tokenizers", 500) from None
+        return None
+    try:
+        tokenizer: Any = Tokenizer.from_file(str(file))
+    except Exception as error:  # the class of its errors is Exception
+        raise OpenAIError(f"{file} is no tokenizer: {error}", 500) from None
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)

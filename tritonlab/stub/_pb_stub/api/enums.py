@@ -62,8 +62,8 @@ class NativeEnum(metaclass=NativeType):
 show_as_base(NativeEnum)
 
 
-def _fill(kind: type, *names: str) -> None:
-    members = {name: kind(value) for value, name in enumerate(names)}
+def _fill(kind: type, names: str) -> None:
+    members = {name: kind(value) for value, name in enumerate(names.split())}
     for name, member in members.items():
         setattr(kind, name, member)
     kind.__members__ = members  # type: ignore[attr-defined]
@@ -110,20 +110,10 @@ class MetricKind(NativeEnum):
     HISTOGRAM: ClassVar[MetricKind]
 
 
-_fill(
-    ErrorCode,
-    "UNKNOWN",
-    "INTERNAL",
-    "NOT_FOUND",
-    "INVALID_ARG",
-    "UNAVAILABLE",
-    "UNSUPPORTED",
-    "ALREADY_EXISTS",
-    "CANCELLED",
-)
-_fill(LogLevel, "INFO", "WARNING", "ERROR", "VERBOSE")
-_fill(MemoryType, "TRITONSERVER_MEMORY_GPU", "TRITONSERVER_MEMORY_CPU")
-_fill(MetricKind, "COUNTER", "GAUGE", "HISTOGRAM")
+_fill(ErrorCode, "UNKNOWN INTERNAL NOT_FOUND INVALID_ARG UNAVAILABLE UNSUPPORTED ALREADY_EXISTS CANCELLED")
+_fill(LogLevel, "INFO WARNING ERROR VERBOSE")
+_fill(MemoryType, "TRITONSERVER_MEMORY_GPU TRITONSERVER_MEMORY_CPU")
+_fill(MetricKind, "COUNTER GAUGE HISTOGRAM")
 
 # the names in Triton's reprs (rule 1.1.6)
 ErrorCode.__name__ = "__ErrorCode"

@@ -41,7 +41,17 @@ def _make_encoder() -> Callable[[Any], bytes]:
     if make is None:
         return lambda body: b"" if body is None else slow.encode(body).encode("ascii")
     escape = json.encoder.encode_basestring_ascii
-    fast = make(None, slow.default, escape, None, ":", ",", False, False, True)
+    fast = make(
+        markers=None,
+        default=slow.default,
+        encoder=escape,
+        indent=None,
+        key_separator=":",
+        item_separator=",",
+        sort_keys=False,
+        skipkeys=False,
+        allow_nan=True,
+    )
     return lambda body: b"" if body is None else "".join(fast(body, 0)).encode("ascii")
 
 

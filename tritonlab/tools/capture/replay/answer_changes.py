@@ -283,9 +283,19 @@ class ChangeGroup:
         if capsule is None:
             requests, left_out = keep_requests([request])
             text = f"{self.sentence}: {self.example.place} {self.example.before} -> {self.example.after}"
-            version = self.model.serving_version().version
             capsule = FailureCapsule(
-                time.time_ns(), self.model.name, version, "", 0, "replay", 0, text, None, (), requests, left_out
+                time_ns=time.time_ns(),
+                model=self.model.name,
+                version=self.model.serving_version().version,
+                instance="",
+                pid=0,
+                phase="replay",
+                batch_id=0,
+                text=text,
+                exception=None,
+                frames=(),
+                requests=requests,
+                left_out=left_out,
             )
         core.failures.add(capsule)
         return self.model.failures[-1]

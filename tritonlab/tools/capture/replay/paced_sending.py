@@ -4,11 +4,13 @@ elsewhere.
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from tempfile import SpooledTemporaryFile
 from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
@@ -26,6 +28,8 @@ from ..capture_writer import size_of
 STALL_SECONDS = 60.0
 #: No request is sent while those without an answer have so many bytes: as many again come with the answers.
 _MOST_BYTES = 256 << 20
+#: The bytes of answers that are kept in memory; beyond them all are in a file without a name.
+_MEMORY_BYTES = 64 << 20
 
 
 class Planned(NamedTuple):
@@ -41,6 +45,29 @@ class Replayed(NamedTuple):
     planned: Planned
     exchange: Exchange
     behind_ns: int = 0
+
+
+class KeptAnswers:
+    """The answers of one replay by number of request, until `close`. Raises OSError if the disk does not take them."""
+
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115  # `close` closes it
+        self._places: dict[int, int] = {}
+
+    def add(self, replayed: Replayed) -> None:
+        self._places[replayed.planned.number] = self._file.seek(0, 2)
+        pickle.dump((replayed.exchange.arrivals, replayed.exchange.error), self._file)
+
+    def get(self, replayed: Replayed) -> Exchange | None:
+        """Return the kept answer to the same request, None if there is none."""
+        place = self._places.get(replayed.planned.number)
+        if place is None:
+            return None
+        self._file.seek(place)
+        return Exchange(replayed.exchange.request, *pickle.load(self._file))
+
+    def close(self) -> None:
+        self._file.close()
 
 
 #: The answers that have come, by the id of the sent request, which the sender keeps until then.

@@ -15,13 +15,12 @@ from ....core.whole_file import write_file
 from ....exchanges.remote.remote_server import connect
 from ....notebook.shell.subcommand import Context
 from ....repository.layout import chosen_models
+from ....server.api.model import Model
 from ....server.api.server import Server
+from ...each_model import FAILED, NOTHING, PASSED, judge_each
 from ..capture_file import Capture
 from .replay_verdict import DEFAULT_FAIL_ON, FAIL_ON, ReplayVerdict, page_of
 from .replaying import replay as replay_capture
-
-#: Exit statuses: nothing changed, something did, or nothing is proved.
-PASSED, FAILED, NOTHING = 0, 1, 2
 
 
 def pace(text: str) -> float | None:
@@ -79,18 +78,20 @@ def run(
         return NOTHING
     verdicts: list[ReplayVerdict] = []
     problems: dict[str, str] = {}
-    with Server(repository, model_control_mode="explicit") as server, elsewhere or nullcontext():
-        for name in chosen:
-            try:
-                old = elsewhere.model(name) if elsewhere is not None else None
-                verdicts.append(replay_capture(server.load(name), found, against=old, **options))
-            except TritonError as error:
-                problems[name] = error.line()
-                print(f"tritonlab: {name}: {error.line()}", file=sys.stderr, flush=True)
+
+    def judge(server: Server, model: Model) -> ReplayVerdict:
+        old = elsewhere.model(model.name) if elsewhere is not None else None
+        return replay_capture(model, found, against=old, **options)
+
+    with elsewhere or nullcontext():
+        for name, verdict in judge_each(repository, chosen, judge):
+            if isinstance(verdict, str):
+                problems[name] = verdict
                 continue
+            verdicts.append(verdict)
             if not as_json:
-                print(verdicts[-1].text(), flush=True)
-            if verdicts[-1].stopped:
+                print(verdict.text(), flush=True)
+            if verdict.stopped:
                 break
         _write(verdicts, problems, words, junit=junit, page=page)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import time
@@ -17,6 +18,7 @@ import numpy as np
 from ....core.junit import JUnitTest
 from ....core.plain_facts import Shown, plain
 from ....core.short_number import duration_text
+from ....core.status import TritonError
 from ....core.whole_file import write_file
 from ....exchanges.remote.remote_server import RemoteModel
 from ....figures.axes import time_unit
@@ -25,11 +27,11 @@ from ....figures.result_page import Tone, result_page, verdict_banner
 from ....figures.stored_picture import date_line, date_text, stored_picture
 from ....figures.svg_picture import BLUE, ORANGE, PURPLE, RED
 from ....figures.tables import table
+from ....notebook.views.theme import STYLE
 from ....server.api.model import Model
 from .answer_changes import KINDS, ChangeGroup
 from .latency_change import LatencyChange
 from .learned_noise import LearnedNoise
-from .verdict_panel import verdict_panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -290,7 +292,9 @@ class ReplayVerdict(Shown):
     def panel(self) -> Any:
         """Return the verdict with buttons for each group that keep its example: as a golden case, as a failure of the
         model, or as a pytest in the working directory. It needs ipywidgets."""
-        return verdict_panel(self.html(), self.groups)
+        widgets: Any = importlib.import_module("ipywidgets")
+        rows = [_buttons(widgets, group) for group in self.groups[:_GROUPS]]
+        return widgets.VBox([widgets.HTML(f"{STYLE}{self.html()}"), *rows])
 
 
 _BANNERS: Mapping[Tone, str] = {"good": "Answered as before", "bad": "Changed", "open": "Not proved"}
@@ -305,3 +309,31 @@ def page_of(verdicts: Sequence[ReplayVerdict]) -> str:
         parts.append(verdict.body(lambda svg: svg))
     facts = "; ".join(dict.fromkeys(verdict.facts for verdict in verdicts))
     return result_page(f"{names}: a capture, replayed", facts, "".join(parts))
+
+
+def _buttons(widgets: Any, group: ChangeGroup) -> Any:
+    """Return a row of buttons, each of which keeps the example of the group."""
+    layout = widgets.Layout
+    result = widgets.HTML("")
+    actions: dict[str, tuple[str, Callable[[], object]]] = {
+        "Golden": ("keep the example with its answer before as a golden case", group.to_golden),
+        "Failure": ("keep the example among the failures of the model", group.keep_failure),
+        "pytest": ("write a test of the example to the working directory", lambda: group.to_pytest(".").name),
+    }
+
+    def button(label: str, tooltip: str, action: Callable[[], object]) -> Any:
+        found = widgets.Button(description=label, tooltip=tooltip, layout=layout(width="80px"))
+
+        def press(_: object) -> None:
+            try:
+                text = str(action()).partition("\n")[0]
+            except (TritonError, OSError, ValueError) as error:
+                text = str(error)
+            result.value = escape(text)
+
+        found.on_click(press)
+        return found
+
+    buttons = [button(label, *action) for label, action in actions.items()]
+    head = widgets.HTML(escape(group.lines()[0]))
+    return widgets.HBox([head, *buttons, result], layout=layout(flex_flow="wrap"))

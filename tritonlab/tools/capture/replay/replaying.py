@@ -25,10 +25,9 @@ from .answer_changes import (
     outputs_of,
     with_company,
 )
-from .kept_answers import KeptAnswers
 from .latency_change import compare_latencies
 from .learned_noise import LearnedNoise
-from .paced_sending import Planned, Replayed, open_sender, play
+from .paced_sending import KeptAnswers, Planned, Replayed, open_sender, play
 from .replay_verdict import ReplayVerdict
 
 #: The most requests of a group that are sent again, alone.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....core.config.model_config import ModelConfig, parse_pbtxt, read_config
+from ....core.source.undefined_names import undefined_names
 from ....core.version import DEFAULT_TARGET
 from ....exchanges.exchange import Exchange
 from ....exchanges.golden import GoldenSet
@@ -31,8 +32,7 @@ from ..releases import Target, find_target
 from ..secrets import why_secret
 from .engines import notes_of, on_the_engine
 from .features import missing_features
-from .finding import Finding, Preflight, in_order
-from .names import names_of_other_cells
+from .finding import Finding, Prediction, Preflight, in_order
 from .pickles import pickles_of_the_notebook
 from .places import (
     mode_bits,
@@ -50,9 +50,29 @@ from .versions import numpy_of_the_target, python_of_the_target
 if TYPE_CHECKING:
     from .trial import ModelTrial
 
+def _names_of_other_cells(subject: Subject) -> Iterator[Finding]:
+    """Yield a finding for each file of a model that uses names it does not define, such as names from other cells."""
+    for source in subject.sources:
+        names = undefined_names(source)
+        if not names:
+            continue
+        (first, line), *_ = names.items()
+        listed = ", ".join(names)
+        plural = len(names) > 1
+        yield Finding(
+            row="P1",
+            sentence=f"{listed} {'are' if plural else 'is'} used and not defined in the model's own files, so a "
+            f"request that comes to {first} fails with NameError",
+            remedy=f"define {'them' if plural else 'it'} in the model's cell; --capture writes what other cells define "
+            "in front of the model",
+            source_line=f"{source.path}:{line}",
+            outcome=Prediction.FAILS,
+        )
+
+
 #: Each row, and its function.
 ROWS: dict[str, Callable[[Subject, Target], Iterator[Finding]]] = {
-    "P1": lambda subject, target: names_of_other_cells(subject),
+    "P1": lambda subject, target: _names_of_other_cells(subject),
     "P2": third_party_imports,
     "P3": lambda subject, target: files_and_variables(subject),
     "P4": modules_beside_the_notebook,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tritonlab.notebook.shell import server_commands
+from tritonlab.notebook.shell.server_commands import TokenButton
 from tritonlab.notebook.views import widget
-from tritonlab.notebook.views.card import token_button
-from tritonlab.notebook.views.card.token_button import TokenButton, show_token_button
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Ports:
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle))
-    for module in (widget, token_button):
+    for module in (widget, server_commands):
         monkeypatch.setattr(module, "in_kernel", lambda: True)
     return found
 
@@ -45,10 +45,10 @@ def test_the_token_is_a_message(displayed: list[dict[str, Any]], monkeypatch: py
 
 
 def test_it_is_there_where_a_token_is_needed(displayed: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    show_token_button(Ports())
+    server_commands._show_token_button(Ports())
     assert displayed == []
-    show_token_button(Ports("/the/file"))
+    server_commands._show_token_button(Ports("/the/file"))
     assert len(displayed) == 2
-    monkeypatch.setattr(token_button, "in_kernel", lambda: False)
-    show_token_button(Ports("/the/file"))
+    monkeypatch.setattr(server_commands, "in_kernel", lambda: False)
+    server_commands._show_token_button(Ports("/the/file"))
     assert len(displayed) == 2
