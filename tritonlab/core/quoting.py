@@ -65,8 +65,9 @@ def magic_line(*words: str) -> str:
     shown = map(one_line, words)
     line = " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in shown)
     line = line.replace("{", "{{").replace("}", "}}")
-    # IPython keeps dollars within single quotes, which it finds by counting the quotes that follow
-    ends = [found.end() for found in re.finditer(r"\$(?=[\w.])", line) if line.count("'", found.end()) % 2 == 0]
+    # IPython keeps dollars within single quotes, which it finds by counting the quotes that follow up to a brace
+    dollars = re.finditer(r"\$(?=[\w.]([^{}]*))", line)
+    ends = [found.end() for found in dollars if found[1].count("'") % 2 == 0]
     for end in reversed(ends):
         line = f"{line[:end]}${line[end:]}"
     return line

@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from IPython.utils.text import DollarFormatter
 
@@ -39,6 +39,8 @@ def test_a_long_line_is_broken_before_options() -> None:
 
 @quick
 @given(st.lists(NAMES, min_size=1, max_size=3))
+@example(['"$RAN}'])  # IPython looks for quotes up to a brace
+@example(["$a", "x{'"])
 def test_a_broken_line_has_the_same_words(names: list[str]) -> None:
     words = ["%%triton_model", "m", *TENSORS, *(word for name in names for word in ("--param", name)), *TENSORS]
 

@@ -30,15 +30,14 @@ def cell_head(*words: str) -> str:
     whole = magic_line(*words)
     if len(whole) <= WIDTH:
         return whole
-    first, *others = (magic_line(*part) for part in _options(words))
-    lines = [first]
-    for part in others:
-        joined = f"{lines[-1]} {part}"
-        if len(joined) <= WIDTH - len(" \\"):
-            lines[-1] = joined
-        else:
-            lines.append(f"{_INDENT}{part}")
-    return " \\\n".join(lines)
+    lines: list[list[str]] = [[]]
+    for part in _options(words):
+        room = WIDTH - len(" \\") - len(_INDENT) * (len(lines) > 1)
+        if lines[-1] and len(magic_line(*lines[-1], *part)) > room:
+            lines.append([])
+        lines[-1] += part
+    # line by line, as IPython expands them: quotes elsewhere in the line count
+    return f" \\\n{_INDENT}".join(magic_line(*line) for line in lines)
 
 
 def _options(words: tuple[str, ...]) -> Iterator[list[str]]:
