@@ -526,9 +526,9 @@ def command_line_page() -> str:
 
 def serve_table() -> str:
     rows = ["The flags are tritonserver's, and some of our own for access. A flag without effect here says why."]
-    for group in GROUPS:
-        rows += ["", f"### {group.title}", "", "| flag | default | |", "|---|---|---|"]
-        for flag in group.flags:
+    for title, flags in GROUPS.items():
+        rows += ["", f"### {title}", "", "| flag | default | |", "|---|---|---|"]
+        for flag in flags:
             default = "" if flag.default is None else f"`{flag.default}`"
             rows.append(f"| `--{flag.name}` | {default} | {cell(flag.about)} |")
     return "\n".join(rows)
