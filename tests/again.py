@@ -5,7 +5,7 @@
 Two workers and the real server, which crashes now and then, share two cores, and among ten thousand tests of processes,
 sockets and a browser one or two meet a moment of the machine that they did not allow for. CPython's test runner answers
 that with `--rerun`, and so does this one: what fails once more has failed, what passes is named at the end as racing,
-to be mended. A defect in the code fails both times, and failures in many files are no accident: they are not run again.
+to be fixed. A defect in the code fails both times, and failures in many files are no accident: they are not run again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str], once_more: Sequence[str] = ()) -> int:
         still = set(_failed(Path(cache)))
         racing = [test for test in failed if test not in still]
         if status in (0, _SOME_FAILED) and racing:
-            print("RACING, passed when run again alone; mend them:", *racing, sep="\n  ", flush=True)
+            print("RACING, passed when run again alone; fix them:", *racing, sep="\n  ", flush=True)
         return status
 
 

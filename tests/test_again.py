@@ -36,7 +36,7 @@ def outcome(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, li
     """Return the exit status, and what is printed as racing."""
     status = run(arguments)
     printed = capfd.readouterr().out
-    return status, printed.partition("RACING, passed when run again alone; mend them:\n")[2].split()
+    return status, printed.partition("RACING, passed when run again alone; fix them:\n")[2].split()
 
 
 def test_what_passes_alone_is_named(tests: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -182,7 +182,7 @@ class TritonPythonModel:
         time.sleep(0.5)
         args["nope"]
 """,
-    "mended": """%%triton_model broken --input X:FP32[1] --output Y:FP32[1]
+    "fixed": """%%triton_model broken --input X:FP32[1] --output Y:FP32[1]
 import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
@@ -224,7 +224,7 @@ OUTPUT_PATTERNS = {
     "tune": r"Tuning scores: \d+ settings",
     "failure": r"UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff.*in execute",
     "failed load": r"broken.*FAILED.*KeyError",
-    "mended": r"broken.*READY",
+    "fixed": r"broken.*READY",
 }
 #: The outputs that are pictures besides.
 PICTURES = ("timeline", "streams", "metrics", "memory", "graph", "calls", "load test", "what if")

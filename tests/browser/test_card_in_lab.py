@@ -127,9 +127,9 @@ def test_a_slow_load_is_seen_and_stopped(lab: Any) -> None:
 
 def test_a_hung_model_is_replaced_and_unloaded(lab: Any) -> None:
     call = "waiting = hangs.infer(inputs={'IN': [1.0]}, raise_on_error=False)"
-    mended = HANGS.replace("time.sleep(600)", "return [None for _ in requests]")
+    fixed = HANGS.replace("time.sleep(600)", "return [None for _ in requests]")
     wait = "next(waiting).error.message"
-    lab.jupyter.write("hangs.ipynb", ["%load_ext tritonlab", HANGS, call, mended, wait, "hangs.state"])
+    lab.jupyter.write("hangs.ipynb", ["%load_ext tritonlab", HANGS, call, fixed, wait, "hangs.state"])
     lab.open("hangs.ipynb")
     for index in range(4):
         lab.run(index)

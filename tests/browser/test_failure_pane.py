@@ -1,4 +1,4 @@
-"""A failing cell in JupyterLab: the pane below it tells where and with what, and sends it again after a mend."""
+"""A failing cell in JupyterLab: the pane below it tells where and with what, and sends it again after a fix."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class TritonPythonModel:
             raise ZeroDivisionError("all values are the same")
         return high - low
 """
-MENDED = MODEL.replace('raise ZeroDivisionError("all values are the same")', "return 1.0")
+FIXED = MODEL.replace('raise ZeroDivisionError("all values are the same")', "return 1.0")
 REQUEST = "import numpy as np\nhalve(X=np.full(4, 7, np.float32))"
 
 
-def test_fail_mend_replay(lab: Any, theme: str) -> None:
+def test_fail_fix_replay(lab: Any, theme: str) -> None:
     name = f"failure_{theme}.ipynb"
-    lab.jupyter.write(name, ["%load_ext tritonlab", MODEL, REQUEST, MENDED])
+    lab.jupyter.write(name, ["%load_ext tritonlab", MODEL, REQUEST, FIXED])
     lab.open(name)
     lab.run(0)
     lab.run(1)
@@ -58,6 +58,6 @@ def test_fail_mend_replay(lab: Any, theme: str) -> None:
     pane.get_by_role("button", name="Replay").press("Enter")
     lab.wait_text(pane, "Answered in")
     expect(pane.locator(".tl-result")).to_contain_text("Y FP32 [4] [7., 7., 7., 7.]")
-    lab.shot(f"failure_mended_{theme}", pane)
+    lab.shot(f"failure_fixed_{theme}", pane)
     assert "Error displaying widget" not in output.inner_text()
     assert (lab.foreign, lab.errors) == ([], [])

@@ -220,13 +220,13 @@ def test_perf_analyzers_input_is_the_request(client: Client, address: Address) -
         assert answer.as_numpy(f"OUT_{name}").tolist() == expected
 
 
-@pytest.mark.parametrize("mended", [True, False])
-def test_the_test_of_a_failure_fails_until_the_model_is_mended(
-    mended: bool, client: Client, address: Address, tmp_path: Path
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_test_of_a_failure_fails_until_the_model_is_fixed(
+    fixed: bool, client: Client, address: Address, tmp_path: Path
 ) -> None:
     inputs = {f"IN_{name}": value for name, value in VALUES.items()}
     batch = [make_request(inputs, request_id="one"), make_request({"IN_INT64": VALUES["INT64"]}, parameters={"p": 1})]
-    more = {} if mended else {"flags": 3, "correlation_id": "x" * 200}  # both servers refuse it
+    more = {} if fixed else {"flags": 3, "correlation_id": "x" * 200}  # both servers refuse it
     request = make_request({"IN": np.array([4, 2], np.int32)}, "repeat", **more)
     failure_test(batch, config_of(client, "echo"), "ValueError: 'x'", address).save(tmp_path)
     failure_test([request], config_of(client, "repeat"), "KeyError: 1", address).save(tmp_path)
@@ -234,4 +234,4 @@ def test_the_test_of_a_failure_fails_until_the_model_is_mended(
     found = subprocess.run(
         command, cwd=tmp_path, env=environment(NO_PLUGINS), capture_output=True, text=True, timeout=100
     )
-    assert ("3 passed" if mended else "1 failed, 2 passed") in found.stdout, found.stdout
+    assert ("3 passed" if fixed else "1 failed, 2 passed") in found.stdout, found.stdout

@@ -1,4 +1,4 @@
-"""What python-rapidjson reads otherwise than Triton, and how it is mended, without a change to anything else. The table
+"""What python-rapidjson reads otherwise than Triton, and how it is fixed, without a change to anything else. The table
 has the real server's texts.
 """
 

@@ -37,7 +37,7 @@ class TritonPythonModel:
             found.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x * self.scale)]))
         return found
 """
-MENDED = FAILING.replace("if x.min() < 0:", "if False:")
+FIXED = FAILING.replace("if x.min() < 0:", "if False:")
 SHAPES = config("X FP32 -1", "Y FP32 -1")
 
 
@@ -127,7 +127,7 @@ def test_a_replay_is_answered_by_the_model_as_it_is_now(lab: Lab, failing: Model
     failure = failing.failures[-1]
     with pytest.raises(ModelError, match=r"negative: -2\.0"):
         failure.replay()
-    lab.load("failing", MENDED, SHAPES)
+    lab.load("failing", FIXED, SHAPES)
     assert failure.replay()["Y"].tolist() == [-5]
     assert failing.failures[-1].replay()["Y"].tolist() == [-5]  # kept through the reload
     lab.load("failing", FAILING, SHAPES)
@@ -144,7 +144,7 @@ def test_a_batch_is_kept_whole(lab: Lab) -> None:
     assert failure.request_ids == ["r1", "r-2", "r3", "r4"]
     assert "request" in repr(failure) and "2 of 4 in the batch" in repr(failure)
     assert ["number", "1"] in failure.capsule.frames[-1].variables  # which of them it was
-    lab.load("batch", MENDED, SHAPES + batching)
+    lab.load("batch", FIXED, SHAPES + batching)
     assert [answer["Y"].tolist() for answer in failure.replay()] == [[[2.5 * v]] for v in values]
 
 

@@ -477,7 +477,7 @@ def test_an_instance_that_does_not_run(lab: Lab) -> None:
 def test_a_long_text_is_cut_and_names_are_cited(monkeypatch: pytest.MonkeyPatch) -> None:
     long = Why([Reason("requests", "m", "waits.", tuple(f"  line {n}" for n in range(90)))], "")
     assert len(repr(long).split("\n")) == 40 and len(long.text().split("\n")) == 91
-    reason = Reason("load", "m", "failed.", where="Cell In[3], line 2", fix="mend it")
-    assert Why([reason], "").text() == "failed.\n  At Cell In[3], line 2.\n  Fix: mend it."
+    reason = Reason("load", "m", "failed.", where="Cell In[3], line 2", fix="return a list")
+    assert Why([reason], "").text() == "failed.\n  At Cell In[3], line 2.\n  Fix: return a list."
     assert reason.to_dict()["where"] == "Cell In[3], line 2"
     assert isinstance(InternalError("x"), TritonError)

@@ -5,9 +5,9 @@ python -m tests.tools.check.exam [--seconds 60] [--seeds 10] [--only NAME …] [
 
 With --log each row is added to a file of JSON lines, and what the file has is not checked again, so that an exam of
 hours can be interrupted. The check of a planted bug ends when it is found; with --whole it goes on, and a finding of a
-relation that the bug does not break is a false cause. With --again a finding of each bug that `corpus/mended.py` can
-mend is done again: `replay()` must show it, and so must the test that `to_pytest` writes, which must pass with the
-mended model.
+relation that the bug does not break is a false cause. With --again a finding of each bug that `corpus/fixed.py` can
+fix is done again: `replay()` must show it, and so must the test that `to_pytest` writes, which must pass with the
+fixed model.
 
 Each check runs in a process of its own, on a copy of the corpus, so that one which hangs is a row of the table. The
 exit status is 1 if a bug was missed or described wrongly, if it was given a false cause, if a right model was accused,
@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.tools.check.corpus.mended import MENDED, write_mended
+from tests.tools.check.corpus.fixed import FIXED, write_fixed
 from tests.tools.check.corpus.table import LEFT_BLOCKS, RIGHT, RIGHT_MODELS, WRONG, WRONG_MODELS, PlantedBug, RightModel
 from tritonlab import Server
 from tritonlab.tools.check.check_finding import CheckFinding
@@ -134,13 +134,13 @@ def judge_right(findings: Sequence[Finding]) -> tuple[str, str]:
     return ACCUSED, "; ".join(f"{finding.relation}: {finding.sentence}" for finding in findings)
 
 
-def fault_again(finding: CheckFinding, directory: Path, mended: Path) -> str:
-    """Do a finding again, and its test with the model as it is and mended; return what is wrong, "" for nothing."""
+def fault_again(finding: CheckFinding, directory: Path, fixed: Path) -> str:
+    """Do a finding again, and its test with the model as it is and fixed; return what is wrong, "" for nothing."""
     if not finding.replay():
         return "replay() does not show it"
-    with tempfile.TemporaryDirectory(dir=mended.parent) as place:
+    with tempfile.TemporaryDirectory(dir=fixed.parent) as place:
         finding.to_pytest(place)
-        for model, wanted in ((directory, 1), (mended, 0)):
+        for model, wanted in ((directory, 1), (fixed, 0)):
             done = subprocess.run(
                 [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", place],
                 cwd=ROOT,
@@ -149,7 +149,7 @@ def fault_again(finding: CheckFinding, directory: Path, mended: Path) -> str:
                 env={**os.environ, "TRITONLAB_MODEL": str(model)},
             )
             if done.returncode != wanted:
-                how = "passes with the model as it is" if wanted else "fails with the mended model"
+                how = "passes with the model as it is" if wanted else "fails with the fixed model"
                 return f"its test {how}: {error_of(done.stdout)}"
     return ""
 
@@ -160,11 +160,11 @@ def check_here(
     needs: Sequence[str],
     arguments: Mapping[str, Any],
     *,
-    mended: str = "",
+    fixed: str = "",
     whole: bool = False,
 ) -> dict[str, Any]:
     """Check one model in this process and return what was found, and how much was tried. A planted bug need not be
-    looked for any more when it was found, unless `whole`. `mended`: the directory of the mended model, with which the
+    looked for any more when it was found, unless `whole`. `fixed`: the directory of the fixed model, with which the
     first finding of its relation is done again."""
     server = Server(directory, model_control_mode="explicit")
     try:
@@ -181,7 +181,7 @@ def check_here(
         ):
             result = model.check(**arguments)  # it may have two things to say
         judged = next((one for one in every(result) if bug is not None and one.relation in bug.relations), None)
-        again = fault_again(judged, directory / name, Path(mended)) if mended and judged is not None else ""
+        again = fault_again(judged, directory / name, Path(fixed)) if fixed and judged is not None else ""
         findings = [
             asdict(Finding.from_check(one, again if one is judged else "", one in result.findings))
             for one in every(result)
@@ -202,10 +202,10 @@ def in_a_process(
     seconds: float,
     seed: int,
     *,
-    mended: Path | None = None,
+    fixed: Path | None = None,
     whole: bool = False,
 ) -> Row:
-    """Check one model in a process of its own and judge what it found, also when it is done again if there is a mended
+    """Check one model in a process of its own and judge what it found, also when it is done again if there is a fixed
     one."""
     needs = entry.needs if isinstance(entry, RightModel) else ()
     task = json.dumps(
@@ -214,12 +214,12 @@ def in_a_process(
             "name": entry.name,
             "needs": needs,
             "arguments": {"seconds": seconds, "seed": seed, **entry.options},
-            "mended": str(mended or ""),
+            "fixed": str(fixed or ""),
             "whole": whole,
         }
     )
     times = 2 if isinstance(entry, PlantedBug) else 1
-    start, longest = time.monotonic(), times * seconds + GRACE + AGAIN * (mended is not None)
+    start, longest = time.monotonic(), times * seconds + GRACE + AGAIN * (fixed is not None)
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tests.tools.check.exam", "--one", task],
@@ -261,7 +261,7 @@ def one(task: str) -> int:
         arguments["example"] = example
     with contextlib.redirect_stdout(sys.stderr):
         found = check_here(
-            Path(spec["directory"]), spec["name"], spec["needs"], arguments, mended=spec["mended"], whole=spec["whole"]
+            Path(spec["directory"]), spec["name"], spec["needs"], arguments, fixed=spec["fixed"], whole=spec["whole"]
         )
     print(json.dumps(found))
     return 0
@@ -286,18 +286,18 @@ def check_all(
     seconds: float,
     width: int,
     *,
-    mended: Mapping[str, Path] | None = None,
+    fixed: Mapping[str, Path] | None = None,
     log: Path | None = None,
     whole: bool = False,
 ) -> Iterator[Row]:
-    """Check the models one after the other, print a row for each check, and yield it. `mended`: the directories of
-    mended models, by name. `log`: the file with rows of an earlier exam, to which those of this one are added."""
+    """Check the models one after the other, print a row for each check, and yield it. `fixed`: the directories of
+    fixed models, by name. `log`: the file with rows of an earlier exam, to which those of this one are added."""
     known = {(row.model, row.seed): row for row in read_log(log)}
     for directory, entry, seed in entries:
         row = known.get((entry.name, seed))
         if row is None:
-            mended_one = (mended or {}).get(entry.name)
-            row = in_a_process(directory, entry, seconds, seed, mended=mended_one, whole=whole)
+            fixed_one = (fixed or {}).get(entry.name)
+            row = in_a_process(directory, entry, seconds, seed, fixed=fixed_one, whole=whole)
             if log is not None:
                 with log.open("a") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
@@ -339,7 +339,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--right", action="store_true", help="only the right models")
     parser.add_argument("--whole", action="store_true", help="go on when a bug is found, and look for false causes")
     parser.add_argument("--notebooks", action="store_true", help="check the models of the notebooks too")
-    parser.add_argument("--again", action="store_true", help="only bugs that can be mended: their findings again, too")
+    parser.add_argument("--again", action="store_true", help="only bugs that can be fixed: their findings again, too")
     parser.add_argument("--log", type=Path, help="add the rows to this file, and check no more what it has")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -363,14 +363,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = notebook_models(place)
             tasks += [(place, model, seed) for seed in seeds for model in found]
         tasks = [task for task in tasks if not options.only or task[1].name in options.only]
-        mended: dict[str, Path] = {}
+        fixed: dict[str, Path] = {}
         if options.again:
-            tasks = [task for task in tasks if task[1].name in MENDED]
-            mended = {task[1].name: Path(scratch) / "mended" / task[1].name for task in tasks}
-            for name in mended:
-                write_mended(name, wrong, Path(scratch) / "mended")
+            tasks = [task for task in tasks if task[1].name in FIXED]
+            fixed = {task[1].name: Path(scratch) / "fixed" / task[1].name for task in tasks}
+            for name in fixed:
+                write_fixed(name, wrong, Path(scratch) / "fixed")
         width = max((len(entry.name) for _, entry, _ in tasks), default=0)
-        rows = list(check_all(tasks, options.seconds, width, mended=mended, log=options.log, whole=options.whole))
+        rows = list(check_all(tasks, options.seconds, width, fixed=fixed, log=options.log, whole=options.whole))
     print(f"{summary(rows)}; the longest check took {max((row.spent for row in rows), default=0.0):.1f} s")
     return 0 if rows and all(row.verdict in PASSES for row in rows) else 1
 

@@ -63,7 +63,7 @@ output [{ name: "SUM" data_type: TYPE_INT32 dims: [1] }]
 @dataclass(frozen=True)
 class Planted:
     """A model. `relation`: what must be found, "" for a correct model; `words`: words of the sentence; `line`: a part
-    of the line that is found; `mend`: a text of the model and what comes in its place to mend it."""
+    of the line that is found; `fix`: a text of the model and what comes in its place to fix it."""
 
     name: str
     config: str
@@ -71,17 +71,17 @@ class Planted:
     relation: str = ""
     words: str = ""
     line: str = ""
-    mend: tuple[str, str] = ("", "")
+    fix: tuple[str, str] = ("", "")
 
     @property
     def text(self) -> str:
         return HEAD + self.source
 
     @property
-    def mended(self) -> str:
+    def fixed(self) -> str:
         """The model without its bug."""
-        assert self.text.count(self.mend[0]) == 1
-        return self.text.replace(*self.mend)
+        assert self.text.count(self.fix[0]) == 1
+        return self.text.replace(*self.fix)
 
 
 def executes(body: str, initialize: str = "", *, more: str = "", imports: str = "") -> str:
@@ -119,7 +119,7 @@ BUGS = [
         """),
         "company",
         "batch",
-        mend=("if len(rows) > 1 else whole", "if False else whole"),
+        fix=("if len(rows) > 1 else whole", "if False else whole"),
     ),
     Planted(
         "shared_buffer",
@@ -136,7 +136,7 @@ BUGS = [
         ),
         "company",
         "batch",
-        mend=("Y=self.buffer)", "Y=self.buffer.copy())"),
+        fix=("Y=self.buffer)", "Y=self.buffer.copy())"),
     ),
     Planted(
         "running_maximum",
@@ -162,7 +162,7 @@ BUGS = [
         "neighbours",
         "beside a bad one|fails with a bad one",
         "int(text)",
-        mend=("[str(int(text)).encode()", "[text.strip()"),
+        fix=("[str(int(text)).encode()", "[text.strip()"),
     ),
     Planted(
         "wrong_type",
@@ -208,7 +208,7 @@ BUGS = [
         "answers",
         "dropped without the final flag|never gets a response|never ends",
         "8 // (int(numbers[0]) - 2)",
-        mend=("- 2)", "- 2 or 1)"),
+        fix=("- 2)", "- 2 or 1)"),
     ),
     Planted(
         "deaf_stream",
@@ -226,7 +226,7 @@ BUGS = [
         ),
         "streams",
         "is cancelled",
-        mend=("time.sleep(0.02)", "if sender.is_cancelled(): break\n                time.sleep(0.02)"),
+        fix=("time.sleep(0.02)", "if sender.is_cancelled(): break\n                time.sleep(0.02)"),
     ),
     Planted(
         "one_state_for_all",
@@ -263,7 +263,7 @@ BUGS = [
         ),
         "sequences",
         "lets 4 sequences in at once",
-        mend=("len(self.sums) > 3", "len(self.sums) > 4"),
+        fix=("len(self.sums) > 3", "len(self.sums) > 4"),
     ),
     Planted(
         "no_reset",
@@ -293,7 +293,7 @@ BUGS = [
         "resources",
         "memory behind|objects behind",
         "self.history.append",
-        mend=("self.history.append(", "self.history = list("),
+        fix=("self.history.append(", "self.history = list("),
     ),
     Planted(
         "open_files",
@@ -322,7 +322,7 @@ BUGS = [
         ),
         "life",
         "does not end",
-        mend=("self.stopped.wait()", "self.stopped.set()"),
+        fix=("self.stopped.wait()", "self.stopped.set()"),
     ),
     Planted(
         "empty_text",
@@ -337,7 +337,7 @@ BUGS = [
         "edges",
         "IndexError",
         "split()[0]",
-        mend=("split()[0]", "strip()"),
+        fix=("split()[0]", "strip()"),
     ),
     Planted(
         "first_row_only",
@@ -348,7 +348,7 @@ BUGS = [
         """),
         "edges",
         "row 2 of a request of 2 rows",
-        mend=("x[:1].mean()", "x.mean(axis=1, keepdims=True)"),
+        fix=("x[:1].mean()", "x.mean(axis=1, keepdims=True)"),
     ),
 ]
 

@@ -91,8 +91,8 @@ def write(planted: Planted, repository: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("name", [one.name for one in BUGS if one.mend[0]])
-def test_a_bug_is_found_made_small_and_kept_as_a_test_until_it_is_mended(
+@pytest.mark.parametrize("name", [one.name for one in BUGS if one.fix[0]])
+def test_a_bug_is_found_made_small_and_kept_as_a_test_until_it_is_fixed(
     load: Load, server: Server, tmp_path: Path, name: str
 ) -> None:
     planted = ALL[name]
@@ -111,14 +111,14 @@ def test_a_bug_is_found_made_small_and_kept_as_a_test_until_it_is_mended(
         check_case(case, model)
 
     file = server.repositories[0] / planted.name / "1" / "model.py"
-    file.write_text(planted.mended)
+    file.write_text(planted.fixed)
     os.utime(file, (1, 1))
     server.load(planted.name)
     assert found.replay() == ""
 
 
-def test_each_relation_has_a_bug_that_can_be_mended() -> None:
-    assert {one.relation for one in BUGS if one.mend[0]} == {one.name for one in RELATIONS}
+def test_each_relation_has_a_bug_that_can_be_fixed() -> None:
+    assert {one.relation for one in BUGS if one.fix[0]} == {one.name for one in RELATIONS}
 
 
 @pytest.mark.parametrize("name", ["careful_numbers", "sometimes_doubtful"])

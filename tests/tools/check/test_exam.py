@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.check import exam
-from tests.tools.check.corpus.mended import MENDED, write_mended
+from tests.tools.check.corpus.fixed import FIXED, write_fixed
 from tests.tools.check.corpus.table import RELATIONS, WRONG, WRONG_MODELS, PlantedBug
 from tests.tools.check.exam import (
     ACCUSED,
@@ -84,10 +84,10 @@ def test_a_finding_that_is_not_seen_again_does_not_pass() -> None:
     assert judge_bug(bug, [finding]) == (NOT_AGAIN, "replay() does not show it")
 
 
-def test_two_bugs_of_each_relation_can_be_mended(tmp_path: Path) -> None:
-    assert sorted(BUGS[name].relation for name in MENDED) == sorted([*RELATIONS, *RELATIONS])
-    for name in MENDED:
-        file = write_mended(name, WRONG_MODELS, tmp_path) / "1" / "model.py"
+def test_two_bugs_of_each_relation_can_be_fixed(tmp_path: Path) -> None:
+    assert sorted(BUGS[name].relation for name in FIXED) == sorted([*RELATIONS, *RELATIONS])
+    for name in FIXED:
+        file = write_fixed(name, WRONG_MODELS, tmp_path) / "1" / "model.py"
         compile(file.read_text(), str(file), "exec")
         assert file.read_text() != BUGS[name].source
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 Changes = tuple[tuple[str, str], ...]
 
-MENDED: Mapping[str, Changes] = {
+FIXED: Mapping[str, Changes] = {
     "length_sorted": (("        texts.sort(key=len, reverse=True)\n", ""),),
     "train_mode_norm": (("self.training = True", "self.training = False"),),
     "finite_guard": (
@@ -83,13 +83,13 @@ MENDED: Mapping[str, Changes] = {
 }
 
 
-def write_mended(name: str, wrong: Path, target: Path) -> Path:
-    """Copy the model of that name from the repository `wrong` to `target`, mended, and return its directory. Raises
+def write_fixed(name: str, wrong: Path, target: Path) -> Path:
+    """Copy the model of that name from the repository `wrong` to `target`, fixed, and return its directory. Raises
     ValueError for a text that is not there once."""
     directory = Path(shutil.copytree(wrong / name, target / name))
     file = directory / "1" / "model.py"
     source = file.read_text()
-    for old, new in MENDED[name]:
+    for old, new in FIXED[name]:
         if source.count(old) != 1:
             raise ValueError(f"{old!r} is {source.count(old)} times in {file}")
         source = source.replace(old, new)
