@@ -8,6 +8,7 @@ import pytest
 
 from tests.pictures import read, texts, titles
 from tests.plots import closed_figures, drawn, facts
+from tritonlab.core.status import UnavailableError
 from tritonlab.figures.figure import Axis, Figure, Lanes, Point, Points, Span, Spans
 from tritonlab.figures.svg_picture import INK
 
@@ -48,3 +49,22 @@ def test_lanes_are_the_same_in_matplotlib(lanes: Figure) -> None:
     assert [(bar.get_y(), bar.get_width()) for bar in ax.patches] == [(-0.4, 50), (0.6, 0)]
     bottom, top = ax.get_ylim()
     assert bottom > 1.4 > top  # the event is below the lanes, and shown
+
+
+def test_points_on_an_axis_of_numbers_have_their_texts_in_matplotlib() -> None:
+    line = Points([Point(1, 2, text="two"), Point(3, 4)], "red", "answers", shape="dashes")
+    figure = Figure("growth", Axis("requests", 0, 10, str, note="each second"), Axis("MB", 0, 5, str), [line])
+    ax = drawn(lambda ax=None: figure.plot(ax, "Growth"))
+    assert [text.get_text() for text in ax.texts] == ["two"] and ax.get_ylim() == (0, 5)
+    assert ax.get_ylabel() == "MB" and ax.get_legend().get_title().get_text() == "each second"
+
+
+def test_a_span_of_dashes_has_no_height() -> None:
+    limit = Spans([Span(0, 50, 8)], INK, "limit", shape="dashes")
+    svg, _ = read(Figure("limit", Axis("", 0, 50, str), Lanes(["a"], height=20, drawn=16, foot=12), [limit]).svg())
+    assert not list(svg.iter("rect")) and "stroke-dasharray" in ElementTree.tostring(svg).decode()
+
+
+def test_an_empty_figure_is_not_plotted() -> None:
+    with pytest.raises(UnavailableError, match="there is nothing to plot: no request came"):
+        Figure("empty", Axis("", 0, 1, str), Axis("", 0, 1, str), []).plot(None, "Empty", nothing="no request came")

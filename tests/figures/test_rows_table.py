@@ -15,6 +15,7 @@ def test_each_row_of_the_batch_is_a_row(tmp_path: Path) -> None:
     assert found.heads == ["row", "SCORE", "BOX[0]", "BOX[1]", "NAME"]
     assert list(found.rows()) == [["0", "0.25", "0", "1", "a"], ["1", "1e-07", "2", "3", "ß"]]
     assert found.to_csv(tmp_path / "t.csv").read_text() == "row,SCORE,BOX[0],BOX[1],NAME\n0,0.25,0,1,a\n1,1e-07,2,3,ß\n"
+    assert found.to_dict() == {"heads": found.heads, "rows": list(found.rows())}
     assert "tl-data" in found.html() and found.text().splitlines()[0].split() == found.heads
 
 
