@@ -223,7 +223,7 @@ def test_what_loads_is_seen_and_can_be_interrupted(lab: Any, theme: str) -> None
     expect(table).to_contain_text("WAITING")
     lab.shot(f"opening_{theme}", table)
     lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
-    lab.wait_text(output, "KeyboardInterrupt")
+    lab.wait_text(output, "was interrupted")  # with the model's line, unless its process had no time to tell it
     lab.wait_text(table, "2 of 9 models READY")
     expect(table).not_to_contain_text("LOADING")
     expect(table).to_contain_text("NOT LOADED")
