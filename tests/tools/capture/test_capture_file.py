@@ -238,6 +238,30 @@ def test_a_small_file_with_much_in_it_takes_no_memory(tmp_path: Path, monkeypatc
         list(Capture(path))
 
 
+def test_a_small_file_with_many_rows_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of all rows are put into order before a batch is unpacked."""
+    path, count = tmp_path / "a", 1 << 16
+    file = CaptureFile(path, {})
+    columns = [pa.nulls(count, each.type) for each in schema({})]
+    columns[0] = pa.array(np.zeros(count, np.int64))
+    file._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema({})))
+    file.close()
+    assert path.stat().st_size < 20_000 and len(Capture(path)) == count
+    monkeypatch.setattr(capture_file, "memory_left", lambda: 1 << 20)
+    monkeypatch.delattr(capture_file, "_buffer")
+    with pytest.raises(ValueError, match=r"a is damaged: there is no memory for the times of 65,536 rows"):
+        list(Capture(path))
+
+
+def test_a_negative_number_of_rows_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    written(path, *[captured()] * 12_345)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(struct.pack("<q", 12_345), struct.pack("<q", -1), 1))
+    with pytest.raises(ValueError, match=r"a is damaged: the message at byte [\d,]+ cannot be read: it has -1 rows"):
+        len(Capture(path))
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -7,6 +7,10 @@ are read.
 The bytes of a tensor are as in KServe's protocol (`raw_input_contents`): little-endian numbers in C order, BYTES as
 elements with their length in four bytes. The schema's metadata has JSON at the key `tritonlab.capture`; the metadata of
 a batch has the counts of the requests that are not in the file, since the batch before, at `tritonlab.left_out`.
+
+Heads and framing are read here: pyarrow's readers (26.0.1, measured on 2026-11-29) unpack a batch before its size is
+known, so that a file of 44 kB took 1.1 GB and one changed byte an allocation of 1.1 TB. They also raise the same
+ArrowInvalid for the last batch of a killed writer as for damage, and read all bodies to count rows.
 """
 
 from __future__ import annotations
@@ -289,10 +293,12 @@ class Capture:
 
         with open_file(self.path) as file:
             found = [each for each in self._batches(file) if each.rows]
+            begins = np.cumsum([0, *(each.rows for each in found)])
+            if begins[-1] * _TIME_BYTES > memory_left() // 2:
+                raise ValueError(f"{self.path} is damaged: there is no memory for the times of {begins[-1]:,} rows")
             times = [self._times(file, each) for each in found]
-            begins = np.cumsum([0, *map(len, times)])
             opened: dict[int, Any] = {}
-            for row in np.argsort(np.concatenate(times), kind="stable").tolist() if times else []:
+            for row in map(int, np.argsort(np.concatenate(times), kind="stable") if times else ()):
                 number = int(np.searchsorted(begins, row, side="right")) - 1
                 if number not in opened:
                     while len(opened) >= _OPEN_BATCHES:
@@ -367,6 +373,8 @@ class Capture:
 
 #: Batches that are unpacked at a time while a capture is read.
 _OPEN_BATCHES = 4
+#: The memory that puts one row into order: its time, twice, and its place.
+_TIME_BYTES = 24
 
 
 class _Message(NamedTuple):
@@ -428,14 +436,19 @@ def _head(begin: int, head: bytes) -> _Message:
     if kind != _RECORD_BATCH:
         raise ValueError(f"it is of kind {kind}, not a batch")
     batch = root.table(2)
+    rows = batch.number(0, "<q")
     places = [(body + offset, length) for offset, length in batch.pairs(2)]
     if any(place < body or length < 0 or place + length > end for place, length in places):
         raise ValueError("its buffers are outside of it")
-    return _Message(begin, end, head, places, batch.number(0, "<q"), left_out)
+    if not 0 <= rows <= _MOST_ROWS:
+        raise ValueError(f"it has {rows:,} rows")
+    return _Message(begin, end, head, places, rows, left_out)
 
 
 #: The kinds of messages of Arrow.
 _SCHEMA, _RECORD_BATCH = 1, 3
+#: The most rows of one batch, far more than a writer makes.
+_MOST_ROWS = 1 << 32
 
 
 class _Table(NamedTuple):
