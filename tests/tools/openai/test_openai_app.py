@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -16,6 +17,10 @@ import pytest
 from tests.serving import eventually, write_model
 from tritonlab import Server
 from tritonlab.frontends.shared.access import AccessRules
+from tritonlab.tools.openai.generation import Piece
+from tritonlab.tools.openai.openai_app import TextAnswer
+from tritonlab.tools.openai.openai_errors import OpenAIError
+from tritonlab.tools.openai.openai_requests import TextRequest
 from tritonlab.tools.openai.openai_server import OpenAIServer
 
 if TYPE_CHECKING:  # every worker of a run would pay for the import
@@ -186,6 +191,11 @@ def test_models_are_those_that_take_a_text(client: openai.OpenAI) -> None:
         client.models.retrieve("numbers")
 
 
+def test_the_path_of_a_model_is_read_as_a_url(address: str) -> None:
+    answer = httpx.get(f"{address}/models/p%61rrot?x=1", headers={"authorization": "Bearer key"})
+    assert answer.status_code == 200 and answer.json()["id"] == "parrot"
+
+
 def test_a_client_without_the_key_is_refused(address: str) -> None:
     import openai
 
@@ -304,6 +314,13 @@ def test_embeddings(client: openai.OpenAI) -> None:
         ("completions", {"model": "lengths", "prompt": "a"}, 400, "gives embeddings, no text", "model"),
         ("chat/completions", {"model": "parrot", "messages": []}, 400, "must be a list of messages", "messages"),
         ("chat/completions", {"model": "parrot", "messages": [{"content": "a"}]}, 400, "messages[0].role", None),
+        (
+            "chat/completions",
+            {"model": "parrot", "messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 0},
+            400,
+            "must be an integer between 1",
+            "max_completion_tokens",
+        ),
         ("embeddings", {"model": "parrot", "input": "a"}, 400, "gives text, no embeddings", "model"),
         ("embeddings", {"model": "lengths", "input": "a", "dimensions": 3}, 400, "2 dimensions", "dimensions"),
         ("nothing", {}, 404, "Unknown path", None),
@@ -317,6 +334,33 @@ def test_errors_have_openais_form(
     assert (answer.status_code, text in error["message"]) == (status, True), error
     assert param is None or error["param"] == param
     assert error["type"] in ("invalid_request_error", "server_error")
+
+
+@pytest.mark.parametrize("pieces", [[], ["a"]])
+def test_a_stream_ends_at_an_answer_that_cannot_be_read(pieces: list[str]) -> None:
+    class Unreadable:
+        async def pieces(self) -> AsyncIterator[Piece]:
+            for each in pieces:
+                yield Piece(each)
+            raise TypeError("a text instead of a number")
+
+        def leave(self) -> None:
+            pass
+
+    async def events() -> list[bytes]:
+        asked = TextRequest.from_json({"model": "m", "prompt": "a", "stream": True}, chat=False)
+        answer = TextAnswer(asked, "text_completion", "1", 0, ["a"], [cast(Any, Unreadable())], cast(Any, None))
+        return [each async for each in answer.events()]
+
+    async def run() -> list[bytes]:
+        return await asyncio.wait_for(events(), 10)
+
+    if pieces:
+        error = json.loads(asyncio.run(run())[-1].removeprefix(b"data: "))["error"]
+        assert error["type"] == "server_error" and "TypeError: a text instead of a number" in error["message"]
+    else:
+        with pytest.raises(OpenAIError, match="TypeError: a text instead of a number"):
+            asyncio.run(run())
 
 
 def open_request(address: str, stream: bool, prompt: str) -> socket.socket:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -120,7 +121,7 @@ class OpenAIApp:
         return _json({"object": "list", "data": found})
 
     async def _one_model(self, request: Request) -> HttpReply:
-        name = request.path.removeprefix(b"/v1/models/").decode("utf-8", "replace")
+        name = unquote(request.path.partition(b"?")[0].removeprefix(b"/v1/models/"))
         return _json(_model_document(self._facts_of(self._find(name))))
 
     def _find(self, name: str) -> ModelVersion:
@@ -313,6 +314,8 @@ class TextAnswer:
                 await queue.put((index, None, None))
             except OpenAIError as error:
                 await queue.put((index, None, error))
+            except Exception as error:  # of an answer that cannot be read
+                await queue.put((index, None, OpenAIError.unexpected(error)))
 
         tasks = [asyncio.create_task(read(index)) for index in range(len(self.generations))]
         begun: set[int] = set()

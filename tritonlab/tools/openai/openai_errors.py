@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from ...core.status import Code, TritonError
 
+_log = logging.getLogger(__name__)
 _STATUS = {
     Code.NOT_FOUND: 404,
     Code.INVALID_ARG: 400,
@@ -32,6 +34,12 @@ class OpenAIError(Exception):
         """Return the error of a model or of the server, with Triton's text."""
         status = _STATUS.get(error.code, 500)
         return cls(error.message, status, code="model_not_found" if status == 404 else None)
+
+    @classmethod
+    def unexpected(cls, error: Exception) -> OpenAIError:
+        """Log an error that nothing handles, and return its error for the client."""
+        _log.error("a request failed", exc_info=error)
+        return cls(f"unexpected error: {type(error).__name__}: {error}", 500)
 
     @classmethod
     def missing(cls, name: str, of: str = "") -> OpenAIError:

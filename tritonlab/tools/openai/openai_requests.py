@@ -64,15 +64,14 @@ class TextRequest:
         if not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
             raise OpenAIError("'stop' must be a text or a list of texts", param="stop")
         options = {key: value for key, value in body.items() if key not in _OURS and value is not None}
-        most = body.get("max_completion_tokens") or body.get("max_tokens")
-        options["max_tokens"] = (CHAT_TOKENS if chat else COMPLETION_TOKENS) if most is None else most
-        _integer(options, "max_tokens", 1, 1, 1 << 31)
+        limit = "max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens"
+        options["max_tokens"] = _integer(body, limit, CHAT_TOKENS if chat else COMPLETION_TOKENS, 1, 1 << 31)
         if stops:
             options["stop"] = stops
         stream = bool(body.get("stream"))
         options["stream"] = stream
         wanted = body.get("logprobs")
-        if wanted or (not chat and wanted == 0 and wanted is not None and wanted is not False):
+        if wanted or (not chat and wanted == 0 and wanted is not False):
             options["logprobs"] = True
         extra = body.get("stream_options") or {}
         if not isinstance(extra, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 from ...frontends.http.connection_server import ConnectionServer
@@ -12,8 +11,6 @@ from ...frontends.shared.request_memory import RequestMemory
 from ...server.inference_server import InferenceServer
 from .openai_app import OpenAIApp
 from .openai_errors import OpenAIError
-
-_log = logging.getLogger(__name__)
 
 
 class OpenAIServer(ConnectionServer):
@@ -35,6 +32,5 @@ class OpenAIServer(ConnectionServer):
 
 
 def _defect(error: Exception) -> HttpReply:
-    _log.error("a request failed", exc_info=error)
-    failure = OpenAIError(f"unexpected error: {type(error).__name__}: {error}", 500)
+    failure = OpenAIError.unexpected(error)
     return HttpReply(failure.status, failure.body())
