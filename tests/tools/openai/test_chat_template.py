@@ -36,6 +36,25 @@ def test_the_template_of_a_tokenizer_is_used(tmp_path: Path) -> None:
     assert prompt == f"<s>{turns}<|im_start|>assistant\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer_config.json", b'{"chat_template": [{"name": "default"}]}'),
+        ("tokenizer_config.json", b'{"chat_template": ["default"]}'),
+        ("tokenizer_config.json", b'{"chat_template": 3}'),
+        ("tokenizer_config.json", b'{"chat_template": {"default": 3}}'),
+        ("tokenizer_config.json", b"\xff"),
+        ("chat_template.jinja", b"\xff"),
+        ("chat_template.jinja", b"{% if %}"),
+    ],
+)
+def test_a_damaged_template_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(OpenAIError, match=str(tmp_path)) as refused:
+        ChatTemplate.find([tmp_path])
+    assert refused.value.status == 500
+
+
 def test_a_template_may_refuse_and_runs_in_a_sandbox() -> None:
     with pytest.raises(OpenAIError, match="refuses the messages: no system"):
         ChatTemplate("{{ raise_exception('no system') }}").render(MESSAGES)

@@ -70,12 +70,13 @@ class ChatTemplate:
         """Return the template in the first directory that has one, else the plain one. Raises OpenAIError for a file
         that is not a template."""
         for directory in directories:
-            sources, tokens = _read(directory)
-            if DEFAULT in sources:
-                try:
+            try:
+                sources, tokens = _read(directory)
+                if DEFAULT in sources:
                     return cls(sources[DEFAULT], tokens, sources.get(TOOL_USE, ""))
-                except TemplateError as error:
-                    raise OpenAIError(f"the chat template in {directory} is wrong: {error}", 500) from None
+            except (TemplateError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                kind = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
+                raise OpenAIError(f"the chat template in {directory} is wrong: {kind}{error}", 500) from None
         return cls()
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None) -> str:
