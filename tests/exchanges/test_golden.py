@@ -189,3 +189,9 @@ def test_junit(golden: GoldenSet) -> None:
 def test_names_that_xml_cannot_hold_are_readable() -> None:
     root = ElementTree.fromstring(junit_xml([("a\0<b>\x1b", "it\0 failed")]))
     assert root[0].get("name") == "a\ufffd<b>\ufffd" and root[0][0][0].text == "it\ufffd failed"
+
+
+def test_a_model_whose_name_has_brackets(golden: GoldenSet) -> None:
+    for name in ("m[1]", "m1"):
+        golden.add(answered(InferenceRequest(name, request().inputs)))
+    assert [case.model for case in golden.cases("m[1]")] == ["m[1]"]

@@ -6,6 +6,7 @@ another server.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import time
@@ -135,7 +136,7 @@ class GoldenSet(ProcessBound):
     def _read(self, model: str | None) -> tuple[list[Exchange], list[GoldenResult]]:
         """Return the cases, and the results of files without a case."""
         cases, faults = [], []
-        for path in sorted(self.directory.glob(f"{model or '*'}/*.json")):
+        for path in sorted(self.directory.glob(f"{glob.escape(model) if model else '*'}/*.json")):
             try:
                 cases.append(read_exchange(path))
             except ValueError as error:
