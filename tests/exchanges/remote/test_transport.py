@@ -115,6 +115,12 @@ def test_the_protocol_is_found_with_tls(authority: CertificateAuthority, front: 
             assert server.protocol == {"https": "HTTP", "grpcs": "gRPC"}[protocol]
 
 
+@pytest.mark.parametrize("address", ["localhost:abc", "http://localhost:abc", "http://localhost:1/v2"])
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises((ValueError, UnavailableError), match=r"abc|localhost:1/v2"):
+        connect(address)
+
+
 def test_options_that_do_not_fit(authority: CertificateAuthority) -> None:
     key = authority.key
     for words, options in {

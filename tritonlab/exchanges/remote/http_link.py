@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 from collections.abc import Iterator, Mapping
@@ -103,15 +104,13 @@ class HttpLink:
         more: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> tuple[bytes, http.client.HTTPMessage]:
-        connection = _Connection(self.transport, timeout or self.transport.timeout)
         try:
-            connection.request(method, path, body, {**self.transport.headers, **(more or {})})
-            reply = connection.getresponse()
-            data = reply.read()
-        except (OSError, http.client.HTTPException) as error:
+            with contextlib.closing(_Connection(self.transport, timeout or self.transport.timeout)) as connection:
+                connection.request(method, path, body, {**self.transport.headers, **(more or {})})
+                reply = connection.getresponse()
+                data = reply.read()
+        except (OSError, http.client.HTTPException) as error:  # also for an address that is not HOST:PORT
             raise self.transport.failure(self.protocol, error) from None
-        finally:
-            connection.close()
         if reply.status != 200:
             raise TritonError.from_code(_CODES.get(reply.status, Code.INTERNAL), error_text(data, reply.status))
         return data, reply.headers
