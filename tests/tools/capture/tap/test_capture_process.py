@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tritonlab.tools.capture.tap.capture_process import TappedConnection
-from tritonlab.tools.capture.tap.copied_bytes import Record, RecordKind
+from tritonlab.tools.capture.tap.copied_bytes import CopyReader, CopySender, Record, RecordKind
 
 from .sinks import KeptRequests, sink_of
 from .test_forwarder import Scene as Forwarding
@@ -47,13 +49,22 @@ def test_http_goes_on_after_a_loss(is_pipelined: bool, capsys: pytest.CaptureFix
     scene.take(RecordKind.LOST)
     scene.infer(3)
     assert not scene.connection.is_idle
-    scene.take(RecordKind.RESUMED, (100).to_bytes(4))
+    scene.take(RecordKind.RESUMED, (100).to_bytes(8))
     scene.infer(4)
     assert scene.numbers == ([7, 7, 1] if is_pipelined else [1, 4])
     assert scene.connection.is_idle != is_pipelined
     assert is_pipelined or scene.connection.pieces == 102
     assert scene.kept.left_out == {"on a connection that could not be read": 1}
     assert "requests are lost: the capture was too slow" in capsys.readouterr().err
+
+
+def test_more_pieces_than_fit_into_32_bits() -> None:
+    """A connection of gRPC may be open for weeks."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender, reader = CopySender(ours, 1000), CopyReader(theirs)
+        reader.tell_idle(1, 1 << 32)
+        assert list(sender.read_idle()) == [(1, 1 << 32)]
 
 
 def test_an_answer_that_began_before_is_not_taken_for_another() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 import socket
 import struct
 import time
@@ -38,7 +39,7 @@ class RecordKind(enum.IntEnum):
 #: Kind, connection, nanoseconds of the monotonic clock, bytes that were not yet sent before it, bytes after the head.
 _HEAD = struct.Struct("<BIQQI")
 #: A connection without a request under way, and how many pieces of it the capture had seen.
-_IDLE = struct.Struct("<II")
+_IDLE = struct.Struct("<IQ")
 #: The most pieces of one call of sendmsg, below the system's limit of 1024.
 _PIECES = 512
 
@@ -90,9 +91,8 @@ class CopySender:
         """Send as much as the capture takes now."""
         queue = self._queue
         while queue:
-            pieces = [queue[index] for index in range(min(len(queue), _PIECES))]
             try:
-                sent = self.link.sendmsg(pieces)
+                sent = self.link.sendmsg(list(itertools.islice(queue, _PIECES)))
             except BlockingIOError:
                 return
             except OSError:  # the capture has ended

@@ -374,7 +374,7 @@ class Forwarder:
         connection = side.link
         copies = connection.copies
         if not connection.is_copied and copies.has_much_room and _may_begin(side, data):
-            copies.add(RecordKind.RESUMED, connection.number, at, connection.pieces.to_bytes(4))
+            copies.add(RecordKind.RESUMED, connection.number, at, connection.pieces.to_bytes(8))
             connection.is_copied = True
         connection.pieces += 1
         if connection.is_copied and copies.has_room(len(data)):
