@@ -113,6 +113,13 @@ def test_a_request_and_its_answer(tmp_path: Path, form: str) -> None:
         assert exchange.total_ns == 500_000_000
 
 
+def test_the_time_of_the_first_request_counts_if_an_event_before_it_gives_none(tmp_path: Path) -> None:
+    _, (one,) = capture(
+        tmp_path, structured("0", "request", {}) + structured("0", "response", RESPONSE) + FORMS["the answer first"]()
+    )
+    assert Capture(tmp_path / "a").facts["began"] > 1.6e9 and one.at_ns == 0
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_tensors_after_the_json(tmp_path: Path, named: bool) -> None:
     """KServe leaves out the header with the length of the JSON, unless the service names it."""

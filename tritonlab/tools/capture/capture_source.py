@@ -44,12 +44,17 @@ def convert(files: Sequence[Path], path: str | os.PathLike[str], rules: CaptureR
     read = trace_capture.read_requests if is_trace else cloud_events.read_events
     facts = {"source": "trace" if is_trace else "events", "files": [file.name for file in files]}
     found: Iterator[Any] = itertools.chain.from_iterable(map(read, files))
-    first = next(found, None)  # an unreadable file is refused before there is a capture
-    begin = first.at_ns if isinstance(first, CapturedRequest) else 0
+    first: list[Any] = []  # up to the first request: an unreadable file is refused before there is a capture
+    begin = 0
+    for each in found:
+        first.append(each)
+        if isinstance(each, CapturedRequest):
+            begin = each.at_ns
+            break
     # Triton's clock begins when its machine does
     writer = CaptureWriter(path, facts if is_trace else {**facts, "began": begin / 1e9}, rules)
     try:
-        for each in itertools.chain([] if first is None else [first], found):
+        for each in itertools.chain(first, found):
             if not isinstance(each, CapturedRequest):
                 writer.leave_out(str(each))
                 continue
