@@ -151,6 +151,11 @@ def collect(request: InferenceRequest, responses: Iterable[InferenceResponse], *
     return Exchange(request, tuple(arrivals), error)
 
 
+def first_error(arrivals: Iterable[Arrival]) -> TritonError | None:
+    """Return the error of the first response that has one."""
+    return next((each.response.error for each in arrivals if each.response.error is not None), None)
+
+
 def arrivals_of(answers: Iterable[Mapping[str, Tensor]]) -> tuple[Arrival, ...]:
     """Return a response for each set of outputs."""
     return tuple(Arrival(InferenceResponse(outputs=dict(outputs))) for outputs in answers)

@@ -16,7 +16,7 @@ from ..core.observe.instrument import Instrument
 from ..core.status import TritonError, UnavailableError
 from ..ipc.processes.stub_log import LogRecord
 from ..server.api.response_iterator import ResponseIterator
-from .exchange import Arrival, Exchange, PhaseTimes
+from .exchange import Arrival, Exchange, PhaseTimes, first_error
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -99,11 +99,9 @@ class RequestWatch(Instrument):
         """Return the progress of `request` so far; `refused` is the error if the server did not accept it."""
         with self._lock:
             arrivals = tuple(self._arrivals[id(request)])
-            errors = [arrival.response.error for arrival in arrivals if arrival.response.error is not None]
-            error = refused or (errors[0] if errors else None)
             split, batch_size = self._splits.get(id(request)), self._batch_sizes.get(id(request), 0)
             printed = tuple(record for record in self._printed if request.serial in record.serials)
-        return Exchange(request, arrivals, error=error, split=split, batch_size=batch_size, printed=printed)
+        return Exchange(request, arrivals, refused or first_error(arrivals), split, batch_size, printed)
 
 
 class Sending:

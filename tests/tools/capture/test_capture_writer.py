@@ -29,9 +29,7 @@ def run(path: Path, requests: list[CapturedRequest], **rules: Any) -> tuple[Capt
     """Write requests by rules as a source does, and return the report and what is read."""
     writer = CaptureWriter(path, {"source": "test"}, CaptureRules(**rules))
     for each in requests:
-        request = each.exchange.request
-        sequence = request.correlation_id or None
-        if writer.chooses(each.at_ns, sequence, request.flags):
+        if writer.chooses(each.at_ns, each.exchange.request):
             writer.add(each)
     report = writer.close()
     return report, list(Capture(path))

@@ -7,7 +7,7 @@ import json
 import math
 import random
 import secrets
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -87,18 +87,19 @@ class Choice:
     def __init__(self, rules: CaptureRules) -> None:
         self._rules = rules
         self._seeks = rules.only_errors or rules.slower_than is not None
-        self._sequences: dict[Hashable, bool] = {}
+        self._sequences: dict[tuple[str, int | str], bool] = {}
         self._minute = self._count = 0
 
-    def at_arrival(self, at_ns: int, sequence: Hashable = None, flags: int = 0) -> str:
-        """Return the reason for which a request is left out, empty if it is chosen. `sequence`: a key of its sequence,
-        None for none."""
-        if sequence is None:
+    def at_arrival(self, at_ns: int, request: InferenceRequest | None) -> str:
+        """Return the reason for which a request is left out, empty if it is chosen. `request`: None for one that is of
+        no sequence."""
+        if request is None or not request.correlation_id:
             return self._reason(at_ns)
-        chosen = None if flags & SEQUENCE_START else self._sequences.get(sequence)
+        sequence = request.model_name, request.correlation_id
+        chosen = None if request.flags & SEQUENCE_START else self._sequences.get(sequence)
         reason = self._reason(at_ns) if chosen is None else "" if chosen else NOT_SAMPLED
         self._sequences.pop(sequence, None)  # so that the oldest one is first
-        if not flags & SEQUENCE_END:
+        if not request.flags & SEQUENCE_END:
             self._sequences[sequence] = not reason
             if len(self._sequences) > _MOST_SEQUENCES:
                 del self._sequences[next(iter(self._sequences))]
@@ -167,9 +168,9 @@ class Redaction:
             ident = settings["request_id"]
             responses.append(replace(response, outputs=outputs, parameters=parameters, request_id=ident))
         if exchange.failed or any(response.error for response in responses):
-            secrets = _texts(captured, withheld)
-            responses = [replace(each, error=self._error(each.error, withheld, secrets)) for each in responses]
-            exchange = replace(exchange, error=self._error(exchange.error, withheld, secrets))
+            quoted = _texts(captured, withheld)
+            responses = [replace(each, error=self._error(each.error, withheld, quoted)) for each in responses]
+            exchange = replace(exchange, error=self._error(exchange.error, withheld, quoted))
         changed = replace(
             exchange,
             request=InferenceRequest(request.model_name, inputs, model_version=request.model_version, **settings),
@@ -209,7 +210,7 @@ class Redaction:
         return Withheld(f"hash:{digest.hexdigest()}", datatype, shape)
 
     def _error(
-        self, error: TritonError | None, withheld: dict[str, Withheld], secrets: Iterable[bytes]
+        self, error: TritonError | None, withheld: dict[str, Withheld], quoted: Iterable[bytes]
     ) -> TritonError | None:
         """Return the error without the redacted texts that it quotes word for word, or without its text."""
         if error is None:
@@ -218,7 +219,7 @@ class Redaction:
         if way := self.way("", "error"):
             withheld["error"] = self._withheld(way, text)
             return TritonError.from_code(error.code, f"({withheld['error'].how})")
-        for each in secrets:
+        for each in quoted:
             text = text.replace(each, b"(withheld)")
         return TritonError.from_code(error.code, text.decode(errors="surrogatepass"))
 

@@ -59,9 +59,8 @@ def convert(files: Sequence[Path], path: str | os.PathLike[str], rules: CaptureR
                 writer.leave_out(str(each))
                 continue
             begin = begin or each.at_ns  # 0 is unknown
-            request, at_ns = each.exchange.request, each.at_ns - begin if each.at_ns else 0
-            sequence = (request.model_name, request.correlation_id) if request.correlation_id else None
-            if writer.chooses(at_ns, sequence, request.flags):
+            at_ns = each.at_ns - begin if each.at_ns else 0
+            if writer.chooses(at_ns, each.exchange.request):
                 writer.add(replace(each, at_ns=at_ns), waits=True)
     except BaseException:
         writer.close()

@@ -7,11 +7,12 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...core.inference.infer_request import InferenceRequest
 from .capture_file import CapturedRequest, CaptureFile, FileFull
 from .capture_rules import CHOSEN, CaptureRules, Choice, Redaction
 
@@ -107,15 +108,15 @@ class CaptureWriter:
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._thread.start()
 
-    def chooses(self, at_ns: int, sequence: Hashable = None, flags: int = 0) -> bool:
+    def chooses(self, at_ns: int, request: InferenceRequest | None = None) -> bool:
         """Return whether the rules choose a request by chance, rate and room; if not, it is counted.
 
-        at_ns: its arrival since the capture began; `sequence`: a key of its sequence, which is kept whole or not at
-        all, None for none; `flags`: SEQUENCE_START and SEQUENCE_END
+        at_ns: its arrival since the capture began; `request`: for its sequence, which is kept whole or not at all; None
+        for one that is of no sequence
         """
         with self._lock:
             reason = FILE_FULL if self._is_full else CLOSED if self._is_closing else ""
-            reason = reason or self._choice.at_arrival(at_ns, sequence, flags)
+            reason = reason or self._choice.at_arrival(at_ns, request)
             if reason:
                 self._left_out[reason] += 1
             return not reason

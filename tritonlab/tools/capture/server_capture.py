@@ -19,7 +19,7 @@ from ...core.process_bound import ProcessBound
 from ...core.status import NotFoundError, TritonError
 from ...core.unknown_option import did_you_mean
 from ...core.version import VERSION
-from ...exchanges.exchange import Arrival, Exchange
+from ...exchanges.exchange import Arrival, Exchange, first_error
 from ...notebook.views.theme import stored_html
 from ...server.api.model import Model
 from ...server.api.server import Server
@@ -133,9 +133,8 @@ class RunningCapture(Instrument, ProcessBound):
             self._hold(opened, outputs)
         if response.final:
             self._drop(request)
-            error = next((each.response.error for each in opened.arrivals if each.response.error is not None), None)
             captured = InferenceRequest(request.model_name, opened.inputs or {}, **opened.settings)
-            exchange = Exchange(captured, tuple(opened.arrivals), error)
+            exchange = Exchange(captured, tuple(opened.arrivals), first_error(opened.arrivals))
             self._writer.add(CapturedRequest(exchange, opened.at_ns), opened.byte_size)
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
@@ -163,7 +162,9 @@ class RunningCapture(Instrument, ProcessBound):
             elif request.state is RequestState.RELEASED:
                 return None  # it was answered before `request_queued`
             else:
-                opened = self._open[request.serial] = self._choose(request)
+                at_ns = request.request_start - self._began
+                opened = _OpenRequest(request, at_ns) if self._writer.chooses(at_ns, request) else None
+                self._open[request.serial] = opened
         if opened is None or opened.inputs is not None:
             return opened
         inputs: Mapping[str, Tensor] = request.inputs
@@ -177,11 +178,6 @@ class RunningCapture(Instrument, ProcessBound):
                 opened.inputs = copies
                 self._hold(opened, copies)
         return opened if opened.inputs is not None else None
-
-    def _choose(self, request: InferenceRequest) -> _OpenRequest | None:
-        at_ns = request.request_start - self._began
-        sequence = (request.model_name, request.correlation_id) if request.correlation_id else None
-        return _OpenRequest(request, at_ns) if self._writer.chooses(at_ns, sequence, request.flags) else None
 
     def _copies(self, request: InferenceRequest, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         """Return copies in host memory; None, counted, if there is no room for them."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.tools.capture.capture_file import CapturedRequest
 from tritonlab.tools.capture.tap.request_reading import CaptureSink, UpstreamModels
 
@@ -21,10 +22,8 @@ class KeptRequests:
     def __init__(self) -> None:
         self.found: list[CapturedRequest] = []
         self.left_out: Counter[str] = Counter()
-        self.sequences: list[tuple[Hashable, int]] = []
 
-    def chooses(self, at_ns: int, sequence: Hashable = None, flags: int = 0) -> bool:
-        self.sequences.append((sequence, flags))
+    def chooses(self, at_ns: int, request: InferenceRequest | None = None) -> bool:
         return True
 
     def add(self, read: Callable[[], CapturedRequest], byte_size: int) -> None:

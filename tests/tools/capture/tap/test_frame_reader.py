@@ -16,10 +16,11 @@ END_STREAM, END_HEADERS, PADDED, WITH_PRIORITY = 1, 4, 8, 32
 
 
 class Seen:
-    """What a reader has told."""
+    """A reader, and the calls that it has made."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_preface: bool = False) -> None:
         self.calls: list[tuple[object, ...]] = []
+        self.reader = FrameReader(self.on_headers, self.on_data, self.on_reset, has_preface=has_preface)
 
     def on_headers(self, stream: int, headers: Headers, is_last: bool) -> None:
         self.calls.append(("headers", stream, headers, is_last))
@@ -70,10 +71,9 @@ def conversation() -> tuple[bytes, list[tuple[object, ...]]]:
 @pytest.mark.parametrize("size", [1, 2, 7, 10, 64, 10_000])
 def test_frames_in_pieces(size: int) -> None:
     sent, calls = conversation()
-    seen = Seen()
-    reader = FrameReader(seen, has_preface=True)
+    seen = Seen(has_preface=True)
     for start in range(0, len(sent), size):
-        reader.feed(sent[start : start + size])
+        seen.reader.feed(sent[start : start + size])
     assert seen.calls == calls
 
 
@@ -88,14 +88,14 @@ def test_frames_in_pieces(size: int) -> None:
 )
 def test_bytes_that_are_no_frames(sent: bytes, why: str) -> None:
     with pytest.raises(NotReadable, match=why):
-        FrameReader(Seen(), has_preface=False).feed(sent)
+        Seen().reader.feed(sent)
 
 
 def test_a_table_that_the_encoder_resizes() -> None:
     encoder = hpack.Encoder()
     encoder.header_table_size = 1 << 16
     seen = Seen()
-    FrameReader(seen, has_preface=False).feed(frame(HEADERS, END_HEADERS, 1, encoder.encode([("a", "b")])))
+    seen.reader.feed(frame(HEADERS, END_HEADERS, 1, encoder.encode([("a", "b")])))
     assert seen.calls == [("headers", 1, {"a": "b"}, False)]
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from ....core.inference.infer_request import InferenceRequest
 from ....core.inference.infer_response import InferenceResponse
 from ....core.status import TritonError, UnavailableError, UnsupportedError
-from ....exchanges.exchange import Arrival, Exchange, addressed, collect
+from ....exchanges.exchange import Arrival, Exchange, addressed, collect, first_error
 from ....exchanges.remote.http_link import HttpLink
 from ....exchanges.remote.remote_server import RemoteModel
 from ....server.api.model import Model
@@ -131,8 +131,7 @@ class LocalSender:
 
     def _end(self, request: InferenceRequest, refused: TritonError | None) -> None:
         held = self._open.pop(id(request))
-        errors = [each.response.error for each in held.arrivals if each.response.error is not None]
-        error = refused or (errors[0] if errors else None)
+        error = refused or first_error(held.arrivals)
         self.answers.put((id(request), Exchange(request, tuple(held.arrivals), error)))
 
     def cancel(self) -> None:

@@ -6,7 +6,8 @@ Settings, priorities, pings and windows are skipped, because a reader of both di
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 import hpack
 
@@ -33,25 +34,26 @@ class NotReadable(Exception):
     """Bytes that are not of the protocol, or that exceed a limit of the capture."""
 
 
-class FrameUser(Protocol):
-    """The receiver of the frames of one direction."""
-
-    def on_headers(self, stream: int, headers: Headers, is_last: bool) -> None: ...
-
-    def on_data(self, stream: int, data: bytes, is_last: bool) -> None: ...
-
-    def on_reset(self, stream: int, code: int) -> None: ...
-
-
 class FrameReader:
-    """The reader of one direction. `feed` raises NotReadable, and must not be called again then."""
+    """The reader of one direction. `feed` raises NotReadable, and must not be called again then.
 
-    def __init__(self, user: FrameUser, has_preface: bool) -> None:
-        self._user = user
+    on_headers, on_data: get the stream, the headers or bytes, and whether they are its last ones
+    on_reset: gets the stream and the code of HTTP/2
+    """
+
+    def __init__(
+        self,
+        on_headers: Callable[[int, Headers, bool], None],
+        on_data: Callable[[int, bytes, bool], None],
+        on_reset: Callable[[int, int], None],
+        *,
+        has_preface: bool,
+    ) -> None:
+        self._on_headers, self._on_data, self._on_reset = on_headers, on_data, on_reset
         self._left = len(PREFACE) if has_preface else 0
         self._pieces: list[bytes] = []  # of a frame that is not complete
         self._wanted = 0  # bytes until it may be
-        self._headers = _HeaderDecoder()
+        self._decoder = _HeaderDecoder()
         self._block: tuple[int, int, bytes] | None = None  # stream, flags and beginning of a block of headers
 
     def feed(self, data: bytes) -> None:
@@ -87,9 +89,9 @@ class FrameReader:
                 raise NotReadable("a frame with more padding than bytes")
             payload = payload[1 : len(payload) - payload[0]]
         if kind == _DATA:
-            self._user.on_data(stream, payload, bool(flags & _END_STREAM))
+            self._on_data(stream, payload, bool(flags & _END_STREAM))
         elif kind == _RST_STREAM:
-            self._user.on_reset(stream, int.from_bytes(payload))
+            self._on_reset(stream, int.from_bytes(payload))
         elif kind == _CONTINUATION:
             if self._block is None or self._block[0] != stream:
                 raise NotReadable("headers that continue none")
@@ -110,9 +112,9 @@ class FrameReader:
             self._block = stream, flags, block
             return
         self._block = None
-        headers = self._headers.decode(block)
+        headers = self._decoder.decode(block)
         if stream:
-            self._user.on_headers(stream, headers, bool(flags & _END_STREAM))
+            self._on_headers(stream, headers, bool(flags & _END_STREAM))
 
 
 class _HeaderDecoder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,14 +48,12 @@ class CaptureSink:
         #: connections that cannot be read, by reason
         self.unread: Counter[str] = Counter()
 
-    def chooses(self, at: int, sequence: Callable[[], tuple[Hashable, int]] | None) -> bool:
-        """Return whether a request is kept, and count it if not. `sequence`: returns a key of its sequence and its
-        flags; None if it has none."""
+    def chooses(self, at: int, read: Callable[[], InferenceRequest] | None) -> bool:
+        """Return whether a request is kept, and count it if not. `read`: reads it; None if it is of no sequence."""
         if self.is_behind:
             self.writer.leave_out(BEHIND)
             return False
-        key, flags = (None, 0) if sequence is None else sequence()
-        return self.writer.chooses(at - self.began, key, flags)
+        return self.writer.chooses(at - self.began, read() if read is not None else None)
 
 
 class UnseenRegions(SharedMemoryManager):

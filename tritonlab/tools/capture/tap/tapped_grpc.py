@@ -7,7 +7,7 @@ capture has the requests without their answers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -18,7 +18,7 @@ from ....core.config.service_messages import messages
 from ....core.inference.infer_request import InferenceRequest
 from ....core.inference.infer_response import InferenceResponse
 from ....core.status import CancelledError, Code, TritonError, UnavailableError, UnknownError
-from ....exchanges.exchange import Arrival, Exchange
+from ....exchanges.exchange import Arrival, Exchange, first_error
 from ....exchanges.remote.grpc_link import read_answer
 from ....frontends.grpc.errors import STATUS
 from ....frontends.grpc.infer_request_reader import InferRequestReader, checked_version
@@ -70,8 +70,8 @@ class TappedGrpc:
         self.now = 0
         #: the number of the last call
         self.last_call = -1
-        self._client = FrameReader(_Frames(self, is_client=True), has_preface=True)
-        self._server = FrameReader(_Frames(self, is_client=False), has_preface=False)
+        self._client = FrameReader(self._open, self._client_data, self._client_reset, has_preface=True)
+        self._server = FrameReader(self._server_headers, self._server_data, self._server_reset, has_preface=False)
 
     @property
     def is_idle(self) -> bool:
@@ -102,7 +102,7 @@ class TappedGrpc:
 
     # -- frames
 
-    def open(self, stream: int, headers: Headers, is_last: bool) -> None:
+    def _open(self, stream: int, headers: Headers, is_last: bool) -> None:
         if stream in self._calls:  # trailers of the client, which gRPC has not
             return
         self.last_call = max(self.last_call, stream)
@@ -110,12 +110,12 @@ class TappedGrpc:
         call = _Call(self, headers) if is_stream is None else _InferCall(self, headers, is_stream)
         self._calls[stream] = call
 
-    def client_data(self, stream: int, data: bytes, is_last: bool) -> None:
+    def _client_data(self, stream: int, data: bytes, is_last: bool) -> None:
         call = self._calls.get(stream)
         if call is not None:
             call.ask(data)
 
-    def server_headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+    def _server_headers(self, stream: int, headers: Headers, is_last: bool) -> None:
         call = self._calls.get(stream)
         if call is None:
             return
@@ -125,7 +125,7 @@ class TappedGrpc:
         else:
             call.answer_encoding = headers.get("grpc-encoding", "identity")
 
-    def server_data(self, stream: int, data: bytes, is_last: bool) -> None:
+    def _server_data(self, stream: int, data: bytes, is_last: bool) -> None:
         call = self._calls.get(stream)
         if call is None:
             return
@@ -134,11 +134,16 @@ class TappedGrpc:
             del self._calls[stream]
             call.end(_cut("the server ended the call without a status"))
 
-    def reset(self, stream: int, code: int, by_client: bool) -> None:
+    def _client_reset(self, stream: int, code: int) -> None:
+        self._reset(stream, code, "client cancelled")
+
+    def _server_reset(self, stream: int, code: int) -> None:
+        self._reset(stream, code, "server reset")
+
+    def _reset(self, stream: int, code: int, what: str) -> None:
         call = self._calls.pop(stream, None)
         if call is not None:
-            side = "client cancelled" if by_client else "server reset"
-            call.end(_cut(f"the {side} the call{'' if code == _CANCEL else f' with HTTP/2 code {code}'}"))
+            call.end(_cut(f"the {what} the call{'' if code == _CANCEL else f' with HTTP/2 code {code}'}"))
 
     # -- requests
 
@@ -155,10 +160,9 @@ class TappedGrpc:
             ask.byte_size += len(data)
         except (NotReadable, TritonError, DecodeError) as error:
             ask.unsent = f"the request cannot be read: {error or type(error).__name__}"
-        sequence = None
-        if ask.message is not None and "sequence_id" in ask.message.parameters:
-            sequence = partial(self._reader.sequence, ask)
-        ask.is_chosen = self._sink.chooses(self.now, sequence)
+        has_sequence = ask.message is not None and "sequence_id" in ask.message.parameters
+        read = (lambda: self._reader.request(ask, {})[0]) if has_sequence else None
+        ask.is_chosen = self._sink.chooses(self.now, read)
         if not ask.is_chosen:
             ask.message, ask.raw = None, ()
         return ask
@@ -318,18 +322,6 @@ def _status(trailers: Headers) -> _End:
     return _End(TritonError.from_code(code, text))
 
 
-class _Frames:
-    """The receiver of the frames of one side."""
-
-    def __init__(self, connection: TappedGrpc, is_client: bool) -> None:
-        self.on_headers = connection.open if is_client else connection.server_headers
-        self.on_data = connection.client_data if is_client else connection.server_data
-        self._connection, self._is_client = connection, is_client
-
-    def on_reset(self, stream: int, code: int) -> None:
-        self._connection.reset(stream, code, self._is_client)
-
-
 class GrpcReader:
     """The reader of requests and answers, on the threads of the capture and its writer."""
 
@@ -338,15 +330,10 @@ class GrpcReader:
         self._requests = InferRequestReader(self._regions)
         self._lock = threading.Lock()  # for both of them
 
-    def sequence(self, ask: GrpcAsk) -> tuple[Hashable, int]:
-        """Return a key of the request's sequence, None if it has none, and its flags."""
-        request, _ = self._request(ask, {})
-        return (request.model_name, request.correlation_id) if request.correlation_id else None, request.flags
-
     def read(self, ask: GrpcAsk, began: int) -> CapturedRequest:
         """Read a request and its answer."""
         withheld: dict[str, Withheld] = {}
-        request, unsent = self._request(ask, withheld)
+        request, unsent = self.request(ask, withheld)
         unanswered, error = ask.unanswered, ask.error
         arrivals: list[Arrival] = []
         outputs = ask.message.outputs if ask.message is not None else ()
@@ -359,7 +346,7 @@ class GrpcReader:
                 continue
             arrivals.append(Arrival(response, max(0, at - ask.sent_at)))
         if error is None:
-            error = next((one.response.error for one in arrivals if one.response.error is not None), None)
+            error = first_error(arrivals)
             if arrivals and not unanswered:
                 arrivals[-1].response.final = True  # its stream has ended
         elif not unanswered:
@@ -368,7 +355,7 @@ class GrpcReader:
         exchange = Exchange(request, tuple(arrivals), error, unanswered=unanswered, unsent=unsent, source="tap")
         return CapturedRequest(exchange, ask.sent_at - began, "grpc", withheld)
 
-    def _request(self, ask: GrpcAsk, withheld: dict[str, Withheld]) -> tuple[InferenceRequest, str]:
+    def request(self, ask: GrpcAsk, withheld: dict[str, Withheld]) -> tuple[InferenceRequest, str]:
         """Return the request, and why it cannot be sent again."""
         named = InferenceRequest(ask.model, {}, request_id=ask.ident)
         if ask.message is None:

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from ....core.inference.infer_request import InferenceRequest
 from ....core.inference.infer_response import InferenceResponse
 from ....core.inference.tensor import Tensor
 from ....core.status import CancelledError, Code, TritonError, UnavailableError
-from ....exchanges.exchange import Arrival, Exchange
+from ....exchanges.exchange import Arrival, Exchange, first_error
 from ....exchanges.http_document import read_response, tensor_of
 from ....exchanges.remote.http_link import error_text
 from ....frontends.http.data_compressor import decompress
@@ -160,8 +160,8 @@ class TappedHttp:
         ask.body = request.body
         is_packed = b"content-encoding" in ask.headers
         has_sequence = is_packed or ask.body.find(b"sequence_id", 0, _json_size(ask.headers, ask.body)) >= 0
-        sequence = partial(self._reader.sequence, ask) if has_sequence else None
-        ask.is_chosen = self._sink.chooses(self._at, sequence)
+        read = (lambda: self._reader.request(ask, {})[0]) if has_sequence else None
+        ask.is_chosen = self._sink.chooses(self._at, read)
         if not ask.is_chosen:
             ask.body = b""
 
@@ -249,15 +249,10 @@ class HttpReader:
         self._decoder = InferDecoder(self._regions, MOST_MESSAGE)
         self._lock = threading.Lock()  # for both of them
 
-    def sequence(self, ask: HttpAsk) -> tuple[Hashable, int]:
-        """Return a key of the request's sequence, None if it has none, and its flags."""
-        request, _ = self._request(ask, {})
-        return (request.model_name, request.correlation_id) if request.correlation_id else None, request.flags
-
     def read(self, ask: HttpAsk, began: int) -> CapturedRequest:
         """Read a request and its answer."""
         withheld: dict[str, Withheld] = {}
-        request, unsent = self._request(ask, withheld)
+        request, unsent = self.request(ask, withheld)
         arrivals: tuple[Arrival, ...] = ()
         error: TritonError | None = None
         unanswered = ask.is_cut
@@ -269,11 +264,11 @@ class HttpReader:
                 arrivals = self._answer(ask, withheld)
             except (TritonError, ValueError, KeyError, TypeError, AttributeError) as problem:
                 unanswered = unanswered or f"the answer cannot be read: {problem}"
-        error = error or next((one.response.error for one in arrivals if one.response.error is not None), None)
+        error = error or first_error(arrivals)
         exchange = Exchange(request, arrivals, error, unanswered=unanswered, unsent=unsent, source="tap")
         return CapturedRequest(exchange, ask.sent_at - began, "http", withheld)
 
-    def _request(self, ask: HttpAsk, withheld: dict[str, Withheld]) -> tuple[InferenceRequest, str]:
+    def request(self, ask: HttpAsk, withheld: dict[str, Withheld]) -> tuple[InferenceRequest, str]:
         """Return the request, and why it cannot be sent again."""
         version = int(ask.version) if ask.version else -1
         named = InferenceRequest(ask.model, {}, model_version=version)
