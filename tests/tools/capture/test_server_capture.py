@@ -17,8 +17,9 @@ from tritonlab.core.inference.data_type import DataType
 from tritonlab.core.inference.infer_request import SEQUENCE_START
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.core.status import NotFoundError, TritonError
+from tritonlab.core.status import NotFoundError, TritonError, UnavailableError
 from tritonlab.server.api.server import Server
+from tritonlab.tools.capture import server_capture
 from tritonlab.tools.capture.capture_file import Capture, CapturedRequest
 from tritonlab.tools.capture.capture_rules import CaptureRules
 from tritonlab.tools.capture.capture_writer import CaptureReport
@@ -233,3 +234,20 @@ def test_an_answer_while_its_inputs_are_copied_is_counted_once(
     running.request_queued(request, 0)
     report = running.stop()
     assert (report.requests, report.left_out) == (1, {})
+
+
+def test_a_request_that_is_released_while_its_inputs_are_copied_leaves_nothing(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = begin(lab, tmp_path / "a")
+    request = lab.server.model("add").create_request(inputs={"IN": np.zeros(1, np.float32)})
+    request.serial, request.request_start = 1, lab.server.core.clock.now()
+
+    def released_meanwhile(tensor: Tensor) -> Tensor:
+        running.request_released(request, 0)
+        raise UnavailableError("the GPU is gone")
+
+    monkeypatch.setattr(server_capture, "_copy", released_meanwhile)
+    running.request_queued(request, 0)
+    assert running._open == {} and running._open_bytes == 0
+    running.stop()

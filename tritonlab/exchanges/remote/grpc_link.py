@@ -14,20 +14,11 @@ from ...core.inference.infer_request import RequestSpec
 from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
+from ...frontends.grpc.errors import STATUS
 from ..http_document import stated_parameters, tensor_of
 from .transport import Transport
 
-_CODES = {
-    grpc.StatusCode.UNKNOWN: Code.UNKNOWN,
-    grpc.StatusCode.INTERNAL: Code.INTERNAL,
-    grpc.StatusCode.NOT_FOUND: Code.NOT_FOUND,
-    grpc.StatusCode.INVALID_ARGUMENT: Code.INVALID_ARG,
-    grpc.StatusCode.UNAVAILABLE: Code.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED: Code.UNAVAILABLE,
-    grpc.StatusCode.UNIMPLEMENTED: Code.UNSUPPORTED,
-    grpc.StatusCode.ALREADY_EXISTS: Code.ALREADY_EXISTS,
-    grpc.StatusCode.CANCELLED: Code.CANCELLED,
-}
+_CODES = {status: code for code, status in STATUS.items()} | {grpc.StatusCode.DEADLINE_EXCEEDED: Code.UNAVAILABLE}
 #: The field that holds the elements of a tensor that does not come raw.
 _CONTENTS = {
     DataType.BOOL: "bool_contents",

@@ -200,9 +200,8 @@ class RunningCapture(Instrument, ProcessBound):
         """Free the memory of a request in flight, whose further responses are not captured, and count it as left out
         for a reason."""
         with self._lock:
-            opened = self._open.get(request.serial)
-            self._open[request.serial] = None
-            if opened is not None:
+            if (opened := self._open.get(request.serial)) is not None:
+                self._open[request.serial] = None
                 self._open_bytes -= opened.byte_size
                 if reason:
                     self._writer.leave_out(reason)

@@ -376,9 +376,7 @@ class TextAnswer:
         generation = self.generations[index]
         if not generation.finish_reason and generation.stopped:
             return "stop"
-        count = generation.output_tokens
-        if count is None and self.facts.count_tokens is not None:
-            count = self.facts.count_tokens(text)
+        count = self._count(generation.output_tokens, text)
         is_full = count is not None and count >= self.asked.options["max_tokens"]
         return generation.finish_reason or ("length" if is_full else "stop")
 
@@ -404,19 +402,20 @@ class TextAnswer:
 
     def _usage(self, texts: Sequence[str]) -> dict[str, int] | None:
         """Return the counts of tokens: the model's own, else those of its tokenizer; None if they are not known."""
-        count = self.facts.count_tokens
-        asked, given = 0, 0
-        for index, (generation, text) in enumerate(zip(self.generations, texts, strict=True)):
-            own = generation.output_tokens
-            if own is None and count is None:
-                return None
-            given += own if own is not None else count(text) if count is not None else 0
-            if index % self.asked.count == 0:
-                own, prompt = generation.input_tokens, self.prompts[index // self.asked.count]
-                if own is None and count is None:
-                    return None
-                asked += own if own is not None else count(prompt) if count is not None else 0
-        return {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given}
+        firsts = self.generations[:: self.asked.count]
+        asked = [self._count(one.input_tokens, text) for one, text in zip(firsts, self.prompts, strict=True)]
+        given = [self._count(one.output_tokens, text) for one, text in zip(self.generations, texts, strict=True)]
+        known = [count for count in (*asked, *given) if count is not None]
+        if len(known) < len(asked) + len(given):
+            return None
+        prompts = sum(known[: len(asked)])
+        return {"prompt_tokens": prompts, "completion_tokens": sum(known) - prompts, "total_tokens": sum(known)}
+
+    def _count(self, own: int | None, text: str) -> int | None:
+        """Return the number of tokens of a text: `own`, the model's, else its tokenizer's."""
+        if own is None and self.facts.count_tokens is not None:
+            return self.facts.count_tokens(text)
+        return own
 
 
 def _cancel(requests: Sequence[Any]) -> None:

@@ -82,7 +82,7 @@ class TappedHttp:
         self._sent: HttpAsk | None = None  # its body is not complete
         self._at = 0
         self._requests = RequestParser(self._on_request_head, self._on_request, self._on_large, sink.memory)
-        self._replies = httptools.HttpResponseParser(_Replies(self))
+        self._replies = httptools.HttpResponseParser(self)
         self._is_in_reply = False
         #: whether the client has sent a request before the answer to the one before
         self.is_pipelined = False
@@ -114,14 +114,14 @@ class TappedHttp:
                 raise error.__context__ from None
             raise NotReadable(f"HTTP: {type(error).__name__}") from None
         if self._is_in_reply and self._asks and self._asks[0].is_head:
-            self.on_reply()  # it has no body, even if its headers announce one
-            self._replies = httptools.HttpResponseParser(_Replies(self))
+            self.on_message_complete()  # it has no body, even if its headers announce one
+            self._replies = httptools.HttpResponseParser(self)
 
     def end_server(self, at: int) -> None:
         """Note that the server sends nothing more. A body without a length ends here."""
         self._at = at
         if self._is_in_reply and not self._asks[0].reply_headers.keys() & {b"content-length", b"transfer-encoding"}:
-            self.on_reply()
+            self.on_message_complete()
 
     def close(self, at: int, side: str) -> None:
         """Note the end of the connection. `side`: `client`, `server` or `tap`, which ended it first."""
@@ -165,12 +165,12 @@ class TappedHttp:
         if not ask.is_chosen:
             ask.body = b""
 
-    # -- the server
+    # -- the server: the callbacks of the parser of answers. A response of 100 to 199 is not the answer
 
-    def on_reply_header(self, name: bytes, value: bytes) -> None:
+    def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name.lower(), value))
 
-    def on_reply_head(self) -> None:
+    def on_headers_complete(self) -> None:
         status, headers = self._replies.get_status_code(), self._headers
         self._headers = []
         if status < 200:
@@ -185,7 +185,7 @@ class TappedHttp:
         self._is_in_reply = True
         self._event = b""
 
-    def on_reply_piece(self, piece: bytes) -> None:
+    def on_body(self, piece: bytes) -> None:
         if not self._is_in_reply:
             return
         ask = self._asks[0]
@@ -209,7 +209,7 @@ class TappedHttp:
         except TooLargeError:
             ask.reply = None
 
-    def on_reply(self) -> None:
+    def on_message_complete(self) -> None:
         if not self._is_in_reply:
             return  # 100 Continue
         self._is_in_reply = False
@@ -228,16 +228,6 @@ class TappedHttp:
             self._sink.writer.leave_out(TOO_LARGE)
             return
         self._sink.writer.add(partial(self._reader.read, ask, self._sink.began), ask.byte_size)
-
-
-class _Replies:
-    """The callbacks of the parser of answers. A response of 100 to 199 is not the answer."""
-
-    def __init__(self, connection: TappedHttp) -> None:
-        self.on_header = connection.on_reply_header
-        self.on_headers_complete = connection.on_reply_head
-        self.on_body = connection.on_reply_piece
-        self.on_message_complete = connection.on_reply
 
 
 class HttpReader:
