@@ -11,9 +11,10 @@ import pytest
 
 from tritonlab.core.config.service_messages import messages
 from tritonlab.core.status import Code
+from tritonlab.frontends.shared.request_memory import RequestMemory
 from tritonlab.tools.capture.tap import tapped_grpc
 from tritonlab.tools.capture.tap.frame_reader import PREFACE
-from tritonlab.tools.capture.tap.request_reading import TOO_LARGE
+from tritonlab.tools.capture.tap.request_reading import NO_ROOM, TOO_LARGE
 from tritonlab.tools.capture.tap.tapped_grpc import TappedGrpc
 
 from .sinks import KeptRequests, sink_of
@@ -228,3 +229,24 @@ def test_a_stream_without_an_end_is_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     scene.answer(1, streamed(reply(7, "short", final=True)))
     scene.end(1)
     assert [inputs(each) for each in scene.found] == [[2]] and scene.kept.left_out == {TOO_LARGE: 1}
+
+
+def test_requests_that_a_server_does_not_answer_take_no_more_memory_than_allowed() -> None:
+    scene = Scene()
+    scene.connection.memory = RequestMemory(1 << 20)
+    scene.call(1, STREAM)
+
+    def send(ident: str) -> None:
+        large = question(0, ident)
+        large.raw_input_contents[0] = bytes(600_000)
+        scene.send(1, large)
+
+    for ident in "abcde":
+        send(ident)
+    assert scene.connection.open_count == 3 and scene.kept.left_out == {NO_ROOM: 2}
+    for ident in "ab":
+        scene.answer(1, streamed(reply(7, ident, final=True)))
+    send("f")
+    for ident in "fdc":
+        scene.answer(1, streamed(reply(7, ident, final=True)))
+    assert [each.request.request_id for each in scene.found] == ["a", "b", "f", "c"]

@@ -27,6 +27,7 @@ MOST_MESSAGE = 256 << 20
 #: The reasons for which requests are lost here.
 BEHIND = "came faster than the tap could read them"
 TOO_LARGE = f"larger than {mib_text(MOST_MESSAGE)}"
+NO_ROOM = "no memory was left for requests under way"
 #: Seconds to wait for a model's description, and until it is asked for again after a failure.
 _ASK_SECONDS, _ASK_AGAIN = 3.0, 30.0
 

@@ -23,9 +23,10 @@ from ....exchanges.remote.grpc_link import read_answer
 from ....frontends.grpc.errors import STATUS
 from ....frontends.grpc.infer_request_reader import InferRequestReader, checked_version
 from ....frontends.grpc.message_parser import Raw, parse
+from ....frontends.shared.request_memory import UNCOUNTED, HeldMemory, NoRoomError, RequestMemory, TooLargeError
 from ..capture_file import CapturedRequest, Withheld
 from .frame_reader import FrameReader, Headers, Message, MessageReader, NotReadable
-from .request_reading import MOST_MESSAGE, TOO_LARGE, CaptureSink, UnseenRegions
+from .request_reading import MOST_MESSAGE, NO_ROOM, TOO_LARGE, CaptureSink, UnseenRegions
 
 _SERVICE = "/inference.GRPCInferenceService/"
 _KINDS = {f"{_SERVICE}ModelInfer": False, f"{_SERVICE}ModelStreamInfer": True}
@@ -41,8 +42,8 @@ _AMBIGUOUS = "several requests of its stream with the same id were under way, so
 class GrpcAsk:
     """One request, and its answer. Times are nanoseconds of the monotonic clock."""
 
-    __slots__ = ("answers", "byte_size", "error", "ident", "is_chosen", "message", "model", "raw", "replied_at",
-                 "sent_at", "unanswered", "unsent")  # fmt: skip
+    __slots__ = ("answers", "byte_size", "error", "held", "ident", "is_chosen", "message", "model", "raw",
+                 "replied_at", "sent_at", "unanswered", "unsent")  # fmt: skip
 
     def __init__(self, at: int) -> None:
         self.sent_at = self.replied_at = at
@@ -56,6 +57,16 @@ class GrpcAsk:
         self.error: TritonError | None = None
         self.unanswered = self.unsent = ""
         self.byte_size = 2000
+        #: counts its large messages while it is under way
+        self.held: list[HeldMemory] = []
+
+    def hold(self, size: int, memory: RequestMemory) -> None:
+        """Count a message of so many bytes. Raises TooLargeError if there is no memory for it."""
+        self.byte_size += size
+        if self.byte_size > MOST_MESSAGE:  # a stream may have no end
+            raise TooLargeError
+        if size > UNCOUNTED:
+            self.held.append(memory.hold(size))
 
 
 class TappedGrpc:
@@ -157,21 +168,24 @@ class TappedGrpc:
             data = bytes(message.unpacked(encoding, MOST_MESSAGE))
             ask.message, ask.raw = parse(data)
             ask.model, ask.ident = ask.message.model_name, ask.message.id
-            ask.byte_size += len(data)
+            ask.hold(len(data), self.memory)
+        except TooLargeError as error:
+            self.drop(ask, error)
+            return ask
         except (NotReadable, TritonError, DecodeError) as error:
             ask.unsent = f"the request cannot be read: {error or type(error).__name__}"
         has_sequence = ask.message is not None and "sequence_id" in ask.message.parameters
         read = (lambda: self._reader.request(ask, {})[0]) if has_sequence else None
         ask.is_chosen = self._sink.chooses(self.now, read)
         if not ask.is_chosen:
-            ask.message, ask.raw = None, ()
+            ask.message, ask.raw, ask.held = None, (), []
         return ask
 
-    def drop(self, ask: GrpcAsk) -> None:
-        """Lose a request whose answer is too large."""
-        self._sink.writer.leave_out(TOO_LARGE)
+    def drop(self, ask: GrpcAsk, error: TooLargeError) -> None:
+        """Lose a request which is too large with its answer, or for which there is no memory."""
+        self._sink.writer.leave_out(NO_ROOM if isinstance(error, NoRoomError) else TOO_LARGE)
         ask.is_chosen = False
-        ask.message, ask.raw, ask.answers = None, (), []
+        ask.message, ask.raw, ask.answers, ask.held = None, (), [], []
 
     def finish(self, ask: GrpcAsk) -> None:
         if ask.is_chosen:
@@ -255,9 +269,10 @@ class _InferCall(_Call):
     def _add(self, ask: GrpcAsk, answer: Any, error: str, size: int) -> None:
         if ask.is_chosen and not ask.unanswered:
             ask.answers.append((answer, error, self.connection.now))
-            ask.byte_size += size
-            if ask.byte_size > MOST_MESSAGE:  # a stream may have no end
-                self.connection.drop(ask)
+            try:
+                ask.hold(size, self.connection.memory)
+            except TooLargeError as problem:
+                self.connection.drop(ask, problem)
 
     def _route(self, message: Any, size: int) -> None:
         """Find the request of a response of a stream."""

@@ -25,10 +25,10 @@ from ....frontends.http.errors import STATUS
 from ....frontends.http.generate_endpoint import decode_request
 from ....frontends.http.infer_decoder import InferDecoder
 from ....frontends.http.request_parser import BadRequestError, Request, RequestParser
-from ....frontends.shared.request_memory import Body, TooLargeError
+from ....frontends.shared.request_memory import Body, NoRoomError, TooLargeError
 from ..capture_file import CapturedRequest, Withheld
 from .frame_reader import NotReadable
-from .request_reading import MOST_MESSAGE, TOO_LARGE, CaptureSink, UnseenRegions, UpstreamModels
+from .request_reading import MOST_MESSAGE, NO_ROOM, TOO_LARGE, CaptureSink, UnseenRegions, UpstreamModels
 
 _PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|generate|generate_stream)")
 _CODES = {**{status: code for code, status in STATUS.items()}, 400: Code.INVALID_ARG}
@@ -150,7 +150,7 @@ class TappedHttp:
     def _on_large(self, request: Request, error: TooLargeError) -> None:
         request.refusal = _UNASKED
         self._sent = None
-        self._sink.writer.leave_out(TOO_LARGE)
+        self._sink.writer.leave_out(NO_ROOM if isinstance(error, NoRoomError) else TOO_LARGE)
 
     def _on_request(self, request: Request) -> None:
         ask, self._sent = self._sent, None
