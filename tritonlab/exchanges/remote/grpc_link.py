@@ -18,7 +18,8 @@ from ...frontends.grpc.errors import STATUS
 from ..http_document import stated_parameters, tensor_of
 from .transport import Transport
 
-_CODES = {status: code for code, status in STATUS.items()} | {grpc.StatusCode.DEADLINE_EXCEEDED: Code.UNAVAILABLE}
+#: The error codes by the status of gRPC.
+CODES = {status: code for code, status in STATUS.items()} | {grpc.StatusCode.DEADLINE_EXCEEDED: Code.UNAVAILABLE}
 #: The field that holds the elements of a tensor that does not come raw.
 _CONTENTS = {
     DataType.BOOL: "bool_contents",
@@ -131,7 +132,7 @@ def _call(channel: grpc.Channel, method: Any) -> Callable[..., Any]:
 
 
 def grpc_error(error: Any) -> TritonError:
-    return TritonError.from_code(_CODES.get(error.code(), Code.UNKNOWN), error.details() or str(error.code()))
+    return TritonError.from_code(CODES.get(error.code(), Code.UNKNOWN), error.details() or str(error.code()))
 
 
 def _document(message: Any) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class HttpLink:
         except (OSError, http.client.HTTPException) as error:  # also for an address that is not HOST:PORT
             raise self.transport.failure(self.protocol, error) from None
         if reply.status != 200:
-            raise TritonError.from_code(_CODES.get(reply.status, Code.INTERNAL), error_text(data, reply.status))
+            raise http_error(data, reply.status)
         return data, reply.headers
 
 
@@ -125,6 +125,11 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = self._transport.connect(self.timeout)
+
+
+def http_error(data: bytes, status: int) -> TritonError:
+    """Return the error of an answer with another status than 200."""
+    return TritonError.from_code(_CODES.get(status, Code.INTERNAL), error_text(data, status))
 
 
 def error_text(data: bytes, status: int) -> str:

@@ -19,8 +19,7 @@ from ....core.inference.infer_request import InferenceRequest
 from ....core.inference.infer_response import InferenceResponse
 from ....core.status import CancelledError, Code, TritonError, UnavailableError, UnknownError
 from ....exchanges.exchange import Arrival, Exchange, first_error
-from ....exchanges.remote.grpc_link import read_answer
-from ....frontends.grpc.errors import STATUS
+from ....exchanges.remote.grpc_link import CODES, read_answer
 from ....frontends.grpc.infer_request_reader import InferRequestReader, checked_version
 from ....frontends.grpc.message_parser import Raw, parse
 from ....frontends.shared.request_memory import UNCOUNTED, HeldMemory, NoRoomError, RequestMemory, TooLargeError
@@ -30,8 +29,7 @@ from .request_reading import MOST_MESSAGE, NO_ROOM, TOO_LARGE, CaptureSink, Unse
 
 _SERVICE = "/inference.GRPCInferenceService/"
 _KINDS = {f"{_SERVICE}ModelInfer": False, f"{_SERVICE}ModelStreamInfer": True}
-_CODES = {int(status.value[0]): code for code, status in STATUS.items()}
-_DEADLINE = 4
+_CODES = {int(status.value[0]): code for status, code in CODES.items()}
 _CANCEL = 8
 _FINAL = "triton_final_response"
 #: The most requests of a stream that are under way; the oldest one is given up then.
@@ -333,8 +331,7 @@ def _status(trailers: Headers) -> _End:
         return _End()
     if not number.isdecimal():
         return _cut(f"the server ended the call with HTTP status {trailers.get(':status', 'unknown')}")
-    code = Code.UNAVAILABLE if int(number) == _DEADLINE else _CODES.get(int(number), Code.UNKNOWN)
-    return _End(TritonError.from_code(code, text))
+    return _End(TritonError.from_code(_CODES.get(int(number), Code.UNKNOWN), text))
 
 
 class GrpcReader:

@@ -19,9 +19,8 @@ from ....core.inference.tensor import Tensor
 from ....core.status import CancelledError, Code, TritonError, UnavailableError
 from ....exchanges.exchange import Arrival, Exchange, first_error
 from ....exchanges.http_document import read_response, tensor_of
-from ....exchanges.remote.http_link import error_text
+from ....exchanges.remote.http_link import http_error
 from ....frontends.http.data_compressor import decompress
-from ....frontends.http.errors import STATUS
 from ....frontends.http.generate_endpoint import decode_request
 from ....frontends.http.infer_decoder import InferDecoder
 from ....frontends.http.request_parser import BadRequestError, Request, RequestParser
@@ -31,7 +30,6 @@ from .frame_reader import NotReadable
 from .request_reading import MOST_MESSAGE, NO_ROOM, TOO_LARGE, CaptureSink, UnseenRegions, UpstreamModels
 
 _PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|generate|generate_stream)")
-_CODES = {**{status: code for code, status in STATUS.items()}, 400: Code.INVALID_ARG}
 _JSON_SIZE = b"inference-header-content-length"
 _UNASKED = object()  # instead of a body that is not collected
 _EVENT_END = re.compile(rb"\r?\n\r?\n")
@@ -296,8 +294,7 @@ class HttpReader:
             response = self._generated(ask, bytes(reply), 0, withheld)
             response.final = True
         elif ask.status != 200:
-            code = _CODES.get(ask.status, Code.INTERNAL)
-            response = InferenceResponse(ask.model, error=TritonError.from_code(code, error_text(reply, ask.status)))
+            response = InferenceResponse(ask.model, error=http_error(reply, ask.status))
         else:
             size = ask.reply_headers.get(_JSON_SIZE)
             response = read_response(reply, int(size) if size else None)
