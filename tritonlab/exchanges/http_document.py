@@ -24,6 +24,16 @@ def model_path(name: str, version: str) -> str:
     return f"/v2/models/{quote(name, safe='')}" + (f"/versions/{version}" if version else "")
 
 
+def version_text(version: int) -> str:
+    """Return a version as requests name it: empty for the latest one, -1."""
+    return str(version) if version != -1 else ""
+
+
+def infer_path(request: RequestSpec) -> str:
+    """Return the path that a request is sent to, without the server's address."""
+    return f"{model_path(request.model_name, version_text(request.model_version))}/infer"
+
+
 def stated_parameters(request: RequestSpec) -> dict[str, ParameterValue]:
     """Return the parameters of a request in either protocol: its own, its sequence, priority and timeout."""
     parameters = dict(request.parameters or {})

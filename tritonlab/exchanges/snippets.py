@@ -28,7 +28,7 @@ from ..core.status import Code, TritonError
 from ..core.whole_file import write_file
 from .comparison import absolute_tolerance, tolerance
 from .exchange import Exchange
-from .http_document import NOT_IN_JSON, json_value, model_path, request_document
+from .http_document import NOT_IN_JSON, infer_path, json_value, request_document
 from .literal import MOST_BYTES, TooLarge, base64_lines, is_read, numpy_expression
 
 
@@ -376,11 +376,10 @@ def _curl(example: Example) -> Snippet:
     a command line every user could see it.
     """
     request, header_file = example.request, example.address.header_file
-    version = str(request.model_version) if request.model_version != -1 else ""
     stem, server = file_stem(request.model_name), shlex.quote(f"http://{example.address.http}")
     if example.address.is_default:
         server = f'"http://${{TRITON_HTTP:-{example.address.http}}}"'
-    url = f"{server}{model_path(request.model_name, version)}/infer"  # no shell reads anything in that path
+    url = f"{server}{infer_path(request)}"  # no shell reads anything in that path
     header = f" -H {shlex.quote(f'@{header_file}')}" if header_file else ""
     names = request.requested_outputs or list(example.outputs)
     binary = any(example.outputs.get(name) in NOT_IN_JSON for name in names)

@@ -15,7 +15,7 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.tensor import Tensor, wire_elements
 from ...core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
 from ...frontends.grpc.errors import STATUS
-from ..http_document import stated_parameters, tensor_of
+from ..http_document import stated_parameters, tensor_of, version_text
 from .transport import Transport
 
 #: The error codes by the status of gRPC.
@@ -142,7 +142,7 @@ def _document(message: Any) -> dict[str, Any]:
 
 
 def infer_message(request: RequestSpec) -> Any:
-    version = str(request.model_version) if request.model_version != -1 else ""
+    version = version_text(request.model_version)
     message = messages.ModelInferRequest(model_name=request.model_name, model_version=version, id=request.request_id)
     for name, tensor in request.inputs.items():
         message.inputs.add(name=name, datatype=tensor.datatype.name, shape=tensor.shape)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ...core.inference.infer_request import RequestSpec
 from ...core.inference.infer_response import InferenceResponse
 from ...core.status import Code, NotFoundError, TritonError, UnavailableError, UnsupportedError
-from ..http_document import model_path, read_response, request_body
+from ..http_document import infer_path, model_path, read_response, request_body
 from .transport import Transport
 
 #: The most bytes of a request that loads a model. 2.51 takes 4.0 MB, and ends with SIGSEGV at 5.3 MB (2026-11-28).
@@ -63,8 +63,7 @@ class HttpLink:
             raise UnsupportedError("HTTP has one response for each request; use gRPC for a decoupled model")
         body, head = request_body(request, self.binary)
         length = {"Inference-Header-Content-Length": str(head)} if head is not None else {}
-        version = str(request.model_version) if request.model_version != -1 else ""
-        answer, headers = self._ask("POST", model_path(request.model_name, version) + "/infer", body, length)
+        answer, headers = self._ask("POST", infer_path(request), body, length)
         found = headers.get("Inference-Header-Content-Length")
         yield read_response(answer, int(found) if found else None)
 

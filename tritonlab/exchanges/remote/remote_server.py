@@ -24,6 +24,7 @@ from ...server.api.load_tested import LoadTested
 from ...server.api.replayable import Replayable
 from ...tool_table import tool_function
 from ..exchange import Exchange, PhaseTimes, addressed, collect
+from ..http_document import version_text
 from .http_link import HttpLink
 from .port_forward import PortForward
 from .transport import Tls, Transport
@@ -255,14 +256,14 @@ class RemoteModel(ProcessBound, LoadTested, Replayable):
         self.version = version
 
     def metadata(self) -> dict[str, Any]:
-        return self.link.metadata(self.name, self._version())
+        return self.link.metadata(self.name, version_text(self.version))
 
     def config(self) -> dict[str, Any]:
         """Return the model's configuration. Raises TritonError for servers without configurations."""
-        return self.link.config(self.name, self._version())
+        return self.link.config(self.name, version_text(self.version))
 
     def statistics(self) -> dict[str, Any]:
-        return self.link.statistics(self.name, self._version())
+        return self.link.statistics(self.name, version_text(self.version))
 
     def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Exchange:
         """Send `request` to this model, and wait for all of its responses.
@@ -297,12 +298,9 @@ class RemoteModel(ProcessBound, LoadTested, Replayable):
 
     def _config_of(self, name: str) -> dict[str, Any] | None:
         try:
-            return self.link.config(name, self._version() if name == self.name else "")
+            return self.link.config(name, version_text(self.version) if name == self.name else "")
         except TritonError:
             return None
-
-    def _version(self) -> str:
-        return str(self.version) if self.version != -1 else ""
 
     def _decoupled(self) -> bool:
         try:

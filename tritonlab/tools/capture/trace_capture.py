@@ -41,7 +41,7 @@ _NO_VALUES = "the trace has no values of its input '{name}': Triton writes none 
 _INEXACT = (DataType.FP32, DataType.FP64)
 #: Triton writes the byte itself for each element of these.
 _AS_BYTES = (DataType.INT8, DataType.UINT8)
-#: Triton writes no values of these; tritonlab does, which are not read.
+#: The values of these are not read: of Triton and tritonlab, only tritonlab writes any.
 _NOT_READ = (DataType.FP16, DataType.BF16)
 
 

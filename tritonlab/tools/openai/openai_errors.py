@@ -45,7 +45,7 @@ class OpenAIError(Exception):
     def missing(cls, name: str, of: str = "") -> OpenAIError:
         """Return the error of a request without a field that it needs."""
         return cls(
-            f"Missing required parameter: '{name}'{of and ' '}{of}", param=name, code="missing_required_parameter"
+            f"Missing required parameter: '{name}'{of and ', '}{of}", param=name, code="missing_required_parameter"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class TextRequest:
         if chat:
             messages = _messages(body.get("messages"))
         else:
-            prompts = _texts(body, "prompt", "tokens are read by no model here, send a text")
+            prompts = _texts(body, "prompt")
         count = _integer(body, "n", 1, 1, MOST_ANSWERS)
         if (body.get("best_of") or count) != count:
             raise OpenAIError("'best_of' must be 'n': answers are not ranked here", param="best_of")
@@ -114,8 +114,8 @@ class EmbeddingRequest:
         form = body.get("encoding_format") or "float"
         if form not in ("float", "base64"):
             raise OpenAIError("'encoding_format' must be 'float' or 'base64'", param="encoding_format")
-        texts = _texts(body, "input", "tokens are read by no model here, send a text")
-        dimensions = _integer(body, "dimensions", 0, 1, 1 << 20) if body.get("dimensions") is not None else None
+        texts = _texts(body, "input")
+        dimensions = _integer(body, "dimensions", 0, 1, 1 << 20) or None
         return cls(_model(body), texts, form == "base64", dimensions)
 
 
@@ -126,7 +126,7 @@ def _model(body: Mapping[str, Any]) -> str:
     return model
 
 
-def _texts(body: Mapping[str, Any], name: str, numbers: str) -> list[str]:
+def _texts(body: Mapping[str, Any], name: str) -> list[str]:
     found = body.get(name)
     if found is None:
         raise OpenAIError.missing(name)
@@ -134,7 +134,8 @@ def _texts(body: Mapping[str, Any], name: str, numbers: str) -> list[str]:
     if not isinstance(texts, list) or not texts:
         raise OpenAIError(f"'{name}' must be a text or a list of texts that is not empty", param=name)
     if not all(isinstance(each, str) for each in texts):
-        raise OpenAIError(f"'{name}' must be a text or a list of texts: {numbers}", param=name)
+        text = f"'{name}' must be a text or a list of texts: tokens are read by no model here, send a text"
+        raise OpenAIError(text, param=name)
     return texts
 
 

@@ -23,11 +23,6 @@ from .replay_verdict import DEFAULT_FAIL_ON, FAIL_ON, ReplayVerdict, page_of
 from .replaying import replay as replay_capture
 
 
-def pace(text: str) -> float | None:
-    """Return the value of `--speed`: a factor, or None for `max`. Raises ValueError."""
-    return None if text == "max" else float(text)
-
-
 def replay(context: Context, name: str, capture: str, against: str = "", **options: Any) -> ReplayVerdict:
     """Replay a capture in a notebook and return the verdict. An interrupt ends it with the answers so far."""
     old = context.model(against) if against else None
@@ -109,7 +104,9 @@ def _paced(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of `replay` that are given. Raises ValueError for a speed that is neither a number nor
     `max`."""
     found = {name: value for name, value in options.items() if value is not None}
-    return {**found, "speed": pace(found["speed"])} if "speed" in found else found
+    if "speed" in found:
+        found["speed"] = None if found["speed"] == "max" else float(found["speed"])
+    return found
 
 
 def _write(

@@ -180,7 +180,7 @@ class TappedGrpc:
         return ask
 
     def drop(self, ask: GrpcAsk, error: TooLargeError) -> None:
-        """Lose a request which is too large with its answer, or for which there is no memory."""
+        """Leave out a request that is too large together with its answers, or for which there is no memory."""
         self._sink.writer.leave_out(NO_ROOM if isinstance(error, NoRoomError) else TOO_LARGE)
         ask.is_chosen = False
         ask.message, ask.raw, ask.answers, ask.held = None, (), [], []

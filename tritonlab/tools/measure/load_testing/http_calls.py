@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import httptools
 
 from ....core.inference.infer_request import InferenceRequest
-from ....exchanges.http_document import model_path, request_body
+from ....exchanges.http_document import infer_path, request_body
 from ....exchanges.remote.http_link import HttpLink, error_text
 from .token_times import TokenStream
 
@@ -94,12 +94,11 @@ class HttpCaller:
 
     def _message(self, request: InferenceRequest) -> bytes:
         body, head = request_body(request, self._link.binary)
-        version = str(request.model_version) if request.model_version != -1 else ""
         transport = self._link.transport
         headers = {"Host": transport.address, **transport.headers, "Content-Length": str(len(body))}
         headers |= {"Inference-Header-Content-Length": str(head)} if head is not None else {}
         lines = [
-            f"POST {model_path(request.model_name, version)}/infer HTTP/1.1",
+            f"POST {infer_path(request)} HTTP/1.1",
             *(f"{k}: {v}" for k, v in headers.items()),
         ]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
