@@ -146,11 +146,13 @@ def test_events_that_give_no_request_are_counted(tmp_path: Path) -> None:
         structured("4", "request", REQUEST),
         structured("5", "request", REQUEST),
         structured("5", "response", "text"),
+        structured("7", "request", REQUEST),
+        structured("7", "response", b"[" * 100_000),
         json.dumps({"type": "org.other", "id": "6", "data": 1}),
     ]
     report, found = capture(tmp_path, "\n".join(lines))
     assert report.left_out == {NOT_V2: 1, IN_SHARED_MEMORY: 1, NO_REQUEST: 1}
-    assert [each.exchange.unanswered for each in found] == [UNREADABLE_ANSWER, NO_ANSWER]
+    assert [each.exchange.unanswered for each in found] == [UNREADABLE_ANSWER, UNREADABLE_ANSWER, NO_ANSWER]
     assert found[0].exchange.model == "service"  # the events have no path
 
 
