@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..core.inference.infer_request import InferenceRequest, RequestState
 from ..core.inference.infer_response import InferenceResponse
@@ -20,17 +20,12 @@ from .exchange import Arrival, Exchange, PhaseTimes, first_error
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
+    from ..server.api.server import Server
 
 #: how long to wait for the times of an `execute` call that has already answered
 _SETTLE_SECONDS = 0.2
 #: The most lines kept of the output of models while requests are under way.
 _KEPT_LINES = 1000
-
-
-class ModelHost(Protocol):
-    """The part of a `Server` that has models."""
-
-    def model(self, name: str, version: int = -1) -> Model: ...
 
 
 class RequestWatch(Instrument):
@@ -209,6 +204,6 @@ def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -
     return replace(outcome, error=UnavailableError(f"no answer within {timeout:g} s"))
 
 
-def asks_of(server: ModelHost) -> Callable[[InferenceRequest], Exchange]:
+def asks_of(server: Server) -> Callable[[InferenceRequest], Exchange]:
     """Return the function that sends requests to the models of `server` that they name, and wait a minute at most."""
     return lambda request: ask(server.model(request.model_name), request, 60.0)

@@ -34,6 +34,8 @@ UNREADABLE_ANSWER = "its answer cannot be read: it is not of KServe's protocol, 
 #: The ends of the types of events: `org.kubeflow.serving.inference.request`, `io.seldon.serving.inference.response`.
 _KIND = re.compile(r"inference\.?(request|response)$")
 _HEAD_LENGTH = "inference-header-content-length"
+#: The errors of values that no event, request or answer has.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 _FRACTION = re.compile(r"\.(\d+)")
 
 
@@ -59,7 +61,7 @@ def read_events(path: str | Path) -> Iterator[CapturedRequest | str]:
             raise ValueError(f"{path} has more than the {most:,} bytes that there is memory for: split it")
     try:
         events = list(_events(data))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, HTTPException) as error:
+    except (*_DAMAGE, HTTPException) as error:
         raise ValueError(f"{path} is not a file of CloudEvents: {type(error).__name__}: {error}") from None
     if not events:
         raise ValueError(f"{path} has no events of inference requests or responses")
@@ -105,7 +107,7 @@ def _captured(sent: _LoggedBody, answer: _LoggedBody | None) -> CapturedRequest 
     try:
         head = _head_length(sent)
         request, _ = decoder.decode(sent.body, head or len(sent.body), model, -1)
-    except (TritonError, ValueError, TypeError, AttributeError, IndexError) as error:
+    except (*_DAMAGE, TritonError) as error:
         text = sent.body[:head].decode(errors="replace")
         is_shared = isinstance(error, TritonError) and "shared_memory_region" in text
         return IN_SHARED_MEMORY if is_shared else NOT_V2
