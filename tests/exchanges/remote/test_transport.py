@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -184,6 +185,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, ports: Endpoints) -> dict[str, Any]
 
 
 def test_a_port_of_a_service(cluster: dict[str, Any]) -> None:
+    numbers = random.getstate()
     for port in ("8001", "grpc"):
         with connect(f"kube://models/triton:{port}", token=TOKEN, kubernetes={"context": "dev"}) as server:
             assert server.model("m")(IN=[1])["OUT"].tolist() == [2]
@@ -192,6 +194,7 @@ def test_a_port_of_a_service(cluster: dict[str, Any]) -> None:
         assert not cluster["forward"].is_open
     assert (cluster["namespace"], cluster["name"], cluster["api"]) == ("models", "triton", {"context": "dev"})
     assert cluster["remote_port"] == 18001
+    assert random.getstate() == numbers  # those of the notebook
     with pytest.raises(ValueError, match="the service has no port '9', but http, 80, grpc, 8001"):
         connect("kube://models/triton:9")
     cluster["pods"] = 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -96,6 +97,13 @@ def test_a_value_that_no_column_takes_loses_its_own_request(tmp_path: Path) -> N
 def test_a_share_of_the_requests(tmp_path: Path) -> None:
     report, found = run(tmp_path / "a", [captured() for _ in range(1000)], share=0.1)
     assert 50 <= len(found) <= 160 and report.left_out == {NOT_SAMPLED: 1000 - len(found)} and not report.lost
+
+
+def test_a_sample_leaves_the_random_numbers_of_the_notebook_alone(tmp_path: Path) -> None:
+    random.seed(1)
+    before = random.getstate()
+    run(tmp_path / "a", [captured() for _ in range(5)], share=0.5)
+    assert random.getstate() == before
 
 
 def test_sequences_are_whole_or_not_there(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class PortForward:
             raise _failure(place, error) from None
         if not pods:
             raise UnavailableError(f"kube://{place}: no pod of the service is ready")
-        pod = random.choice(pods)
+        pod = random.SystemRandom().choice(pods)
         port = _port_of_pod(place, service.raw["spec"]["ports"], found["port"], pod.raw)
         try:
             opened = self._open.enter_context(pod.portforward(port, local_port="auto"))

@@ -89,6 +89,7 @@ class Choice:
         self._seeks = rules.only_errors or rules.slower_than is not None
         self._sequences: dict[tuple[str, int | str], bool] = {}
         self._minute = self._count = 0
+        self._random = random.Random()  # not that of the notebook
 
     def at_arrival(self, at_ns: int, request: InferenceRequest | None) -> str:
         """Return the reason for which a request is left out, empty if it is chosen. `request`: None for one that is of
@@ -115,7 +116,7 @@ class Choice:
         return self._at_rate(captured.at_ns) if is_error or is_slow else NOT_SOUGHT
 
     def _reason(self, at_ns: int) -> str:
-        if self._rules.share < 1 and random.random() >= self._rules.share:
+        if self._rules.share < 1 and self._random.random() >= self._rules.share:
             return NOT_SAMPLED
         return "" if self._seeks else self._at_rate(at_ns)
 

@@ -90,16 +90,7 @@ def _captured(sent: _LoggedBody, answer: _LoggedBody | None) -> CapturedRequest 
     if answer is not None:
         try:
             response = read_response(answer.body, _head_length(answer))
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            IndexError,
-            OverflowError,
-            RecursionError,
-            TritonError,
-        ):
+        except (*_DAMAGE, TritonError):
             unanswered = UNREADABLE_ANSWER
     model = (response.model_name if response is not None else "") or sent.service
     decoder = InferDecoder(SharedMemoryManager(), len(sent.body))
