@@ -297,6 +297,18 @@ def test_embeddings(client: openai.OpenAI) -> None:
     assert answer.data[0].embedding == [2.0, 0.5]
 
 
+def test_of_texts_with_a_wrong_one_none_is_sent(server: Server, address: str) -> None:
+    def count() -> Any:
+        return server.model("lengths").statistics()["model_stats"][0]["inference_count"]
+
+    before = count()
+    body = json.dumps({"model": "lengths", "input": ["a", "\ud800"]})
+    answer = httpx.post(f"{address}/embeddings", content=body, headers={"authorization": "Bearer key"})
+    assert answer.status_code == 400
+    with pytest.raises(AssertionError):
+        eventually(lambda: count() > before, 0.5)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "text", "param"),
     [
@@ -348,19 +360,17 @@ def test_a_stream_ends_at_an_answer_that_cannot_be_read(pieces: list[str]) -> No
             pass
 
     async def events() -> list[bytes]:
-        asked = TextRequest.from_json({"model": "m", "prompt": "a", "stream": True}, chat=False)
-        answer = TextAnswer(asked, "text_completion", "1", 0, ["a"], [cast(Any, Unreadable())], cast(Any, None))
+        text_request = TextRequest.from_json({"model": "m", "prompt": "a", "stream": True}, chat=False)
+        answer = TextAnswer(text_request, "text_completion", "1", 0, ["a"], [cast(Any, Unreadable())], cast(Any, None))
         return [each async for each in answer.events()]
 
-    async def run() -> list[bytes]:
-        return await asyncio.wait_for(events(), 10)
-
     if pieces:
-        error = json.loads(asyncio.run(run())[-1].removeprefix(b"data: "))["error"]
+        found = asyncio.run(asyncio.wait_for(events(), 10))
+        error = json.loads(found[-1].removeprefix(b"data: "))["error"]
         assert error["type"] == "server_error" and "TypeError: a text instead of a number" in error["message"]
     else:
         with pytest.raises(OpenAIError, match="TypeError: a text instead of a number"):
-            asyncio.run(run())
+            asyncio.run(asyncio.wait_for(events(), 10))
 
 
 def open_request(address: str, stream: bool, prompt: str) -> socket.socket:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import time
 import uuid
@@ -160,7 +161,8 @@ class OpenAIApp:
                     options = {**asked.nth(number), PROMPT: prompt, MESSAGES: asked.messages or None}
                     generations.append(send(self._core, version, facts.model, options, self.metrics))
         except BaseException:
-            _cancel(generations)
+            for each in generations:
+                each.leave()
             raise
         identifier = f"{prefix}-{uuid.uuid4().hex}"
         answer = TextAnswer(
@@ -191,12 +193,17 @@ class OpenAIApp:
         form = facts.model.outputs.get(EMBEDDING)
         if form is None or PROMPT not in facts.model.inputs:
             raise OpenAIError(f"the model '{asked.model}' gives text, no embeddings", 400, "model")
-        waiting = [_Single(self._core, version, facts.model, text) for text in asked.texts]
-        request.call_when_gone(lambda: _cancel(waiting))
+        sent = [InferenceRequest(asked.model, facts.model.tensors({PROMPT: text})) for text in asked.texts]
+
+        def cancel() -> None:
+            for each in sent:
+                each.cancel()
+
+        request.call_when_gone(cancel)
         try:
-            responses = [await each.response() for each in waiting]
+            responses = await asyncio.gather(*(_one_response(self._core, version, each) for each in sent))
         except BaseException:
-            _cancel(waiting)
+            cancel()
             raise
         vectors = [each.outputs[form.name].to_host().numpy().astype(np.float32).ravel() for each in responses]
         if asked.dimensions is not None and any(len(vector) != asked.dimensions for vector in vectors):
@@ -219,38 +226,28 @@ class OpenAIApp:
         return _json(document)
 
 
-class _Single:
-    """A request with one response, for an embedding."""
+async def _one_response(core: InferenceServer, version: ModelVersion, request: InferenceRequest) -> InferenceResponse:
+    """Send a request and return its one response. Raises OpenAIError."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    one = OneResponse()
 
-    def __init__(self, core: InferenceServer, version: ModelVersion, model: TextModel, text: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._done: asyncio.Future[InferenceResponse] = loop.create_future()
-        self._request = InferenceRequest(model.name, model.tensors({PROMPT: text}))
-        self._one = OneResponse()
+    def on_response(request: InferenceRequest, response: InferenceResponse) -> None:
+        one.add(response)
+        if response.final:
+            with contextlib.suppress(RuntimeError):  # the endpoint was stopped
+                loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(None))
 
-        def on_response(request: InferenceRequest, response: InferenceResponse) -> None:
-            self._one.add(response)
-            if response.final:
-                loop.call_soon_threadsafe(self._finish)
-
-        self._request.on_response = on_response
-        try:
-            core.infer(self._request, version)
-        except TritonError as error:
-            raise OpenAIError.from_triton(error) from None
-
-    def _finish(self) -> None:
-        if not self._done.done():
-            self._done.set_result(self._one.take())
-
-    def leave(self) -> None:
-        self._request.cancel()
-
-    async def response(self) -> InferenceResponse:
-        found = await self._done
-        if found.error is not None:
-            raise OpenAIError.from_triton(found.error)
-        return found
+    request.on_response = on_response
+    try:
+        core.infer(request, version)
+    except TritonError as error:
+        raise OpenAIError.from_triton(error) from None
+    await ended
+    found = one.take()
+    if found.error is not None:
+        raise OpenAIError.from_triton(found.error)
+    return found
 
 
 @dataclass
@@ -271,7 +268,8 @@ class TextAnswer:
 
     def leave(self) -> None:
         """Cancel what is still generated, and end `whole` and `events`."""
-        _cancel(self.generations)
+        for each in self.generations:
+            each.leave()
 
     async def whole(self) -> dict[str, Any]:
         """Return the document with all answers. Raises OpenAIError."""
@@ -416,11 +414,6 @@ class TextAnswer:
         if own is None and self.facts.count_tokens is not None:
             return self.facts.count_tokens(text)
         return own
-
-
-def _cancel(requests: Sequence[Any]) -> None:
-    for each in requests:
-        each.leave()
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
