@@ -228,6 +228,21 @@ def test_a_damaged_file_is_an_error_of_its_own(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 8 << 20  # kB
 
 
+@pytest.mark.parametrize("head", [struct.pack("<Ii", 0xFFFFFFFF, 0), struct.pack("<Ii", 0xFFFFFFFF, 1 << 30), bytes(8)])
+def test_a_complete_file_does_not_end_early(tmp_path: Path, head: bytes) -> None:
+    """Only the file of a killed writer, which has no footer, may end with a batch that is not complete."""
+    path = tmp_path / "a"
+    file = CaptureFile(path, {})
+    places = [file.append([captured(at_ns=at_ns)]) for at_ns in range(3)]
+    file.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: places[1]] + head + whole[places[1] + 8 :])
+    with pytest.raises(ValueError, match=f"a is damaged: the message at byte {places[1]:,} is not complete"):
+        len(Capture(path))
+    path.write_bytes(whole[: places[1]] + head + whole[places[1] + 8 : -1])
+    assert len(Capture(path)) == 2
+
+
 def test_a_small_file_with_much_in_it_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeros are packed a thousand times: what a batch has is compared with the memory before it is unpacked."""
     path = tmp_path / "a"

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 _FACTS, _LEFT_OUT = b"tritonlab.capture", b"tritonlab.left_out"
 _MAGIC = b"ARROW1\0\0"
+#: The end of a file: the bytes of the footer before it, and the magic word.
+_FOOTER_END = struct.Struct("<i6s")
 
 
 class Withheld(NamedTuple):
@@ -390,35 +392,40 @@ class _Message(NamedTuple):
 
 
 def _messages(file: BinaryIO) -> Iterator[_Message]:
-    """Yield the messages of a file until its end, or until one is not complete. Their bodies are not read.
-
-    The file's footer is not used, because a killed writer has not written it. The heads are read here, because pyarrow
-    has no way to learn the size of a batch before it is unpacked. Raises ValueError for other bytes.
-    """
+    """Yield the messages of a file until its end or, if its writer was killed, until one is not complete. Their bodies
+    are not read. Raises ValueError for other bytes."""
     size = os.fstat(file.fileno()).st_size
     at = len(_MAGIC)
     if file.read(at) != _MAGIC:
         raise ValueError("it is not a file of Arrow")
-    while True:
-        file.seek(at)
-        prefix = file.read(8)
-        if len(prefix) < 8 or not any(prefix):  # zeros: the last write did not reach the disk
-            return
-        marker, length = struct.unpack("<Ii", prefix)
-        if marker != 0xFFFFFFFF or length < 0:
-            raise ValueError(f"no message begins at byte {at:,}")
-        if not length or at + 8 + length > size:
-            return
-        try:
-            body = at + 8 + length
-            head = prefix + file.read(length)
-            message = _head(at, head)
-        except (struct.error, IndexError, TypeError, AttributeError, RecursionError, ValueError) as error:
-            raise ValueError(f"the message at byte {at:,} cannot be read: {error}") from None
-        if not body <= message.end <= size:
-            return
+    while (message := _message(file, at, size)) is not None:
         yield message
         at = message.end
+    file.seek(max(size - _FOOTER_END.size, 0))
+    tail = file.read(_FOOTER_END.size)
+    if tail.endswith(_MAGIC.rstrip(b"\0")):  # else there is no footer: the writer was killed
+        (footer, _) = _FOOTER_END.unpack(tail)
+        if at + 8 + footer + _FOOTER_END.size != size:
+            raise ValueError(f"the message at byte {at:,} is not complete")
+
+
+def _message(file: BinaryIO, at: int, size: int) -> _Message | None:
+    """Read the message at a place in a file of that size. Return None at the end of the messages, and for one that is
+    not complete."""
+    file.seek(at)
+    prefix = file.read(8)
+    if len(prefix) < 8 or not any(prefix):  # zeros: the last write did not reach the disk
+        return None
+    marker, length = struct.unpack("<Ii", prefix)
+    if marker != 0xFFFFFFFF or length < 0:
+        raise ValueError(f"no message begins at byte {at:,}")
+    if not length or at + 8 + length > size:
+        return None
+    try:
+        message = _head(at, prefix + file.read(length))
+    except (struct.error, IndexError, TypeError, AttributeError, RecursionError, ValueError) as error:
+        raise ValueError(f"the message at byte {at:,} cannot be read: {error}") from None
+    return message if at + 8 + length <= message.end <= size else None
 
 
 def _head(begin: int, head: bytes) -> _Message:
