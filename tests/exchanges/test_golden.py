@@ -195,3 +195,9 @@ def test_a_model_whose_name_has_brackets(golden: GoldenSet) -> None:
     for name in ("m[1]", "m1"):
         golden.add(answered(InferenceRequest(name, request().inputs)))
     assert [case.model for case in golden.cases("m[1]")] == ["m[1]"]
+
+
+def test_a_case_without_its_large_tensors_says_so(golden: GoldenSet) -> None:
+    golden.add(answered(request(np.arange(1000)))).with_suffix(".npz").unlink()
+    with pytest.warns(UserWarning, match=r"the \.npz file of that name has no values of 'OUT'"):
+        assert golden.cases() == []

@@ -98,14 +98,14 @@ def _tensors(tensors: Mapping[str, Tensor], prefix: str, large: dict[str, NDArra
 
 
 def _read_tensors(entries: Mapping[str, Any], prefix: str, large: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: _read_tensor(entry, _array(entry, f"{prefix}.", name, large)) for name, entry in entries.items()}
-
-
-def _array(entry: Mapping[str, Any], prefix: str, name: str, large: Mapping[str, Any]) -> Any:
-    if "values" in entry:
-        return None
-    found = large.get(prefix + npz_name(name))
-    return found if found is not None else large.get(prefix + name)  # as earlier versions named it
+    found = {}
+    for name, entry in entries.items():
+        # the second name is as earlier versions wrote it
+        names = [each for each in (f"{prefix}.{npz_name(name)}", f"{prefix}.{name}") if each in large]
+        if not names and "values" not in entry:
+            raise ValueError(f"the .npz file of that name has no values of '{name}'")
+        found[name] = _read_tensor(entry, None if "values" in entry else large[names[0]])
+    return found
 
 
 def _read_tensor(entry: Mapping[str, Any], data: Any) -> Tensor:
