@@ -106,12 +106,9 @@ class Sending:
     thread.
     """
 
-    def __init__(
-        self, model: Model, requests: Sequence[InferenceRequest], now: Callable[[], int] = time.monotonic_ns
-    ) -> None:
+    def __init__(self, model: Model, requests: Sequence[InferenceRequest]) -> None:
         self._model = model
-        self._now = now
-        self._started = now()
+        self._started = time.monotonic()
         self._requests = tuple(requests)
         self._changed = threading.Event()
         self._watch = RequestWatch(requests, self._changed.set)
@@ -121,13 +118,13 @@ class Sending:
         self._thread = threading.Thread(target=self._run, name=f"playground {model.name}", daemon=True)
 
     def start(self) -> None:
-        self._started = self._now()
+        self._started = time.monotonic()
         self._thread.start()
 
     @property
     def waited(self) -> float:
         """The seconds since `start`."""
-        return (self._now() - self._started) / 1e9
+        return time.monotonic() - self._started
 
     def why(self) -> str:
         """Return why the first unanswered request waits, in sentences and stacks; empty if all are answered. Blocks a

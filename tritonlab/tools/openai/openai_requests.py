@@ -29,7 +29,6 @@ class TextRequest:
         messages: the messages of a chat, whose contents are texts.
         count: how many answers each prompt gets.
         options: the options for the model, by OpenAI's names.
-        stops: the texts that end an answer.
         stream: whether the answer comes in events; `usage`: whether the last one has the counts of tokens.
         echo: whether a completion begins with its prompt.
     """
@@ -39,7 +38,6 @@ class TextRequest:
     messages: Sequence[Mapping[str, Any]]
     count: int
     options: Mapping[str, Any]
-    stops: Sequence[str]
     stream: bool
     usage: bool
     echo: bool
@@ -82,7 +80,6 @@ class TextRequest:
             messages=messages,
             count=count,
             options=options,
-            stops=stops,
             stream=stream,
             usage=bool(extra.get("include_usage")),
             echo=bool(body.get("echo")),

@@ -29,8 +29,6 @@ class Waited(SimpleQueue[Any]):
 class FakeSender:
     """A sender that answers each request after `took` nanoseconds, or never."""
 
-    place = "nowhere"
-
     def __init__(self, took: Callable[[InferenceRequest], int | None] = lambda request: 0) -> None:
         self.took = took
         self.answers: Any = Waited(self)

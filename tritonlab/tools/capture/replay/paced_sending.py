@@ -77,8 +77,6 @@ Answers = SimpleQueue[tuple[int, Exchange]]
 class Sender(Protocol):
     """A way to send requests to one model. Its methods are called on one thread; answers come on any."""
 
-    #: where the model runs, in words
-    place: str
     answers: Answers
 
     def start(self, request: InferenceRequest) -> int:
@@ -103,8 +101,6 @@ class _Open:
 class LocalSender:
     """A sender to a model of a server in this process, through its batcher. Answers come by callback, on the server's
     threads."""
-
-    place = "in this process"
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -147,7 +143,6 @@ class RemoteSender:
 
     def __init__(self, model: RemoteModel, in_flight: int) -> None:
         self._model = model
-        self.place = f"at {model.link.protocol} {model.link.address}"
         model.metadata()  # raises for a model that the server does not have
         try:
             policy = model.config().get("model_transaction_policy", {})
