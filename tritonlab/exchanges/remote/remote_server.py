@@ -141,11 +141,7 @@ class RemoteServer(ProcessBound):
     _elsewhere = _ELSEWHERE
 
     def __init__(
-        self,
-        link: Link,
-        advise: Advise = no_advice,
-        find_model: Callable[[str], Any] | None = None,
-        forward: PortForward | None = None,
+        self, link: Link, advise: Advise, find_model: Callable[[str], Any] | None, forward: PortForward | None
     ) -> None:
         """forward: the port of this machine that leads there, which `close` closes."""
         self._link = link
@@ -160,7 +156,7 @@ class RemoteServer(ProcessBound):
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
-        return RemoteModel(self._link, name, version=version, advise=self._advise)
+        return RemoteModel(self._link, name, version, self._advise)
 
     def index(self) -> list[dict[str, Any]]:
         """Return the rows of the repository index: `name`, `version`, `state` and `reason` of each version."""
@@ -249,7 +245,7 @@ class RemoteModel(ProcessBound, LoadTested, Replayable):
 
     _elsewhere = _ELSEWHERE
 
-    def __init__(self, link: Link, name: str, version: int = -1, advise: Advise = no_advice) -> None:
+    def __init__(self, link: Link, name: str, version: int, advise: Advise) -> None:
         self.link = link
         self._advise = advise
         self.name = name

@@ -58,7 +58,7 @@ def replay(
         raise InvalidArgumentError(f"in_flight={in_flight} sends no request: it must be at least 1")
     requests = Capture(capture) if isinstance(capture, (str, PathLike)) else capture
     requests = requests if isinstance(requests, Capture) else list(requests)
-    names = _names(requests)
+    names = {captured.exchange.model for captured in requests}
     if not of and model.name not in names and len(names) == 1:
         (of,) = names
     of = of or model.name
@@ -66,10 +66,6 @@ def replay(
         raise InvalidArgumentError(f"the capture has no request to '{of}', but to {', '.join(sorted(names))}: give of=")
     plan = _Plan(requests, of, limit, seconds)
     return _Replay(model, against, plan, speed=speed, in_flight=in_flight, progress=progress).run()
-
-
-def _names(requests: Iterable[CapturedRequest]) -> set[str]:
-    return {captured.exchange.model for captured in requests}
 
 
 @dataclass

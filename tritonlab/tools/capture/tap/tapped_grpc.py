@@ -79,8 +79,9 @@ class TappedGrpc:
         self.now = 0
         #: the number of the last call
         self.last_call = -1
-        self._client = FrameReader(self._open, self._client_data, self._client_reset, has_preface=True)
-        self._server = FrameReader(self._server_headers, self._server_data, self._server_reset, has_preface=False)
+        client_reset, server_reset = partial(self._reset, "client cancelled"), partial(self._reset, "server reset")
+        self._client = FrameReader(self._open, self._client_data, client_reset, has_preface=True)
+        self._server = FrameReader(self._server_headers, self._server_data, server_reset, has_preface=False)
 
     @property
     def is_idle(self) -> bool:
@@ -143,13 +144,7 @@ class TappedGrpc:
             del self._calls[stream]
             call.end(_cut("the server ended the call without a status"))
 
-    def _client_reset(self, stream: int, code: int) -> None:
-        self._reset(stream, code, "client cancelled")
-
-    def _server_reset(self, stream: int, code: int) -> None:
-        self._reset(stream, code, "server reset")
-
-    def _reset(self, stream: int, code: int, what: str) -> None:
+    def _reset(self, what: str, stream: int, code: int) -> None:
         call = self._calls.pop(stream, None)
         if call is not None:
             call.end(_cut(f"the {what} the call{'' if code == _CANCEL else f' with HTTP/2 code {code}'}"))
