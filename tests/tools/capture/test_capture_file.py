@@ -263,7 +263,7 @@ def test_a_small_file_with_many_rows_takes_no_memory(tmp_path: Path, monkeypatch
     file.close()
     assert path.stat().st_size < 20_000 and len(Capture(path)) == count
     monkeypatch.setattr(capture_file, "memory_left", lambda: 1 << 20)
-    monkeypatch.delattr(capture_file, "_buffer")
+    monkeypatch.delattr(capture_file, "_read_times")
     with pytest.raises(ValueError, match=r"a is damaged: there is no memory for the times of 65,536 rows"):
         list(Capture(path))
 

@@ -10,11 +10,12 @@ a batch has the counts of the requests that are not in the file, since the batch
 
 Heads and framing are read here: pyarrow's readers (26.0.1, measured on 2026-11-29) unpack a batch before its size is
 known, so that a file of 44 kB took 1.1 GB and one changed byte an allocation of 1.1 TB. They also raise the same
-ArrowInvalid for the last batch of a killed writer as for damage, and read all bodies to count rows.
+ArrowInvalid for the last batch of a killed writer as for damage, and read all bodies of a stream to count its rows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
@@ -26,6 +27,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...core.foreign_file import open_file
 from ...core.inference.data_type import DataType
@@ -192,29 +196,33 @@ class CaptureFile:
 
     def _footer(self) -> bytes:
         """Return the end of the file. After the disk has refused a batch, pyarrow's writer has wrong places for the
-        following ones, so all of them are written once more, to nowhere."""
-        nowhere = _Sink()
-        writer = self._new_writer(nowhere)
+        following ones, so all of them are written once more, and only the end is kept."""
+        again = io.BytesIO()
+        writer = self._new_writer(again)
         with open(self._path, "rb") as file:
             for each in _messages(file):
                 if each.buffers:
                     batch = _unpack_batch(file, each, self._schema)
                     writer.write_batch(batch, custom_metadata=_counts(each.left_out))
-        nowhere.kept = []
+                    again.seek(0)  # pyarrow counts the bytes itself
+                    again.truncate()
         writer.close()
-        return b"".join(nowhere.kept)
+        return again.getvalue()
 
 
 def _counts(left_out: Mapping[str, int]) -> dict[bytes, bytes]:
     return {_LEFT_OUT: json.dumps(dict(left_out)).encode()}
 
 
-class _Sink(io.RawIOBase):
-    """A file that pyarrow writes. With `kept`, a list, it keeps the bytes there; without, it keeps nothing."""
+class _Unbuffered(io.RawIOBase):
+    """A new file whose bytes are on their way to the disk when `write` returns: a buffer would write them again after
+    a full disk has refused them."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str | os.PathLike[str], most_bytes: int | None) -> None:
+        self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._most = most_bytes
         self._at = 0
-        self.kept: list[bytes] | None = None
+        self.is_limited = False
 
     def writable(self) -> bool:
         return True
@@ -224,30 +232,13 @@ class _Sink(io.RawIOBase):
 
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
-        self._put(view)
-        self._at += len(view)
-        return len(view)
-
-    def _put(self, view: memoryview) -> None:
-        if self.kept is not None:
-            self.kept.append(bytes(view))
-
-
-class _Unbuffered(_Sink):
-    """A new file whose bytes are on their way to the disk when `write` returns: a buffer would write them again after
-    a full disk has refused them."""
-
-    def __init__(self, path: str | os.PathLike[str], most_bytes: int | None) -> None:
-        super().__init__()
-        self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._most = most_bytes
-        self.is_limited = False
-
-    def _put(self, view: memoryview) -> None:
-        if self.is_limited and self._most is not None and self._at + len(view) > self._most:
+        size = len(view)
+        if self.is_limited and self._most is not None and self._at + size > self._most:
             raise FileFull
         while view:
             view = view[os.write(self._number, view) :]
+        self._at += size
+        return size
 
     def cut(self, size: int) -> None:
         """Remove all bytes from `size` on."""
@@ -291,14 +282,15 @@ class Capture:
             raise ValueError(f"{self.path} is not a capture: it has other columns")
 
     def __iter__(self) -> Iterator[CapturedRequest]:
-        import numpy as np
-
         with open_file(self.path) as file:
             found = [each for each in self._batches(file) if each.rows]
             begins = np.cumsum([0, *(each.rows for each in found)])
             if begins[-1] * _TIME_BYTES > memory_left() // 2:
                 raise ValueError(f"{self.path} is damaged: there is no memory for the times of {begins[-1]:,} rows")
-            times = [self._times(file, each) for each in found]
+            times = []
+            for each in found:
+                with self._naming(each):
+                    times.append(_read_times(file, each))
             opened: dict[int, Any] = {}
             for row in map(int, np.argsort(np.concatenate(times), kind="stable") if times else ()):
                 number = int(np.searchsorted(begins, row, side="right")) - 1
@@ -335,21 +327,9 @@ class Capture:
         except ValueError as error:
             raise ValueError(f"{self.path} is damaged: {error}") from None
 
-    def _times(self, file: BinaryIO, batch: _Message) -> Any:
-        """Return the first column of a batch, `at_ns`, without its other columns."""
-        import numpy as np
-
-        try:
-            data = _buffer(file, batch, 1)
-            times = np.frombuffer(data, np.int64, count=batch.rows)
-        except (arrow().ArrowException, ValueError, OSError, IndexError) as error:
-            raise self._describe_damage(batch, error) from None
-        return times
-
     def _read(self, file: BinaryIO, batch: _Message) -> Any:
         """Return a batch with its data. Raises ValueError if it does not fit into memory or is damaged."""
-        pa = arrow()
-        try:
+        with self._naming(batch):
             size = sum(_read_unpacked_size(file, batch, number) for number in range(len(batch.buffers)))
             if size > (most := memory_left() // 2):
                 raise ValueError(
@@ -357,12 +337,15 @@ class Capture:
                 )
             found = _unpack_batch(file, batch, self._schema)
             found.validate(full=True)
-        except (pa.ArrowException, ValueError, OSError, IndexError) as error:
-            raise self._describe_damage(batch, error) from None
         return found
 
-    def _describe_damage(self, batch: _Message, error: Exception) -> ValueError:
-        return ValueError(f"{self.path} is damaged: the batch at byte {batch.begin:,}: {error}")
+    @contextlib.contextmanager
+    def _naming(self, batch: _Message) -> Iterator[None]:
+        """Add the place of a batch to the errors of its reading."""
+        try:
+            yield
+        except (arrow().ArrowException, ValueError, OSError, IndexError) as error:
+            raise ValueError(f"{self.path} is damaged: the batch at byte {batch.begin:,}: {error}") from None
 
     def _request(self, batch: Any, row: int) -> CapturedRequest:
         try:
@@ -524,17 +507,18 @@ def _read_unpacked_size(file: BinaryIO, batch: _Message, number: int) -> int:
     return length - 8 if size == -1 else max(int(size), 0)
 
 
-def _buffer(file: BinaryIO, batch: _Message, number: int) -> bytes:
-    """Return a buffer of a batch, unpacked. Raises ValueError if it is larger than the numbers of all rows need."""
-    place, length = batch.buffers[number]
-    size = _read_unpacked_size(file, batch, number)
-    if not 0 <= batch.rows * 8 <= size <= batch.rows * 8 + 64:
+def _read_times(file: BinaryIO, batch: _Message) -> NDArray[np.int64]:
+    """Return the first column of a batch, `at_ns`, without its other columns. Raises ValueError if it is larger than
+    the times of all rows need."""
+    place, length = batch.buffers[1]
+    size = _read_unpacked_size(file, batch, 1)
+    if not batch.rows * 8 <= size <= batch.rows * 8 + 64:
         raise ValueError(f"{size:,} bytes for the times of {batch.rows:,} rows")
     file.seek(place)
     data = file.read(length)
-    if length - 8 == size and data[:8] == b"\xff" * 8:
-        return data[8:]
-    return bytes(arrow().Codec("zstd").decompress(data[8:], size))
+    is_packed = length - 8 != size or data[:8] != b"\xff" * 8
+    times = arrow().Codec("zstd").decompress(data[8:], size) if is_packed else data[8:]
+    return np.frombuffer(times, np.int64, count=batch.rows)
 
 
 @functools.cache
