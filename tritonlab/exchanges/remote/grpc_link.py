@@ -164,7 +164,9 @@ def read_answer(message: Any) -> InferenceResponse:
         for number, output in enumerate(message.outputs)
     }
     sent = message.parameters
-    parameters = {key: getattr(value, value.WhichOneof("parameter_choice")) for key, value in sent.items()}
+    parameters = {
+        key: getattr(value, kind) for key, value in sent.items() if (kind := value.WhichOneof("parameter_choice"))
+    }
     final = bool(parameters.pop("triton_final_response", True))
     version = int(message.model_version) if message.model_version.isdecimal() else -1
     empty = final and not outputs and "triton_final_response" in sent

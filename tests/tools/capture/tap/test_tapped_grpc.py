@@ -250,3 +250,16 @@ def test_requests_that_a_server_does_not_answer_take_no_more_memory_than_allowed
     for ident in "fdc":
         scene.answer(1, streamed(reply(7, ident, final=True)))
     assert [each.request.request_id for each in scene.found] == ["a", "b", "f", "c"]
+
+
+def test_a_parameter_of_an_answer_without_a_value_is_left_out() -> None:
+    scene = Scene()
+    scene.call(1)
+    scene.send(1, question(1))
+    response = reply(10)
+    response.parameters["nothing"].SetInParent()
+    response.parameters["one"].int64_param = 1
+    scene.answer(1, response)
+    scene.end(1)
+    (found,) = scene.found
+    assert outputs(found) == [10] and found.responses[0].parameters == {"one": 1}
