@@ -103,3 +103,15 @@ def test_outputs_responses_and_errors_that_one_side_has_alone() -> None:
     ]
     assert compare(outcome(error="no"), outcome(error="no\n")).same
     assert json.loads(json.dumps(found.to_dict()))["responses"] == [1, 2]
+
+
+def test_bytes_that_are_no_elements_are_compared_as_they_are() -> None:
+    """A server may send them, and a capture has them."""
+
+    def cut(data: bytes) -> Exchange:
+        tensor = Tensor(DataType.BYTES, (2,), np.frombuffer(data, np.uint8))
+        return Exchange(REQUEST, arrivals_of([{"OUT": tensor}]))
+
+    one, other = cut(b"\x05\0\0\0ab"), cut(b"\x05\0\0\0ac")
+    assert compare(one, one).same
+    assert compare(one, other).lines() == ["different", "OUT: its bytes are no elements of BYTES"]

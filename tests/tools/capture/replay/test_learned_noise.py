@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from tests.tools.capture.captures import captured
 from tests.tools.capture.replay.captures import answer_of, planned
-from tritonlab.tools.capture.replay.learned_noise import LearnedNoise, NoiseTest
+from tritonlab.core.inference.data_type import DataType
+from tritonlab.core.inference.tensor import Tensor
+from tritonlab.tools.capture.replay.learned_noise import LearnedNoise, NoiseTest, gaps
 
 Draw = Callable[[np.random.Generator, int], float]
 
@@ -61,3 +65,11 @@ def test_too_few_requests_tell_nothing() -> None:
         noise.add_other(number, answer_of({"OUT": [1.0]}), answer_of({"OUT": [90.0]}), ())
     assert noise.is_undecided and not noise.test("OUT")
     assert noise.least_requests() == 17
+
+
+def test_bytes_that_are_no_elements_are_infinitely_far_apart() -> None:
+    one, other = (
+        captured({}, {"OUT": Tensor(DataType.BYTES, (2,), np.frombuffer(data, np.uint8))}).exchange
+        for data in (b"\x05\0\0\0ab", b"\x05\0\0\0ac")
+    )
+    assert gaps(one, other, ()) == {"OUT": (math.inf, 0.0)} and gaps(one, one, ()) == {}

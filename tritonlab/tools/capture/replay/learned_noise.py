@@ -194,7 +194,10 @@ def _gap(one: Tensor | None, other: Tensor | None) -> tuple[float, float]:
     if one.data.tobytes() == other.data.tobytes():
         return _SAME
     if one.datatype is DataType.BYTES:
-        return float((one.numpy() != other.numpy()).mean()), 0.0
+        try:
+            return float((one.numpy() != other.numpy()).mean()), 0.0
+        except ValueError:  # bytes that are no elements
+            return math.inf, 0.0
     first, second = floats(one), floats(other)
     with np.errstate(all="ignore"):
         apart = np.where(equal_elements(first, second), 0.0, second.astype(np.float64) - first.astype(np.float64))
