@@ -191,7 +191,7 @@ def _byte_differences(one: Tensor, other: Tensor) -> dict[str, Any]:
     return {"kind": "value", "problem": f"{_cut(ones[first])} | {_cut(others[first])} at {list(first)}", "first": first}
 
 
-def _cut(element: bytes) -> str:
+def _cut(element: Any) -> str:
     return repr(element if len(element) <= 40 else element[:40] + b"...")
 
 

@@ -229,21 +229,21 @@ class OpenAIApp:
 async def _one_response(core: InferenceServer, version: ModelVersion, request: InferenceRequest) -> InferenceResponse:
     """Send a request and return its one response. Raises OpenAIError."""
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
+    ended = asyncio.Event()
     one = OneResponse()
 
     def on_response(request: InferenceRequest, response: InferenceResponse) -> None:
         one.add(response)
         if response.final:
             with contextlib.suppress(RuntimeError):  # the endpoint was stopped
-                loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(None))
+                loop.call_soon_threadsafe(ended.set)
 
     request.on_response = on_response
     try:
         core.infer(request, version)
     except TritonError as error:
         raise OpenAIError.from_triton(error) from None
-    await ended
+    await ended.wait()
     found = one.take()
     if found.error is not None:
         raise OpenAIError.from_triton(found.error)
