@@ -80,3 +80,12 @@ def test_the_magic(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys
     result = push_commands.push(Context(None, workspace), "a", ["one:1"], proof="last", server_name="x")
     assert result.ok and there.seen == [("one:1", {"token": "", "server_name": "x"}), ("a", 0, "last")]
     assert capsys.readouterr().out == "load …\n"
+
+
+@pytest.mark.parametrize("text", ["abc", "Bearer abc\n", "authorization: Bearer abc", "Authorization: bearer  abc"])
+def test_a_file_has_the_token_or_the_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (tmp_path / "token").write_text(text)
+    there = Elsewhere()
+    monkeypatch.setattr(push_commands, "connect", there.connect)
+    push_commands._connect_all(["one:1"], token_file=str(tmp_path / "token"))
+    assert there.seen == [("one:1", {"token": "abc"})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,6 +22,8 @@ from .push_result import Push
 
 #: Exit statuses of `tritonlab push`: all servers have the models; one failed, and it was undone; nothing was tried.
 PUSHED, FAILED, NOTHING = 0, 1, 2
+#: The beginning of a header with a token.
+_HEADER = re.compile(r"(authorization:\s*)?(bearer\s+)?", re.IGNORECASE)
 
 
 def push(context: Context, name: str, url: Sequence[str], proof: str | None = None, **connection: Any) -> Push:
@@ -76,9 +79,7 @@ def _proof_of(word: str | None, golden: GoldenSet | None) -> Any:
 
 def _connect_all(addresses: Sequence[str], token_file: str | None = None, **options: Any) -> list[RemoteServer]:
     """Return the servers at the addresses. `token_file`: a file with the token, or with the whole header."""
-    token = read_text(Path(token_file).expanduser()).strip() if token_file else ""
-    token = token.partition(":")[2].strip() if token.lower().startswith("authorization:") else token
-    token = token.removeprefix("Bearer ")
+    token = _HEADER.sub("", read_text(Path(token_file).expanduser()).strip(), count=1) if token_file else ""
     with ExitStack() as opened:  # if one of them is not reached, the others are closed
         found = [opened.enter_context(connect(each, token=token, advise=hint, **options)) for each in addresses]
         opened.pop_all()
