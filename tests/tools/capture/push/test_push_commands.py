@@ -11,6 +11,7 @@ import pytest
 from tests.models import answers
 from tests.serving import config
 from tritonlab.__main__ import main
+from tritonlab.core.status import UnsupportedError
 from tritonlab.exchanges.golden import GoldenSet
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.subcommand import Context
@@ -71,6 +72,24 @@ def test_the_command_line(
     assert there.seen[-1] == ("b", 0, False) and "loaded; no request was sent" in capsys.readouterr().out
     assert main(["push", str(tmp_path / "none"), "one:1"]) == 2
     assert "is not a model repository" in capsys.readouterr().err
+
+
+def test_what_was_pushed_before_an_error_is_printed(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = Elsewhere(PushState.PROVED)
+    push = there.push
+
+    def push_one(model: Any, **options: Any) -> Push:
+        if model.name == "b":
+            raise UnsupportedError("'b' was not pushed")
+        return push(model, **options)
+
+    monkeypatch.setattr(there, "push", push_one)
+    monkeypatch.setattr(push_commands, "connect", there.connect)
+    assert main(["push", str(repository), "one:1", "--json"]) == 1
+    captured = capsys.readouterr()
+    assert [each["model"] for each in json.loads(captured.out)] == ["a"] and "'b' was not pushed" in captured.err
 
 
 def test_the_magic(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

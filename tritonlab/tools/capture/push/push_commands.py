@@ -49,6 +49,7 @@ def run(
         print(text, file=sys.stderr, flush=True)
 
     results: list[Push] = []
+    is_pushed = False
     try:
         names = list(models) or (model_names(source) if source.is_dir() else [])
         if not names:
@@ -65,11 +66,13 @@ def run(
                 results.append(first.push(server.model(name), targets=others, proof=chosen, say=say))
                 if not results[-1].ok:
                     break
+        is_pushed = all(each.ok for each in results)
     except (TritonError, ValueError, OSError) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
-        return FAILED if results else NOTHING
+        if not results:
+            return NOTHING
     print(json.dumps([each.to_dict() for each in results], indent=1) if as_json else "\n".join(map(str, results)))
-    return PUSHED if all(each.ok for each in results) else FAILED
+    return PUSHED if is_pushed else FAILED
 
 
 def _proof_of(word: str | None, golden: GoldenSet | None) -> Any:
