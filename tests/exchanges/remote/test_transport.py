@@ -70,7 +70,7 @@ def test_certificates(protocol: str, authority: CertificateAuthority, front: Cal
     with connect(address, token=TOKEN, ca=ca) as server:
         model = server.model("m")
         assert model(IN=[1])["OUT"].tolist() == [2]
-        row = model.load_test(seconds=0.1, warmup=0, progress=False).rows[0]
+        row = model.load_test(seconds=0.5, warmup=0, progress=False).rows[0]
         assert row.requests and not row.errors
         assert TOKEN not in repr(server) + repr(model.link.transport) + repr(server.to_dict())
     assert "the certificate of its authority, a PEM file, as `ca`" in reason(address)
