@@ -225,6 +225,22 @@ def test_requests_that_follow_one_another_are_work() -> None:
     assert quiet == []
 
 
+def test_a_request_that_arrives_during_a_look_adds_no_second_series_of_looks() -> None:
+    world = World(a=1)
+    looks: list[int] = []
+
+    def survey() -> list[HeldRequest]:
+        looks.append(world.clock.now())
+        world.request("a")
+        return world.survey()
+
+    world.watchdog = Watchdog(10, world.clock, world.timer, survey, list, lambda *report: None)
+    world.request("a_0_0")
+    world.pass_(9)
+    assert len(looks) == 3
+    assert len(world.timer.deadlines) <= 2
+
+
 def test_it_says_so_again_until_it_was_enough_or_a_request_comes() -> None:
     world = World(a=1)
     quiet: list[int] = []
@@ -446,6 +462,7 @@ def test_the_watchdog_can_be_switched_off(tmp_path: Any) -> None:
     lab = Lab(tmp_path, watchdog_seconds=0, warm=0)
     model = lab.load("m", executes("return []"), config("A FP32 1"))
     list(model.infer(inputs={"A": np.zeros(1, np.float32)}, raise_on_error=False))
-    lab.server.core._watchdog._look()
+    watchdog = lab.server.core._watchdog
+    watchdog._look(watchdog._next_look)
     assert json.dumps(lab.server.requests()) == "[]"
     lab.server.stop()

@@ -63,20 +63,24 @@ class Watchdog:
         self._calls = calls
         self._warn = warn
         self._reported: set[int] = set()  # serials, of requests in flight
-        self._ends = 0  # how often idleness was noticed
+        self._next_look = object()  # the mark of the look that is due; earlier ones are dropped
 
     def arm(self) -> None:
-        """Arm the timer, because a request arrived while none was in flight. The request's thread calls it; additional
-        looks are harmless.
-        """
+        """Arm the timer, because a request arrived while none was in flight; the request's thread calls it."""
         self.armed = True
-        self._timer.call_at(self._clock.now() + min(self._limit, _QUIET), self._look)
+        self._look_in(min(self._limit, _QUIET))
 
-    def _look(self) -> None:
+    def _look_in(self, pause: int) -> None:
+        """Look after that many nanoseconds, and not at the time that was planned before."""
+        self._next_look = mark = object()
+        self._timer.call_at(self._clock.now() + pause, partial(self._look, mark))
+
+    def _look(self, mark: object) -> None:
         """Check the requests in flight, on the timer's thread."""
+        if mark is not self._next_look:
+            return
         self.armed = False  # first: a request that arrives from here on arms it again
         held = self._survey()
-        now = self._clock.now()
         self._reported &= {one.request.serial for one in held}
         overdue = [
             one
@@ -86,19 +90,18 @@ class Watchdog:
         self._reported.update(one.request.serial for one in overdue)
         if held:
             self.armed = True
-            self._timer.call_at(now + self._pause(held), self._look)
+            self._look_in(self._pause(held))
         else:
-            self._ends += 1
-            self._timer.call_at(now + _QUIET, partial(self._look_again, self._ends, _QUIET))
+            self._timer.call_at(self._clock.now() + _QUIET, partial(self._look_again, mark, _QUIET))
         if overdue:
             threading.Thread(target=self._report, args=(overdue, held), name="watchdog", daemon=True).start()
 
-    def _look_again(self, end: int, pause: int) -> None:
-        if self.armed or end != self._ends:
+    def _look_again(self, mark: object, pause: int) -> None:
+        if mark is not self._next_look:
             return  # a request has arrived since
         if self._on_quiet():
             longer = min(2 * pause, _LONGEST_QUIET)
-            self._timer.call_at(self._clock.now() + pause, partial(self._look_again, end, longer))
+            self._timer.call_at(self._clock.now() + pause, partial(self._look_again, mark, longer))
 
     def _pause(self, held: Sequence[HeldRequest]) -> int:
         """Return the nanoseconds until the next one of them could be overdue."""
