@@ -115,3 +115,17 @@ def test_a_stream_that_cannot_be_written_stops_nothing() -> None:
         with pytest.raises(OSError, match="No space"):
             full.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+
+
+def test_text_that_a_stream_cannot_encode_is_escaped(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    printed = io.BytesIO()
+    stdout, stderr = io.TextIOWrapper(printed, "ascii"), io.StringIO()
+    writer = LogWriter(LogSettings(LogSetting(log_file=str(file))), stdout, stderr)
+    writer.log(record("stdout", text="ü"))
+    writer.log(record(text="lone \udc80"))
+    writer.log(record(text="later"))
+    writer.close()
+    assert printed.getvalue() == b"\\xfc\n"
+    assert [line.partition("] ")[2] for line in file.read_text().splitlines()] == ['"lone \\udc80"', '"later"']
+    assert stderr.getvalue() == ""

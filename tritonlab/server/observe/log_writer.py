@@ -76,7 +76,11 @@ class LogWriter(Instrument):
     def _put(self, stream: TextIO, line: str) -> None:
         try:
             with self._lock:
-                stream.write(line + "\n")
+                try:
+                    stream.write(f"{line}\n")
+                except UnicodeEncodeError:
+                    escaped = line.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
+                    stream.write(f"{escaped}\n")
                 stream.flush()
         except (OSError, ValueError) as error:  # a full disk, or a stream that its owner has closed
             if stream is self._file:
