@@ -11,8 +11,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.metrics.infer_stats import InferStats
-from tritonlab.core.observe.instrument import Instruments
+from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
+from tritonlab.core.observe.instrument import Instrument, Instruments
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.engine.execution.execution import StubExecutor
 from tritonlab.engine.execution.execution_record import ExecutionRecord
@@ -37,13 +37,14 @@ class Bench:
         self.stub = MagicMock()
         self.stub.link.lost = False
         self.stub.link.devices.brought = False
-        instruments = Instruments()
+        self.instruments = instruments = Instruments()
         services: Any = SimpleNamespace(
             clock=self.clock, instruments=instruments, cores=self.cores, failures=MagicMock(capacity=0)
         )
         plan: Any = SimpleNamespace(source=SimpleNamespace(version=1), label="m_0_0", reshapes=None, decoupled=False)
         self.events: Any = SimpleNamespace(reschedule=None, iterative=False, leads=False, idle=lambda: None)
-        record = ExecutionRecord("m_0_0", 1, InferStats(), self.clock, instruments)
+        self.stats = InferStats()
+        record = ExecutionRecord("m_0_0", 1, self.stats, self.clock, instruments)
         self.executor = StubExecutor(
             self.stub, plan, services, self.events, record, itertools.count(1), lambda executor: None
         )
@@ -175,6 +176,22 @@ def test_an_iteration_that_comes_back_from_a_dead_stub_fails_with_its_death(benc
         bench.executor.bury(deaths[0], death_error)
     assert answers == [str(death_error)]
     assert not bench.executor.inflight
+
+
+def test_listeners_learn_the_end_of_an_execution_whose_stub_is_killed(bench: Bench) -> None:
+    ends: list[int] = []
+
+    class Ends(Instrument):
+        def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
+            ends.append(batch_id)
+
+    bench.instruments.add(Ends())
+    bench.executor.send(bench.payload())
+    batch, _, _ = bench.stub.link.send_batch.call_args.args
+    bench.executor.abort(ModelError("killed"))
+    bench.executor.abort(ModelError("killed"))
+    assert ends == [batch]
+    assert bench.stats.to_dict("m", 1)["execution_count"] == 0
 
 
 def test_an_iteration_whose_sequence_is_over_fails_with_what_its_scheduler_says(bench: Bench) -> None:

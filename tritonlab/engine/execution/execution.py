@@ -325,8 +325,13 @@ class StubExecutor:
 
     def abort(self, error: TritonError) -> None:
         """Fail the requests in flight of a stub that was killed on purpose; no counter changes."""
-        self.close()
+        with self._lock:
+            self._closed = True
+            execution, self._running = self._running, None
         self._policy.end_execution()
+        hook = self._services.instruments.execute_finished
+        if execution is not None and hook is not None:
+            hook(self._plan.label, execution.batch_id, ExecuteTimes(0, 0, 0), self._services.clock.now())
         self.inflight.fail(list(self.inflight.values()), error)
         self.inflight.drained.set()
 
