@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from tests.conformance.rules import rule
@@ -9,7 +11,7 @@ from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, NotFoundError, TritonError
 from tritonlab.server.models.global_map import GlobalMap
 from tritonlab.server.models.loaded_model import LoadedModel
-from tritonlab.server.models.model_lifecycle import ModelState
+from tritonlab.server.models.model_lifecycle import ModelState, ModelVersion
 
 
 def known(*places: tuple[str, str], namespacing: bool = True) -> GlobalMap:
@@ -95,3 +97,22 @@ def test_an_ensemble_is_resolved_again_when_its_names_mean_other_models_that_are
     assert beside.is_resolved_differently(resolved, "/b") and beside.is_resolved_differently(resolved, "/c")
     models["/a::dup"].listed = False
     assert not models.is_resolved_differently(resolved, "/b")  # it waits
+
+
+def test_a_model_that_is_unloaded_during_the_lookup_is_refused() -> None:
+    class Unloading(LoadedModel):
+        """A model whose last version leaves once somebody has read it."""
+
+        reads = 0
+
+        @property
+        def latest(self) -> ModelVersion | None:
+            self.reads += 1
+            return cast(ModelVersion, "the version") if self.reads == 1 else None
+
+        @latest.setter
+        def latest(self, version: ModelVersion | None) -> None: ...
+
+    models = GlobalMap(namespacing=False)
+    models["m"] = Unloading("m")
+    assert models.find("m") == "the version"

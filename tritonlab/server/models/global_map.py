@@ -72,8 +72,9 @@ class GlobalMap(dict[str, LoadedModel]):
     def find(self, name: str, version: int = -1) -> ModelVersion:
         """Return the READY version for a request. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
         model = self.get(name)
-        if version == -1 and model is not None and model.latest is not None:
-            return model.latest
+        # `latest` is read once: the model may be unloaded meanwhile
+        if version == -1 and model is not None and (latest := model.latest) is not None:
+            return latest
         if model is None or not model.is_known:
             model = self.only(name)
             name = model.identifier
