@@ -3,6 +3,7 @@ devices of instances; lines that its stubs could not print."""
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -270,3 +271,22 @@ def test_what_triton_prints_is_not() -> None:
 def test_a_long_line_is_cut() -> None:
     (warning,) = warnings(printed("ü" * 1000))
     assert "'" + "ü" * 39 + "…'" in warning.text
+
+
+def test_versions_that_come_later_are_checked_if_one_is_unloaded_during_a_look(side: Side) -> None:
+    check = next(iter(side.instruments))
+    find = side.find
+
+    def find_slowly(name: str, version: int) -> Any:
+        found = find(name, version)
+        other = threading.Thread(target=check._end, args=(("m", 1),))
+        other.start()
+        other.join(0.2)
+        return found
+
+    check._find = find_slowly
+    side.answers(A=A, B=B)
+    check._find = find
+    side.configs["n"] = CONFIG
+    side.ready("n")
+    assert side.instruments.response_sent is not None

@@ -78,22 +78,26 @@ class OutputCheck(FirstLooks["VersionCheck | None"]):
 
     def look(self, request: InferenceRequest, response: InferenceResponse) -> None:
         key = response.model_name, response.model_version
-        if key not in self._versions or response.error is not None or response.empty or request.null:
+        if response.error is not None or response.empty or request.null:
             return
-        check = self._versions.get(key)
-        if check is None:
-            try:
-                config = self._find(*key).config
-            except TritonError:  # unloaded meanwhile
-                return self._end(key)
-            if is_ensemble(config):  # its tensors were checked when it was loaded
-                return self._end(key)
-            check = self._versions[key] = VersionCheck(config)
-        for warning in check.warnings(request, response):
+        with self._lock:
+            if key not in self._versions:
+                return
+            check = self._versions[key]
+            if check is None:
+                try:
+                    config = self._find(*key).config
+                except TritonError:  # unloaded meanwhile
+                    return self._end(key)
+                if is_ensemble(config):  # its tensors were checked when it was loaded
+                    return self._end(key)
+                check = self._versions[key] = VersionCheck(config)
+            warnings = list(check.warnings(request, response))
+            if check.seen >= ENOUGH:
+                self._end(key)
+        for warning in warnings:
             record = LogRecord.from_server("WARNING", f"{UNCHECKED}{warning}.", *key)
             self._log.add(replace(record, request_ids=(request.request_id,), serials=(request.serial,)))
-        if check.seen >= ENOUGH:
-            self._end(key)
 
 
 class _Responses(Instrument):
