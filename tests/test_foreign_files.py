@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import resource
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from tritonlab.backends.elsewhere.tritonlab_recordings import Recordings
-from tritonlab.core.foreign_file import read_arrays
+from tritonlab.core.foreign_file import read_arrays, read_text
 from tritonlab.core.status import TritonError
 from tritonlab.exchanges.exchange_file import read_exchange
 from tritonlab.exchanges.golden import GoldenSet
@@ -222,3 +223,18 @@ def test_of_many_cases_the_others_are_read(tmp_path: Path) -> None:
         warnings.simplefilter("always")
         assert [case.name for case in GoldenSet(tmp_path).cases()] == ["a"]
     assert len(found) == len(DAMAGED)
+
+
+def test_a_file_needs_one_descriptor_and_leaves_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, before[1]))
+    try:
+        assert [read_text(tmp_path / "file") for _ in range(2)] == ["text", "text"]
+        for _ in range(2):
+            with pytest.raises(IsADirectoryError):
+                read_text(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 
 def open_file(path: str | Path) -> BinaryIO:
-    """Open a file to read its bytes. Raises OSError; Refuses a pipe or a device, which may have no end."""
+    """Open a file to read its bytes. Raises OSError, also for a pipe or a device, which may have no end."""
     name = os.fspath(path)
     try:
         number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # do not wait for the writer of a pipe
     except ValueError as error:  # a NUL
         raise OSError(errno.EINVAL, str(error), name) from None
-    file = os.fdopen(os.dup(number), "rb") if stat.S_ISREG(kind := os.fstat(number).st_mode) else None
+    kind = os.fstat(number).st_mode
+    if stat.S_ISREG(kind):
+        return os.fdopen(number, "rb")
     os.close(number)
-    if file is not None:
-        return file
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     raise OSError(errno.EINVAL, "A pipe or a device, not a file", name)
