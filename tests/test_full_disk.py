@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,17 @@ def test_links_and_devices_are_written_where_they_lead(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["it", "link"] and (tmp_path / "it").read_text() == "x"
     with pytest.raises(FileNotFoundError, match=f"'{tmp_path}/nowhere/it'"):
         write_file(tmp_path / "nowhere" / "it", "x")
+
+
+def test_threads_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with whole_file(path) as first:
+        first.write(b"half of ")
+        first.flush()
+        other = threading.Thread(target=write_file, args=(path, b"another"))
+        other.start()
+        other.join()
+        assert path.read_bytes() == b"another"
+        first.write(b"the first")
+    assert path.read_bytes() == b"half of the first"
+    assert os.listdir(tmp_path) == ["file"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises OSError that names `path`; an earlier file then stays. A pipe or device is written directly.
     """
     target = Path(os.path.realpath(path))
-    unfinished = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
+    unfinished = target.with_name(f".{target.name[:200]}.{threading.get_native_id()}.part")
     try:
         if target.exists() and not target.is_file():
             with target.open("wb") as file:
