@@ -8,6 +8,7 @@ import pickle
 import warnings
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from tritonlab.core.status import (
 )
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import Server
+from tritonlab.server.models.loaded_model import LoadedModel
+from tritonlab.server.models.model_lifecycle import ModelState
 from tritonlab.testing import RecordingInstrument
 
 RETURN = "return [answer(OUT=np.float32([{}]))]"
@@ -536,3 +539,22 @@ def test_a_list_that_is_as_triton_reads_it(script: Script) -> None:
     script.model.server.core.casts.clear()
     list(script.model.infer(inputs={"CODE": [RETURN.format(1)]}))
     assert script.model.server.core.casts == set()
+
+
+def test_the_state_of_a_model_that_is_unloaded_meanwhile() -> None:
+    class Unloading(LoadedModel):
+        """A model whose last version leaves once somebody has read it."""
+
+        reads = 0
+
+        @property
+        def versions(self) -> dict[int, Any]:
+            self.reads += 1
+            return {1: SimpleNamespace(state=ModelState.READY, reason="")} if self.reads == 1 else {}
+
+        @versions.setter
+        def versions(self, versions: dict[int, Any]) -> None: ...
+
+    loaded = Unloading("m")
+    host: Any = SimpleNamespace(core=SimpleNamespace(model=lambda name: loaded))
+    assert Model(host, "m").state == "READY"

@@ -120,13 +120,9 @@ class Model(ProcessBound):
         model = self._core.model(self.name)
         if model is None:
             return "UNKNOWN", ""
-        number = self.version
-        if number == -1:
-            number = max([*model.versions, *model.not_ready], default=-1) if not model.versions else max(model.versions)
-        if number in model.versions:
-            return model.versions[number].state.value, model.versions[number].reason
-        state, reason = model.not_ready.get(number, (None, ""))
-        return (state.value if state is not None else "UNKNOWN"), reason
+        states = model.states()
+        number = max(model.versions or states, default=-1) if self.version == -1 else self.version
+        return states.get(number, ("UNKNOWN", ""))
 
     @property
     def directory(self) -> Path:
