@@ -481,3 +481,14 @@ def test_a_long_text_is_cut_and_names_are_cited(monkeypatch: pytest.MonkeyPatch)
     assert Why([reason], "").text() == "failed.\n  At Cell In[3], line 2.\n  Fix: return a list."
     assert reason.to_dict()["where"] == "Cell In[3], line 2"
     assert isinstance(InternalError("x"), TritonError)
+
+
+def test_a_load_is_found_by_the_identifier_too() -> None:
+    loading = SimpleNamespace(stacks=lambda seconds: {})
+    version = SimpleNamespace(
+        name="m", identifier="/a::m", version=1, load_started=0, warming=[], loading=loading
+    )
+    snapshot = ServerSnapshot([], [], loading=cast(Any, [version]), held=[], calls=[], failures=cast(Any, None), now=0)
+    for name in ("", "m", "/a::m"):
+        assert len(reasons(why(snapshot, name), "loading")) == 1
+    assert reasons(why(snapshot, "other"), "loading") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -108,17 +108,13 @@ class Endings:
         threading.Thread(target=end, name=f"unload {version.name}", daemon=True).start()
         return ending
 
-    def __bool__(self) -> bool:
-        return bool(self._running)
+    def running(self) -> list[Ending]:
+        """Return the versions that have not ended, oldest first."""
+        return list(self._running)
 
-    def versions(self) -> list[ModelVersion]:
-        """Return the versions that have not ended."""
-        return [ending.version for ending in list(self._running)]
-
-    def of_models(self, identifiers: Iterable[str]) -> list[Ending]:
-        """Return the endings of these models, also of older versions that a reload replaced."""
-        wanted = set(identifiers)
-        return [ending for ending in list(self._running) if ending.version.identifier in wanted]
+    def forget(self) -> None:
+        """Forget them in a forked child, where their threads do not exist."""
+        self._running.clear()
 
     def limit(self, endings: Sequence[Ending], seconds: float | None) -> None:
         """End these versions after that many seconds, if they have not ended; None sets no limit. Does not block."""

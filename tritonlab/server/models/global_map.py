@@ -13,6 +13,11 @@ from .loaded_model import LoadedModel
 from .model_lifecycle import ModelVersion
 
 
+def is_meant(model: LoadedModel | ModelVersion, name: str) -> bool:
+    """Return whether a name, or an identifier, means the model; "" means every model."""
+    return not name or name in (model.name, model.identifier)
+
+
 class GlobalMap(dict[str, LoadedModel]):
     """The models by identifier; entries are never removed, so requests read them without a lock.
     `namespacing`: whether several models may have one name.
@@ -32,11 +37,7 @@ class GlobalMap(dict[str, LoadedModel]):
 
     def known(self, name: str = "") -> list[LoadedModel]:
         """Return every model, or the models of a name or identifier, that was loaded, or tried, at least once."""
-        return [
-            model
-            for _, model in sorted(self.items())
-            if name in ("", model.name, model.identifier) and model.is_known
-        ]
+        return [model for _, model in sorted(self.items()) if is_meant(model, name) and model.is_known]
 
     def settled(self) -> bool:
         """Return whether nothing is loading, failed or without a living stub (rule 5.11.9)."""

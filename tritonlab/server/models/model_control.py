@@ -17,7 +17,7 @@ from ...repository.model_repository_manager import ModelFiles, ModelRepositoryMa
 from .backends import MissingBackend
 from .endings import Ending, Endings
 from .ensemble_completion import NOT_FOLLOWED, EnsembleCompletion, StepReload
-from .global_map import GlobalMap
+from .global_map import GlobalMap, is_meant
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
 
@@ -134,8 +134,7 @@ class ModelControl:
 
     def _known(self, identifier: str) -> LoadedModel:
         """Return the model; add a new one if it is unknown."""
-        known = self.models.get(identifier)
-        return known if known is not None else self.models.add(identifier, *self.repository.split(identifier))
+        return self.models.get(identifier) or self.models.add(identifier, *self.repository.split(identifier))
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Load the ensembles that contain a model again, also ensembles that its absence had taken down (rule 5.7.4)
@@ -335,16 +334,15 @@ class ModelControl:
     def running(self, name: str = "") -> list[ModelVersion]:
         """Return every version, of one model or all, that may have requests in flight, also those being unloaded."""
         serving = [version for model in self.models.known(name) for version in model.versions.values()]
-        ending = self._endings.versions()
-        return [*serving, *(version for version in ending if name in ("", version.name, version.identifier))]
+        return [*serving, *(ending.version for ending in self.draining(name))]
 
     def loading(self, name: str = "") -> list[ModelVersion]:
         """Return the versions, of one model or all, that are being loaded."""
-        return [version for version in list(self._loading) if name in ("", version.name, version.identifier)]
+        return [version for version in list(self._loading) if is_meant(version, name)]
 
     def draining(self, name: str = "") -> list[Ending]:
         """Return the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
-        return self._endings.of_models([model.identifier for model in self.models.known(name)]) if self._endings else []
+        return [ending for ending in self._endings.running() if is_meant(ending.version, name)]
 
     def stop_loading(self, name: str) -> None:
         """Make the running loads of the models of this name fail."""
@@ -372,7 +370,7 @@ class ModelControl:
                     continue
                 after = [ending for ensemble in graph.dependents([name]) for ending in ended.get(ensemble, ())]
                 ended[name] = self._endings.retire(self.models[name], after)
-            self._endings.wait(self._endings.of_models(self.models), timeout)
+            self._endings.wait(self._endings.running(), timeout)
         except BaseException:
             for version in self.running():
                 version.abort()
@@ -401,6 +399,7 @@ class ModelControl:
                 "there and tritonlab.connect(ADDRESS, headers=…).model(NAME) here, or load the model here"
             )
         self.models.clear()
+        self._endings.forget()
         self.stopped = True
 
 

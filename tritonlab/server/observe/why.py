@@ -20,6 +20,7 @@ from ...engine.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from ...engine.schedulers.ensemble_scheduler import EnsembleScheduler
 from ...engine.schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from ...engine.schedulers.sequence_occupancy import Occupancy, SlotUse
+from ..models.global_map import is_meant
 from ..models.loaded_model import LoadedModel
 from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest
@@ -115,12 +116,12 @@ class ServerSnapshot(NamedTuple):
 
 def why(seen: ServerSnapshot, name: str = "") -> Why:
     """Return the reasons of all waits in the snapshot, of one model or all."""
-    reasons = [_loading(version, seen.now) for version in seen.loading if name in ("", version.name)]
+    reasons = [_loading(version, seen.now) for version in seen.loading if is_meant(version, name)]
     for model in seen.models:
-        if model.failure is not None and name in ("", model.name, model.identifier):
+        if model.failure is not None and is_meant(model, name):
             reasons.append(failed_load(model.name, model.failure, serves=bool(model.versions)))
     for version in seen.versions:
-        if name in ("", version.name, version.identifier):
+        if is_meant(version, name):
             reasons += _instances(version, seen.now)
             reasons += _requests(version, seen)
             reasons += _sequences(version)
