@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
 import pytest
 
 from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
 from tritonlab.core.config.model_config_rules import instance_specs, normalize_instance_groups
-from tritonlab.server.models.serving_instances import Signature, _signature, match_instances
+from tritonlab.core.inference.request_rules import RequestRules
+from tritonlab.core.metrics.infer_stats import InferStats
+from tritonlab.engine.execution.rate_limiter import RateLimiter
+from tritonlab.server.models import serving_instances
+from tritonlab.server.models.serving_instances import (
+    ExecutionOptions,
+    ServingInstances,
+    Signature,
+    _signature,
+    match_instances,
+)
 
 
 def wanted(*groups: str) -> list[tuple[object, Signature]]:
@@ -39,3 +53,21 @@ def test_equal_instances_stay(
     before: tuple[str, ...], after: tuple[str, ...], kept: list[str], new: list[str]
 ) -> None:  # measured on 2.51
     assert change(before, after) == (kept, new)
+
+
+def test_instances_whose_addition_is_interrupted_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version goes on with its other instances, so neither its scheduler nor the rate limiter may keep them."""
+    limiter, ready, gone = RateLimiter({}), MagicMock(side_effect=[None, KeyboardInterrupt]), MagicMock()
+    scheduler: Any = MagicMock(instance_ready=ready, instance_gone=gone)
+    monkeypatch.setattr(serving_instances, "make_instances", lambda plans, *more: [MagicMock() for _ in plans])
+    monkeypatch.setattr(serving_instances, "start_instances", lambda instances, first: None)
+    text = 'name: "m" instance_group { kind: KIND_CPU count: 2 rate_limiter { resources { name: "R" count: 1 } } }'
+    config = normalize_instance_groups(parse_pbtxt(text, ""), gpu_ids=())
+    rules, source, none = RequestRules(config, model_name="m"), MagicMock(version=1), MagicMock()
+    execution = ExecutionOptions(limiter=limiter)
+    instances = ServingInstances(source, Path("m"), rules, scheduler, none, InferStats(), execution, False)
+    with pytest.raises(KeyboardInterrupt):
+        instances.update(config)
+    assert instances.serving == [] and repr(limiter) == "<RateLimiter [nothing in use | 0 waiting]>"
+    assert limiter._contexts == {}
+    assert {call.args[0] for call in gone.call_args_list} >= {call.args[0] for call in ready.call_args_list}

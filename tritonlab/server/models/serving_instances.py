@@ -114,9 +114,11 @@ class ServingInstances:
 
     def abort(self) -> None:
         """End all at once, also starting ones; waiting and executing requests fail."""
-        instances = [*self.serving, *self.leaving, *self._starting]
+        self._drop([*self.serving, *self.leaving, *self._starting])
+
+    def _drop(self, instances: Sequence[ModelInstance]) -> None:
         abort_instances(instances)
-        for instance in [*self.serving, *self.leaving]:
+        for instance in instances:
             self._scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
         self._unregister(instances)
 
@@ -138,7 +140,7 @@ class ServingInstances:
                 if not spec.passive:
                     self._scheduler.instance_ready(instance)
         except BaseException:  # an interrupt may come after the last one has started
-            abort_instances(instances)
+            self._drop(instances)
             raise
         return instances
 
@@ -194,7 +196,6 @@ class ServingInstances:
                     limiter.register(instance, spec.rate_limiter, spec.device_id)
                     instance.limiter = limiter
         except TritonError:
-            self._unregister(instances)
             stop_instances(instances)
             raise
 
