@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..inference.output_reshape import matches
 from .model_config import ConfigError, ModelConfig, dims_text, messages
 from .model_config_rules import is_decoupled, step_model
 
@@ -174,16 +175,12 @@ def _difference(first: _Use, second: _Use) -> str:
             f"inconsistent data type: {first.datatype} is inferred from model {first.model} while {second.datatype} "
             f"is inferred from model {second.model}"
         )
-    if _fit(first.dims, second.dims) or _fit(first.full_dims, second.full_dims):
+    if matches(first.dims, second.dims) or matches(first.full_dims, second.full_dims):
         return ""
     return (
         f"inconsistent shape: {dims_text(first.full_dims)} is inferred from model {first.model} while "
         f"{dims_text(second.full_dims)} is inferred from model {second.model}"
     )
-
-
-def _fit(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    return len(first) == len(second) and all(a == b or -1 in (a, b) for a, b in zip(first, second, strict=True))
 
 
 def _check_origins(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:

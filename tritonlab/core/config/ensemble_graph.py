@@ -36,11 +36,7 @@ class TensorRead:
     def read(self, tensor: Tensor) -> Tensor:
         """Return the tensor with the reader's shape: the same object, or a new header over the same data."""
         shape = self._shape(tensor.shape)
-        if shape is tensor.shape:
-            return tensor
-        read = Tensor(tensor.datatype, shape, tensor.data)
-        read.memory_type, read.device_id = tensor.memory_type, tensor.device_id
-        return read
+        return tensor if shape is tensor.shape else tensor.with_shape(shape)
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         wanted = self.dims if self.reshape is None else self.reshape

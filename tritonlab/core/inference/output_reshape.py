@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..config.model_config import ModelConfig
 from .tensor import Tensor
 
@@ -36,12 +38,12 @@ class OutputReshapes:
                 tensor.shape = (*batch, *reshaped(own, pattern, dims))
 
 
-def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    """Return whether a tensor of `shape` fits `dims`, in which -1 allows any size."""
-    return len(shape) == len(dims) and all(wanted in (-1, size) for size, wanted in zip(shape, dims, strict=True))
+def matches(shape: Sequence[int], dims: Sequence[int]) -> bool:
+    """Return whether two shapes agree; -1 in either allows any size, also 0."""
+    return len(shape) == len(dims) and all(a == b or -1 in (a, b) for a, b in zip(shape, dims, strict=True))
 
 
 def reshaped(shape: tuple[int, ...], pattern: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     """Return `dims` with each -1 replaced, in order, by the size that `shape` has where `pattern` has a -1."""
-    variable = iter([size for size, rule in zip(shape, pattern, strict=True) if rule == -1])
+    variable = iter([size for size, rule in zip(shape, pattern, strict=False) if rule == -1])
     return tuple(next(variable, 1) if size == -1 else size for size in dims)

@@ -15,6 +15,7 @@ from ..config.model_config import dims_text
 from ..status import InvalidArgumentError
 from .data_type import DataType
 from .infer_request import InferenceRequest
+from .output_reshape import matches
 from .tensor import Tensor
 
 
@@ -54,32 +55,12 @@ class InputRule:
         """Return how many bytes a tensor of `shape` has, for BYTES how many elements; -1 if the shape does not fit.
         `batched`: its first dimension is the batch."""
         item = shape[1:] if batched else shape
-        if item != self.dims and not self.matches(item):
+        if item != self.dims and not matches(item, self.dims):
             return -1
         if len(self.sizes) >= _SIZES:
             self.sizes.clear()
         size = self.sizes[shape] = prod(shape) * (self.element_size or 1)
         return size
-
-    def matches(self, shape: Sequence[int]) -> bool:
-        """Return whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0; a -1 in `shape`
-        fits any size (measured).
-        """
-        if len(shape) != len(self.dims):
-            return False
-        return all(size == wanted or -1 in (size, wanted) for size, wanted in zip(shape, self.dims, strict=True))
-
-    def reshaped(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape that the model sees for `shape` (rule 5.4.6): variable sizes keep their order."""
-        assert self.reshape is not None
-        variable = iter([size for size, wanted in zip(shape, self.dims, strict=True) if wanted == -1])
-        return tuple(next(variable) if size == -1 else size for size in self.reshape)
-
-    def before(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape that `reshaped` turned into this one."""
-        assert self.reshape is not None
-        variable = iter([size for size, wanted in zip(shape, self.reshape, strict=False) if wanted == -1])
-        return tuple(next(variable, 1) if size == -1 else size for size in self.dims)
 
 
 class RequestExamination:
@@ -120,7 +101,7 @@ class RequestExamination:
                     f"'{self.model_name}' expects '{rule.datatype.name}'"
                 )
             shape = tuple(tensor.shape[1:] if self.max_batch_size else tensor.shape)
-            if not rule.matches(shape):
+            if not matches(shape, rule.dims):  # a -1 of the client fits any size (measured)
                 raise self._wrong_shape(request, rule, tensor)
             if -1 in shape:
                 raise InvalidArgumentError(

@@ -20,6 +20,7 @@ from ..config.model_config_rules import is_decoupled
 from ..status import InvalidArgumentError, UnsupportedError
 from .data_type import DataType
 from .infer_request import InferenceRequest
+from .output_reshape import reshaped
 from .request_examination import InputRule, RequestExamination
 from .tensor import Tensor
 
@@ -77,7 +78,7 @@ class RequestRules:
             self._reshape(request)
         if not batch:
             request.shape_key = None
-            request.inputs = {name: _with_shape(each, each.shape[1:]) for name, each in request.inputs.items()}
+            request.inputs = {name: each.with_shape(each.shape[1:]) for name, each in request.inputs.items()}
 
     def _accept(self, request: InferenceRequest) -> int:
         """Return the batch size of a request that is certainly valid, 0 if the request needs a closer look."""
@@ -122,8 +123,8 @@ class RequestRules:
             rule = self._rules[name]
             if rule.reshape is None:
                 continue
-            shape = rule.reshaped(tensor.shape[1:] if batched else tensor.shape)
-            inputs[name] = _with_shape(tensor, (tensor.shape[0], *shape) if batched else shape)
+            shape = reshaped(tensor.shape[1:] if batched else tensor.shape, rule.dims, rule.reshape)
+            inputs[name] = tensor.with_shape((tensor.shape[0], *shape) if batched else shape)
         request.inputs = inputs
 
     def as_sent(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -137,7 +138,7 @@ class RequestRules:
                 continue
             if rule is not None and rule.reshape is not None:
                 first = tensor.shape[: bool(self.max_batch_size)]
-                tensor = _with_shape(tensor, (*first, *rule.before(tensor.shape[len(first) :])))
+                tensor = tensor.with_shape((*first, *reshaped(tensor.shape[len(first) :], rule.reshape, rule.dims)))
             sent[name] = tensor
         return sent
 
@@ -203,10 +204,3 @@ def _holds_elements(data: NDArray[Any], count: int) -> bool:
     except struct.error:  # The last length is cut off or points beyond the end.
         return False
     return position == end and count >= 0
-
-
-def _with_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor of another shape over the same data."""
-    found = Tensor(tensor.datatype, shape, tensor.data)
-    found.memory_type, found.device_id = tensor.memory_type, tensor.device_id
-    return found

@@ -57,6 +57,16 @@ class Tensor:
         memory: Any = self.data
         return Tensor(self.datatype, self.shape, memory.to_host().view(self.datatype.numpy).reshape(self.shape))
 
+    def copy(self) -> Tensor:
+        """Return a copy in host memory, which shares nothing with this tensor."""
+        return self.to_host() if self.memory_type else Tensor(self.datatype, self.shape, self.data.copy())
+
+    def with_shape(self, shape: tuple[int, ...]) -> Tensor:
+        """Return a tensor of another shape over the same data."""
+        found = Tensor(self.datatype, shape, self.data)
+        found.memory_type, found.device_id = self.memory_type, self.device_id
+        return found
+
     @property
     def byte_size(self) -> int:
         """The bytes of the wire form."""

@@ -182,10 +182,8 @@ def keep_tensor(tensor: Tensor, room: int) -> KeptTensor:
     size = tensor.byte_size
     if size > min(room, MOST_TENSOR):
         return KeptTensor(tensor.datatype, tensor.shape, byte_size=size, tensor=None, head=repr(tensor))
-    if tensor.memory_type:
-        return KeptTensor(tensor.datatype, tensor.shape, size, tensor.to_host())
     # a copy: the client may change its array, or the memory is shared with it
-    return KeptTensor(tensor.datatype, tensor.shape, size, Tensor(tensor.datatype, tensor.shape, tensor.data.copy()))
+    return KeptTensor(tensor.datatype, tensor.shape, size, tensor.copy())
 
 
 class FailureBook:
