@@ -43,13 +43,7 @@ class UnknownName(Explained, AttributeError):
 
     def __init__(self, text: str, advice: str = "") -> None:
         super().__init__(text)
-        self._advice = advice
-
-    def place(self) -> str:
-        return ""
-
-    def remedy(self) -> str:
-        return self._advice
+        self.own_remedy = advice
 
 
 def explains_unknown(called: Called) -> Called:

@@ -73,11 +73,14 @@ def names_in(directory: Path) -> list[str]:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a file that a configuration names. Raises OSError, also for a pipe or a device, which may
-    have no end, and for an impossible file name.
+    """Return the bytes of a file that a configuration names. Raises InternalError, with Triton's text, also for a pipe
+    or a device, which may have no end, and for an impossible file name.
     """
-    with open_file(path) as file:
-        return file.read()
+    try:
+        with open_file(path) as file:
+            return file.read()
+    except OSError as error:
+        raise InternalError(f"failed to open text file for read {path}: {error.strerror}") from error
 
 
 def fingerprint(directory: Path) -> Fingerprint:
@@ -119,16 +122,11 @@ def version_numbers(directory: Path) -> list[int]:
     2.1.1), lowest first.
     """
     with os.scandir(directory) as entries:
-        return _versions(list(entries))
-
-
-def _versions(entries: list[os.DirEntry[str]]) -> list[int]:
-    numbers = []
-    for entry in entries:
-        name = entry.name
-        if name.isascii() and name.isdecimal() and str(int(name)) == name and _is_directory(entry):
-            numbers.append(int(name))
-    return sorted(numbers)
+        return sorted(
+            int(name)
+            for entry in entries
+            if (name := entry.name).isascii() and name.isdecimal() and str(int(name)) == name and _is_directory(entry)
+        )
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
@@ -180,9 +178,6 @@ def read_labels(config: ModelConfig, directory: Path, base: Path | None = None) 
                 f"label file path '{output.label_filename}' for output '{output.name}' in model '{config.name}' is "
                 "outside model directory"
             )
-        try:
-            text = read_file(path).decode("utf-8", "surrogateescape")
-        except OSError as error:
-            raise InternalError(f"failed to open text file for read {path}: {error.strerror}") from None
+        text = read_file(path).decode("utf-8", "surrogateescape")
         labels[output.name] = tuple(text.split("\n"))  # Triton leaves the \r of a file from Windows there (measured)
     return labels

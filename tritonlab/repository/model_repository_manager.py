@@ -13,9 +13,10 @@ from typing import Any
 
 from ..core.config.model_config import ConfigError, ModelConfig, from_json, print_pbtxt, read_config
 from ..core.config.model_config_rules import identifier, polled
+from ..core.foreign_file import open_file
 from ..core.scratch_directory import ScratchDirectory
 from ..core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError, TritonError
-from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents, read_file
+from .layout import CONFIG_FILE, CONFIGS, Fingerprint, read_contents
 
 #: The most levels of a path written for a load. Python's functions that make, read and remove directories recurse once
 #: per level, and near the recursion limit garbage collection fails, too. Triton 2.51 crashes there.
@@ -254,17 +255,10 @@ class ModelRepositoryManager:
             return self._read(identifier, config, files)
         except TritonError:
             raise
-        except ConfigError as error:
-            detail = f" ({error.detail})" if error.detail else ""
-            reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"
-            raise poll_failure(self.split(identifier)[1], reason) from None
-        except PermissionError as error:
-            reason = f"Poll failed for model directory '{identifier}': failed to open directory {error.filename}"
-            reason += f" ({error.strerror})"
-            raise poll_failure(self.split(identifier)[1], reason) from error
         except Exception as error:  # with any files, only this model fails
-            reason = f"Poll failed for model directory '{identifier}': {type(error).__name__}: {error}"
-            raise poll_failure(self.split(identifier)[1], reason) from error
+            reason = f"Poll failed for model directory '{identifier}': {_poll_problem(error)}"
+            cause = None if isinstance(error, ConfigError) else error
+            raise poll_failure(self.split(identifier)[1], reason) from cause
 
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)
@@ -313,6 +307,14 @@ class ModelRepositoryManager:
             return read_config(path)
         except OSError as error:
             raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from error
+
+
+def _poll_problem(error: Exception) -> str:
+    if isinstance(error, ConfigError):
+        return f"{error.reason} ({error.detail})" if error.detail else error.reason
+    if isinstance(error, PermissionError):
+        return f"failed to open directory {error.filename} ({error.strerror})"
+    return f"{type(error).__name__}: {error}"
 
 
 def check_name(name: str) -> None:
@@ -388,10 +390,10 @@ def _compare_checksum(directory: Path, key: str, expected: str) -> None:
     if algorithm.lower() != "md5":
         raise ConfigError(f"Unsupported checksum algorithm: {algorithm}")
     try:
-        content = read_file(directory / path)
+        with open_file(directory / path) as file:
+            found = hashlib.md5(file.read(), usedforsecurity=False).hexdigest()
     except OSError as error:
         raise ConfigError(f"failed to open text file for read {path}: {error.strerror}") from None
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:
         raise ConfigError(f"Mismatched MD5 hash for file {path}, expect: {expected}, got: {found}")
 

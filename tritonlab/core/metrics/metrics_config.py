@@ -57,9 +57,9 @@ def parse_quantiles(text: str) -> Quantiles:
         try:
             found.append((float(quantile), float(error)))
         except ValueError:
-            why = "Expected format is <quantile>:<error>" if colon else "No ':' delimiter found. Expected format is "
+            missing = "" if colon else "No ':' delimiter found. "
             raise InvalidArgumentError(
-                f"failed to parse summary_quantiles [{pair}]. {why}{'' if colon else '<quantile>:<error>'}"
+                f"failed to parse summary_quantiles [{pair}]. {missing}Expected format is <quantile>:<error>"
             ) from None
     return tuple(found)
 

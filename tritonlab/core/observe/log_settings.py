@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,9 +35,7 @@ class LogSetting:
 class LogSettings:
     """The current log settings, for clients to read and change. Any thread may call any method."""
 
-    def __init__(self, setting: LogSetting, on_change: Callable[[], None] | None = None) -> None:
-        """`setting` is the setting at the start; `on_change()` is called after each change."""
-        self._on_change = on_change
+    def __init__(self, setting: LogSetting) -> None:
         self._lock = threading.Lock()  # held during an update; readers need none, the setting is assigned whole
         self.setting = setting
 
@@ -69,5 +67,3 @@ class LogSettings:
 
     def _set(self, name: str, value: Any) -> None:
         self.setting = replace(self.setting, **{name: value})
-        if self._on_change is not None:
-            self._on_change()

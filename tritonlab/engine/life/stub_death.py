@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable
 
 from ...core.status import Frame, LoadInterrupted, RemoteException
@@ -32,14 +31,14 @@ class CrashReport:
     """The last report of faulthandler among the lines of a stub's stderr."""
 
     def __init__(self) -> None:
-        self.lines: deque[str] = deque(maxlen=_KEPT)
+        self.lines: list[str] = []
 
     def add(self, line: str) -> None:
         """Add one line of stderr, at almost no cost until a crash."""
         if line.startswith(_BEGIN):
             self.lines.clear()
             self.lines.append(line)
-        elif self.lines and len(self.lines) < _KEPT:
+        elif 0 < len(self.lines) < _KEPT:
             self.lines.append(line)
 
     def exception(self, signal: str) -> RemoteException | None:
@@ -62,7 +61,7 @@ class CrashReport:
                 if frames:
                     break
                 continue
-            if not found["file"].startswith(f"{STUB.parent}/"):
+            if not is_stub_frame(line):
                 number = int(found["line"]) if found["line"].isdecimal() else 0
                 frames.append(Frame(found["file"], number, found["function"]))
         return frames[::-1]

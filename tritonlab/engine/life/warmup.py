@@ -6,7 +6,6 @@ not used. A stub that replaces a dead one is cold like the first one and warms u
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from math import prod
@@ -24,7 +23,7 @@ from ...core.inference.infer_response import InferenceResponse
 from ...core.inference.request_rules import RequestRules
 from ...core.inference.tensor import Tensor
 from ...core.metrics.infer_stats import InferStats
-from ...core.status import Code, InternalError, InvalidArgumentError, ModelError, ModelLoadError, TritonError
+from ...core.status import Code, InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from ...ipc.processes.out_of_memory import memory_limit
 from ...repository.layout import read_file
 from ..execution.payload import Payload
@@ -89,7 +88,7 @@ class Warmup:
         kind = spec.WhichOneof("input_data_type")
         size = count * (datatype.byte_size or 4)  # an empty string is only its 4 bytes of length
         if kind == "input_data_file":
-            content = self._read(spec.input_data_file)
+            content = read_file(self._directory / "warmup" / spec.input_data_file)
             if not datatype.byte_size:
                 return np.frombuffer(content, np.uint8)
             if len(content) < size:
@@ -114,14 +113,6 @@ class Warmup:
             return np.zeros(count, datatype.numpy)
         data = np.random.default_rng().integers(0, 256, size, np.uint8)
         return data % 2 == 1 if datatype is DataType.BOOL else data.view(datatype.numpy)
-
-    def _read(self, file: str) -> bytes:
-        path = self._directory / "warmup" / file
-        try:
-            return read_file(path)
-        except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            raise InternalError(f"failed to open text file for read {path}: {reason}") from error
 
 
 class WarmupRun:

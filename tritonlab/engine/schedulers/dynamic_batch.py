@@ -35,15 +35,21 @@ class BatchConfig:
         queued = config.HasField("dynamic_batching")
         if not queued or config.max_batch_size == 0:
             return BatchConfig(config.max_batch_size, keeps_cancelled=not queued)  # rule 5.5.12
-        batching = config.dynamic_batching
+        delay = config.dynamic_batching.max_queue_delay_microseconds * 1000 % (1 << 64)  # as Triton counts (rule 5.5.4)
+        ranked = QueuePolicies.from_config(config) is not None
+        return BatchConfig.of_strategy(config, config.dynamic_batching, delay, ranked=ranked)
+
+    @staticmethod
+    def of_strategy(config: ModelConfig, strategy: Any, delay: int, *, ranked: bool = False) -> BatchConfig:
+        """Return the rules of a batching model by its `dynamic_batching`, or by its `oldest` for sequences."""
         return BatchConfig(
             max_batch_size=config.max_batch_size,
             dynamic=True,
-            preferred=tuple(sorted(set(batching.preferred_batch_size))) or (config.max_batch_size,),
-            delay=batching.max_queue_delay_microseconds * 1000 % (1 << 64),  # as Triton counts (rule 5.5.4)
+            preferred=tuple(sorted(set(strategy.preferred_batch_size))) or (config.max_batch_size,),
+            delay=delay,
             equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
             optional_inputs=any(i.optional for i in config.input),
-            ranked=QueuePolicies.from_config(config) is not None,
+            ranked=ranked,
         )
 
 

@@ -36,35 +36,28 @@ class SequenceConfig:
         """Return the rules of a normalised configuration with `sequence_batching`. The default strategy is direct.
         Raises InvalidArgumentError."""
         sequences = config.sequence_batching
-        oldest = sequences.HasField("oldest")
-        slots = max(1, config.max_batch_size)
-        batch = BatchConfig(config.max_batch_size)
+        # the strategy that is not chosen is an empty message
+        direct, oldest = sequences.direct, sequences.oldest
+        is_direct = not sequences.HasField("oldest")
+        batch = BatchConfig()
         if config.max_batch_size:
-            strategy = sequences.oldest
-            batch = BatchConfig(
-                max_batch_size=config.max_batch_size,
-                dynamic=True,
-                preferred=tuple(sorted(set(strategy.preferred_batch_size))) or (config.max_batch_size,),
-                delay=strategy.max_queue_delay_microseconds * 1000 if oldest else 0,
-                equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
-                optional_inputs=any(i.optional for i in config.input),
-            )
-        if oldest and sequences.oldest.max_candidate_sequences > 0:
-            slots = sequences.oldest.max_candidate_sequences
+            batch = BatchConfig.of_strategy(config, oldest, oldest.max_queue_delay_microseconds * 1000)
+        slots = max(1, config.max_batch_size)
+        if oldest.max_candidate_sequences > 0:
+            slots = oldest.max_candidate_sequences
         if slots > _MOST_SLOTS:
             raise InvalidArgumentError(
                 f"model '{config.name}' has {slots} sequences per instance, and {_MOST_SLOTS} can be kept: set a "
-                f"smaller {'max_candidate_sequences' if oldest else 'max_batch_size'}"
+                f"smaller {'max_batch_size' if is_direct else 'max_candidate_sequences'}"
             )
-        direct = sequences.direct
         return SequenceConfig(
             slots=slots,
-            direct=not oldest,
+            direct=is_direct,
             max_idle=sequences.max_sequence_idle_microseconds * 1000,
             iterative=sequences.iterative_sequence,
             # Without a delay the utilization has no effect, nor the delay without the utilization (measured on 2.51).
             minimum_ready=direct.minimum_slot_utilization * slots if direct.max_queue_delay_microseconds else 0.0,
             delay=direct.max_queue_delay_microseconds * 1000 if direct.minimum_slot_utilization else 0,
-            preserve_ordering=oldest and sequences.oldest.preserve_ordering,
+            preserve_ordering=oldest.preserve_ordering,
             batch=batch,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -15,7 +14,7 @@ from ...core.config.model_config import ModelConfig, messages
 from ...core.inference.data_type import DataType
 from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, NullRequest
 from ...core.inference.tensor import Tensor
-from ...core.status import InternalError, InvalidArgumentError
+from ...core.status import InvalidArgumentError
 from ...repository.layout import read_file
 
 _Control = messages.ModelSequenceBatching.Control
@@ -149,12 +148,7 @@ def _initial_state(state: Any, directory: Path, *, batching: bool) -> Tensor:
 
 
 def _read_state(initial: Any, datatype: DataType, shape: tuple[int, ...], directory: Path) -> NDArray[Any]:
-    path = directory / "initial_state" / initial.data_file
-    try:
-        content = read_file(path)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        raise InternalError(f"failed to open text file for read {path}: {reason}") from error
+    content = read_file(directory / "initial_state" / initial.data_file)
     if datatype is DataType.BYTES:
         return np.frombuffer(content, np.uint8)
     expected = prod(initial.dims) * datatype.byte_size

@@ -14,6 +14,7 @@ from ...core.observe.failure_capsule import FailureCapsule
 from ...core.observe.instrument import Instruments
 from ...core.process_bound import ProcessBound
 from ...core.status import InternalError, InvalidArgumentError, ModelError, TritonError
+from ...engine.life.model_stub import ModelStub
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.link.interrupts import shielded
 from ...ipc.link.stub_link import Profiled, ReadsRecorded
@@ -200,30 +201,27 @@ class Model(ProcessBound):
 
         An instance that does not answer within `timeout` seconds is left out. An ensemble has none.
         """
-        stubs = [instance.stub for instance in self.serving_version().instances]
-        found = [stub.reads(record, timeout) for stub in stubs if stub is not None]
+        found = [stub.reads(record, timeout) for stub in self._stubs()]
         return [each for each in found if each is not None]
 
     def modules(self, timeout: float = 5.0) -> dict[str, str]:
         """Return the file of every module that its instances have imported since they were started, by name; for a
         namespace package its directory. Modules without a file are left out.
         """
-        stubs = [instance.stub for instance in self.serving_version().instances]
-        found = [stub.modules(timeout) for stub in stubs if stub is not None]
-        return {name: file for each in found for name, file in each.items()}
+        return {name: file for stub in self._stubs() for name, file in stub.modules(timeout).items()}
 
     def look_at_lines(self, begin: bool, memory: bool = False) -> dict[int, Profiled]:
         """Begin or end a profile of the lines that its instances execute, and return the results so far, by process id.
         `memory`: profile the memory that they keep, not their time. An instance that does not answer within 10
         seconds is left out. `profile` of a notebook's model shows the results as a table.
         """
-        found = self.serving_version()
-        batching = bool(found.config.max_batch_size)
-        stubs = [instance.stub for instance in found.instances]
-        found_by_pid = {
-            stub.process.pid: stub.profile(begin, memory, batching, 10.0) for stub in stubs if stub is not None
-        }
-        return {pid: each for pid, each in found_by_pid.items() if each is not None}
+        batching = bool(self.serving_version().config.max_batch_size)
+        found = {stub.process.pid: stub.profile(begin, memory, batching, 10.0) for stub in self._stubs()}
+        return {pid: each for pid, each in found.items() if each is not None}
+
+    def _stubs(self) -> list[ModelStub]:
+        """Return the processes of the running version's instances."""
+        return [stub for instance in self.serving_version().instances if (stub := instance.stub) is not None]
 
     def expected_shape(self, name: str) -> str:
         """Return the shape of an input that a client must send, with the batch dimension; -1 is any size."""

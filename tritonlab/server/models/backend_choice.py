@@ -96,15 +96,11 @@ class BackendChoice:
         """Return the choice in the form for its backend's model.py: JSON."""
         return json.dumps({"use": self.use.value, **self.settings}, sort_keys=True)
 
-    @property
-    def words(self) -> str:
-        """Return the source of the answers in plain words; "" for the real backend."""
-        return words_of(self.parameter)
-
-
-def words_of(parameter: str) -> str:
-    """Return the source of a model's answers in plain words, by its `PARAMETER`; "" for the real backend."""
-    choice = json.loads(parameter)
+def choice_words(config: ModelConfig) -> str:
+    """Return the source of the answers in plain words for the model of a served config; "" for the real backend."""
+    if PARAMETER not in config.parameters:
+        return ""
+    choice = json.loads(config.parameters[PARAMETER].string_value)
     use = Use(choice["use"])
     if use is Use.BORROW:
         carry_on = ", with recorded answers if that fails" if choice.get("otherwise") else ""
@@ -114,11 +110,6 @@ def words_of(parameter: str) -> str:
     if use is Use.STAND_IN:
         return f"stand-in that invents its answers ({choice.get('values', 'zeros')})"
     return ""
-
-
-def choice_words(config: ModelConfig) -> str:
-    """Return the source of the answers in plain words for the model of a served config; "" for the real backend."""
-    return words_of(config.parameters[PARAMETER].string_value) if PARAMETER in config.parameters else ""
 
 
 class BackendChoices:

@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ...core.clock import Clock
@@ -69,9 +68,7 @@ class ChromeTrace(ProcessBound, Instrument):
     def __enter__(self) -> ChromeTrace:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def events(self) -> list[dict[str, Any]]:
