@@ -318,16 +318,9 @@ class InferenceServer:
         versions: dict[tuple[str, int], ModelVersion] = {}
         for each in [*self.control.running(), *self.control.loading()]:
             versions.setdefault((each.identifier, each.version), each)
-        text = self._parts.server_metrics.text(versions.values(), cache.metrics() if cache is not None else None)
-        if not model:
-            return text
-        made = {_sample(line) for line in self._parts.server_metrics.made_by(model).splitlines()}
-        named = f'model="{model}"'
-        return "".join(
-            f"{line}\n"
-            for line in text.splitlines()
-            if not line.startswith("#") and (named in line or _sample(line) in made)
-        )
+        numbers = cache.metrics() if cache is not None else None
+        text = self._parts.server_metrics.text(versions.values(), numbers, model)
+        return "".join(line for line in text.splitlines(keepends=True) if not (model and line.startswith("#")))
 
     def why(self, name: str = "") -> Why:
         """Return the reasons of all waits, of one model or all, and why the last loads failed. Blocks while the stubs
@@ -387,11 +380,6 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
-
-
-def _sample(line: str) -> str:
-    """Return name and labels of a sample, whose value may have changed by now."""
-    return line.rpartition(" ")[0]
 
 
 def repository_index(

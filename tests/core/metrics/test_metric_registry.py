@@ -216,7 +216,17 @@ def test_what_a_model_made(registry: MetricRegistry) -> None:
     for model, handle in handles.items():
         registry.metric(handle, {"by": model}, None)
         registry.metric(handle, {"by": "all"}, None)
-    assert registry.made_by("one").splitlines()[-2:] == ['f{by="one"} 0', 'f{by="all"} 0']
+    assert registry.expose(of_model="one").splitlines()[-2:] == ['f{by="one"} 0', 'f{by="all"} 0']
     registry.delete_family(handles["one"])
-    assert registry.made_by("one") == ""
-    assert registry.made_by("two").splitlines()[-2:] == ['f{by="all"} 0', 'f{by="two"} 0']
+    assert registry.expose(of_model="one") == ""
+    assert registry.expose(of_model="two").splitlines()[-2:] == ['f{by="all"} 0', 'f{by="two"} 0']
+
+
+def test_metrics_of_one_model_are_those_that_name_it(registry: MetricRegistry) -> None:
+    family = registry.family("f", "d", GAUGE, "two")
+    for labels in ({"model": "one"}, {"submodel": "one"}):
+        registry.metric(family, labels, None)
+    models = [ModelMetrics(name, 1, InferStats()) for name in ("one", "other")]
+    lines = [line for line in registry.expose(models, of_model="one").splitlines() if not line.startswith("#")]
+    assert 'f{model="one"} 0' in lines and len(lines) > 10
+    assert all('{model="one"' in line or ',model="one"' in line for line in lines)

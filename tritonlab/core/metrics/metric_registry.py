@@ -179,18 +179,26 @@ class MetricRegistry:
         models: Iterable[ModelMetrics] = (),
         families: Iterable[PrintedFamily] = (),
         config: MetricsConfig | None = None,
+        *,
+        of_model: str = "",
     ) -> str:
         """Return the text of /metrics, ordered by kind as Triton's (counters, gauges, histograms, summaries); within a
         kind the models' own metrics come first, then the caller's `families` (the machine's), then custom ones.
+        `of_model`: only the samples that name this model in their labels, and the custom metrics of its code.
         """
-        found = [*model_families(models, config), *families, *self._custom(lambda sample: True)]
+        found = [*model_families(models, config), *families]
+        for family in found if of_model else ():
+            family.samples = [sample for sample in family.samples if ("model", of_model) in sample[1]]
+        found += self._custom(of_model)
         return render(sorted(found, key=lambda family: _ORDER[family.kind]))
 
-    def made_by(self, model: str) -> str:
-        """Return the part of that text with the custom metrics of one model."""
-        return render(self._custom(lambda sample: any(self._makers[handle] == model for handle in sample.handles)))
+    def _custom(self, model: str) -> list[PrintedFamily]:
+        """Return the custom families, with the samples of one model or all."""
 
-    def _custom(self, wanted: Callable[[_Sample], bool]) -> list[PrintedFamily]:
+        def is_wanted(labels: _Labels, sample: _Sample) -> bool:
+            makers = [self._makers[handle] for handle in sample.handles]
+            return not model or ("model", model) in labels or model in makers
+
         with self._lock:
             return [
                 PrintedFamily(
@@ -200,7 +208,7 @@ class MetricRegistry:
                     [
                         line
                         for labels, sample in family.samples.items()
-                        if wanted(sample)
+                        if is_wanted(labels, sample)
                         for line in sample.lines(family.kind, labels)
                     ],
                 )

@@ -126,9 +126,11 @@ class ServerMetrics:
         """Return the histogram of a new version with that configuration."""
         return Histogram(first_response_buckets(config)) if self._config.histogram_latencies else None
 
-    def text(self, versions: Iterable[ModelVersion], cache: Mapping[str, float] | None = None) -> str:
+    def text(
+        self, versions: Iterable[ModelVersion], cache: Mapping[str, float] | None = None, of_model: str = ""
+    ) -> str:
         """Return the text of /metrics. `cache`: the numbers of the local response cache, if any
-        (`core.server_metrics.cache_families`).
+        (`core.server_metrics.cache_families`). `of_model`: as in `MetricRegistry.expose`.
         """
         versions = list(versions)
         cpu, gpus = self._usage(versions)
@@ -150,11 +152,7 @@ class ServerMetrics:
         families = pinned_families() + gpu_families(gpus)
         families += cpu_families(cpu) if self._config.cpu else []
         families += cache_families(cache) if cache is not None else []
-        return self._registry.expose(models, families, self._config)
-
-    def made_by(self, model: str) -> str:
-        """Return the part of that text with the custom metrics of the model's code."""
-        return self._registry.made_by(model)
+        return self._registry.expose(models, families, self._config, of_model=of_model)
 
     def _usage(self, versions: Sequence[ModelVersion]) -> tuple[CpuUsage, list[GpuUsage]]:
         config = self._config
