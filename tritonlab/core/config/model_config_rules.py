@@ -19,22 +19,6 @@ from ..status import Code
 from .model_config import ConfigError, ModelConfig, from_json, messages, to_json
 from .model_config_validation import known_platforms, validate_final, validate_poll
 
-__all__ = [
-    "InstanceSpec",
-    "autofill",
-    "config_differs",
-    "final",
-    "instance_args",
-    "instance_specs",
-    "is_decoupled",
-    "is_ensemble",
-    "merge_auto_complete",
-    "normalize_instance_groups",
-    "polled",
-    "validate_final",
-    "validate_poll",
-]
-
 _Group = messages.ModelInstanceGroup
 
 

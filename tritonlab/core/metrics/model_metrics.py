@@ -37,8 +37,8 @@ _LATENCIES = ("_duration_", "nv_cache_")
 def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None = None) -> list[PrintedFamily]:
     """Return one family per metric with the samples of all `models`. `metric_tags` are labels that begin with `_`."""
     config = config or MetricsConfig()
-    printed = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
-    families = [PrintedFamily(name, kind, text) for name, kind, text, _ in printed]
+    printed = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[1] for part in _LATENCIES)]
+    families = [PrintedFamily(name, kind, text) for kind, name, text, _ in printed]
     first_responses = PrintedFamily(
         FIRST_RESPONSE, "histogram", "Duration from request to first response in milliseconds"
     )
@@ -95,114 +95,66 @@ def _failures(model: ModelMetrics, stats: dict[str, Any]) -> Iterable[tuple[Mapp
     return [({"reason": reason}, count) for reason, count in model.stats.failures().items()]
 
 
-_NOT_CACHED = "(does not include cached requests)"
+_CACHED, _NOT_CACHED = "(includes cached requests)", "(does not include cached requests)"
 
-#: The metrics of rule 5.13.1: name, kind, help text, and the function that reads a model's numbers.
-_PER_MODEL: tuple[tuple[str, str, str, _Reader], ...] = (
-    (
-        "nv_inference_request_success",
-        "counter",
-        "Number of successful inference requests, all batch sizes",
-        _count("success"),
-    ),
-    (
-        "nv_inference_request_failure",
-        "counter",
-        "Number of failed inference requests, all batch sizes",
-        _failures,
-    ),
-    (
-        "nv_inference_count",
-        "counter",
-        f"Number of inferences performed {_NOT_CACHED}",
-        _total("inference_count"),
-    ),
-    (
-        "nv_inference_exec_count",
-        "counter",
-        f"Number of model executions performed {_NOT_CACHED}",
-        _total("execution_count"),
-    ),
+#: The counters of rule 5.13.1: name, help text, and the function that reads a model's numbers.
+_COUNTERS: tuple[tuple[str, str, _Reader], ...] = (
+    ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", _count("success")),
+    ("nv_inference_request_failure", "Number of failed inference requests, all batch sizes", _failures),
+    ("nv_inference_count", f"Number of inferences performed {_NOT_CACHED}", _total("inference_count")),
+    ("nv_inference_exec_count", f"Number of model executions performed {_NOT_CACHED}", _total("execution_count")),
     (
         "nv_inference_request_duration_us",
-        "counter",
-        "Cumulative inference request duration in microseconds (includes cached requests)",
+        f"Cumulative inference request duration in microseconds {_CACHED}",
         _micros("success"),
     ),
     (
         "nv_inference_queue_duration_us",
-        "counter",
-        "Cumulative inference queuing duration in microseconds (includes cached requests)",
+        f"Cumulative inference queuing duration in microseconds {_CACHED}",
         _micros("queue"),
     ),
     (
         "nv_inference_compute_input_duration_us",
-        "counter",
         f"Cumulative compute input duration in microseconds {_NOT_CACHED}",
         _micros("compute_input"),
     ),
     (
         "nv_inference_compute_infer_duration_us",
-        "counter",
         f"Cumulative compute inference duration in microseconds {_NOT_CACHED}",
         _micros("compute_infer"),
     ),
     (
         "nv_inference_compute_output_duration_us",
-        "counter",
         f"Cumulative inference compute output duration in microseconds {_NOT_CACHED}",
         _micros("compute_output"),
     ),
-    (
-        "nv_cache_num_hits_per_model",
-        "counter",
-        "Number of cache hits per model",
-        _if_cached(_count("cache_hit")),
-    ),
+    ("nv_cache_num_hits_per_model", "Number of cache hits per model", _if_cached(_count("cache_hit"))),
     (
         "nv_cache_hit_duration_per_model",
-        "counter",
         "Total cache hit duration per model, in microseconds",
         _if_cached(_micros("cache_hit")),
     ),
-    (
-        "nv_cache_num_misses_per_model",
-        "counter",
-        "Number of cache misses per model",
-        _if_cached(_count("cache_miss")),
-    ),
+    ("nv_cache_num_misses_per_model", "Number of cache misses per model", _if_cached(_count("cache_miss"))),
     (
         "nv_cache_miss_duration_per_model",
-        "counter",
         "Total cache miss (insert+lookup) duration per model, in microseconds",
         _if_cached(_micros("cache_miss")),
     ),
+)
+_GAUGES: tuple[tuple[str, str, _Reader], ...] = (
     (
         "nv_inference_pending_request_count",
-        "gauge",
         "Instantaneous number of pending requests awaiting execution per-model.",
         lambda model, stats: [({}, model.pending)],
     ),
-    (
-        "nv_model_load_duration_secs",
-        "gauge",
-        "Model load time in seconds",
-        lambda model, stats: [({}, model.load_ns / 1e9)],
-    ),
+    ("nv_model_load_duration_secs", "Model load time in seconds", lambda model, stats: [({}, model.load_ns / 1e9)]),
 )
+_PER_MODEL = [(kind, *row) for kind, rows in (("counter", _COUNTERS), ("gauge", _GAUGES)) for row in rows]
 
 #: The summaries of rule 5.13.3: name, help text, and the name of the durations.
 _SUMMARIES: tuple[tuple[str, str, str], ...] = (
-    (
-        "nv_inference_request_summary_us",
-        "Summary of inference request duration in microseconds (includes cached requests)",
-        "request",
-    ),
-    (
-        "nv_inference_queue_summary_us",
-        "Summary of inference queuing duration in microseconds (includes cached requests)",
-        "queue",
-    ),
+    ("nv_inference_request_summary_us", f"Summary of inference request duration in microseconds {_CACHED}", "request"),
+    ("nv_inference_queue_summary_us", f"Summary of inference queuing duration in microseconds {_CACHED}", "queue"),
     (
         "nv_inference_compute_input_summary_us",
         f"Cumulative compute input duration in microseconds {_NOT_CACHED}",
@@ -231,4 +183,4 @@ _SUMMARIES: tuple[tuple[str, str, str], ...] = (
 )
 
 #: A custom metric with one of these names joins the family if it is of the same kind.
-MODEL_METRIC_KINDS = {name: kind for name, kind, _, _ in _PER_MODEL}
+MODEL_METRIC_KINDS = {name: kind for kind, name, _, _ in _PER_MODEL}

@@ -48,10 +48,10 @@ class RequestExecutor:
         find: Callable[[str, int], Callee],
         clock: Clock,
         later: Callable[[int, Callable[[], None]], None],
-        patience: int = 0,
-        adopt: Callable[[InferenceRequest, int], None] | None = None,
-        called: Callable[[InferenceRequest, str, int], None] | None = None,
-        copies: Copies | None = None,
+        patience: int,
+        adopt: Callable[[InferenceRequest, int], None],
+        called: Callable[[InferenceRequest, str, int], None],
+        copies: Copies,
     ) -> None:
         self._infer = infer
         self._find = find
@@ -83,7 +83,7 @@ class RequestExecutor:
             parameters=_parameters(sent.parameters) if sent.parameters else None,
         )
         request.memory = sent.memory
-        if sent.trace is not None and self._adopt is not None:
+        if sent.trace is not None:
             self._adopt(request, sent.trace.number)
         text = self._begin(caller, link, ident=ident, request=request, infer=infer)
         if text:
@@ -121,8 +121,7 @@ class RequestExecutor:
                 if verdict.suspects:
                     self._later(_FIRST_LOOK, lambda: self._look_again(call, _FIRST_LOOK))
                 request.caller = caller.name, call.batch
-                if self._called is not None:
-                    self._called(request, caller.name, call.batch)
+                self._called(request, caller.name, call.batch)
                 self._infer(request, callee)
         except TritonError as error:
             text = _refused(name, error)
@@ -162,7 +161,7 @@ class RequestExecutor:
         refused = verdict.refusal
         if refused is not None:
             refused.call.callee.withdraw(refused.call.request, InternalError(refused.text))
-        if verdict.refusal is not None or verdict.suspects:
+        if refused is not None or verdict.suspects:
             pause = min(pause * 4, _LAST_LOOK)
             self._later(pause, lambda: self._look_again(call, pause))
 
@@ -200,8 +199,7 @@ class RequestExecutor:
             outputs = response.outputs
             if call.request.memory is not None:
                 outputs = link.devices.preferred(outputs, call.request.memory)
-                if self._copies is not None:
-                    self._copies.tell_moved(call.request, response.outputs, outputs)
+                self._copies.tell_moved(call.request, response.outputs, outputs)
             link.respond(call.ident, response.final, outputs, response.parameters)
         except (SharedMemoryError, TritonError) as failure:
             link.fail(call.ident, response.final, int(Code.INTERNAL), str(failure))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -117,8 +116,7 @@ class ModelControl:
                 raise
             model.listed = True
             if is_ensemble(found.config):
-                with self._refusal_logged(model):
-                    found = self.ensembles.complete(model, found, followed)
+                found = self._complete(model, found, followed)
             changes = find_changes(model.versions, None if model.is_stale else model.files, found)
             if changes.nothing(model.versions):
                 failed = tuple(number for number in changes.keep if model.versions[number].failed())
@@ -158,11 +156,10 @@ class ModelControl:
                 except TritonError as error:
                     self._say(model.name, f"{error.message} ({cause})")
 
-    @contextmanager
-    def _refusal_logged(self, model: LoadedModel) -> Iterator[None]:
-        """Log the findings of an ensemble's check within this context, as Triton does."""
+    def _complete(self, model: LoadedModel, found: ModelFiles, followed: StepReload) -> ModelFiles:
+        """Complete an ensemble, and log the findings of a failed check of its models, as Triton does."""
         try:
-            yield
+            return self.ensembles.complete(model, found, followed)
         except ModelLoadError as error:
             if model.refusal is not None and error.code is Code.INVALID_ARG:
                 self._say(model.name, f"{error.code.text}: {model.refusal.text}")
