@@ -284,8 +284,7 @@ class InferenceServer:
         return {"name": self.options.server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
-        """Return the name, READY versions, platform, inputs and outputs, with the shapes for clients (rule 6.1.2).
-        """
+        """Return the name, READY versions, platform, inputs and outputs, with the shapes for clients (rule 6.1.2)."""
         number = parse_version(version)
         found = self.models.find(name, number)
         return found.rules.metadata(sorted(self.models[found.identifier].versions) if number == -1 else [number])

@@ -9,11 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.engine.schedulers.batching import services
 from tests.machines import NUMBERS, choose
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.metrics.infer_stats import InferStats
-from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.engine.execution.rate_limiter import GLOBAL, RateLimiter, make_rate_limiter
 from tritonlab.engine.life.instance_plan import InstanceEvents
@@ -51,18 +50,15 @@ class Bench:
 
     def model(self, name: str, *groups: object, batch: BatchConfig = DYNAMIC) -> None:
         """Start instances `name0`, `name1`, … on device 0, one per group."""
-        scheduler = DynamicBatchScheduler(
-            name, 1, batch, self.clock, Instruments(), self.timer, stats=InferStats(), limiter=self.limiter
-        )
+        shared = services(self.clock, self.timer, limiter=self.limiter)
+        scheduler = DynamicBatchScheduler(name, 1, batch, shared)
         self._start(name, scheduler, groups)
 
     def sequences(self, name: str, *groups: object, direct: bool) -> None:
         config = SequenceConfig(slots=4, direct=direct, batch=DYNAMIC)
         inputs = SequenceInputs(parse_pbtxt("max_batch_size: 4", "config.pbtxt"), None)  # type: ignore[arg-type]
-        stats = InferStats()
-        scheduler = SequenceBatchScheduler(
-            name, 1, config, inputs, self.clock, Instruments(), self.timer, stats, print, self.limiter
-        )
+        shared = services(self.clock, self.timer, limiter=self.limiter)
+        scheduler = SequenceBatchScheduler(name, 1, config, inputs, shared)
         self._start(name, scheduler, groups)
 
     def _start(self, name: str, scheduler: Scheduler, groups: tuple[object, ...]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engine.schedulers.batching import batching
+from tests.engine.schedulers.batching import batching, services
 from tritonlab.core.inference.infer_request import InferenceRequest, RequestState
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.observe.instrument import Instruments
@@ -32,7 +32,9 @@ class Bench:
         self.events = RecordingInstrument()
         instruments = Instruments()
         instruments.add(self.events)
-        self.scheduler = DynamicBatchScheduler("m", 1, config, self.clock, instruments, self.timer)
+        self.scheduler = DynamicBatchScheduler(
+            "m", 1, config, services(self.clock, self.timer, instruments=instruments)
+        )
         self.instances = [FakeInstance(f"m_0_{i}") for i in range(instances)]
         for instance in self.instances:
             self.scheduler.instance_ready(instance)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conformance.rules import rule
+from tests.engine.schedulers.batching import services
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step
 from tritonlab.core.inference.infer_request import InferenceRequest, RequestState, StepRequest
 from tritonlab.core.inference.infer_response import InferenceResponse
@@ -27,7 +28,7 @@ from tritonlab.core.status import (
     UnavailableError,
 )
 from tritonlab.engine.schedulers.ensemble_scheduler import EnsembleScheduler, StepLimits
-from tritonlab.testing import MockClock, RecordingInstrument, collect
+from tritonlab.testing import FakeTimer, MockClock, RecordingInstrument, collect
 
 MODELS = {
     "echo": model_text(),
@@ -56,9 +57,9 @@ class Ensemble:
         self.refusal: TritonError | None = None
         self.stats = InferStats()
         self.warnings: list[str] = []
-        self.scheduler = EnsembleScheduler(
-            "e", 2, graph(text, MODELS), self._infer, self.clock, instruments, self.stats, self.warnings.append
-        )
+        timer, warn = FakeTimer(self.clock), self.warnings.append
+        shared = services(self.clock, timer, instruments=instruments, stats=self.stats, warn=warn)
+        self.scheduler = EnsembleScheduler("e", 2, graph(text, MODELS), self._infer, shared)
 
     def _infer(self, request: InferenceRequest) -> None:
         if self.refusal is not None:

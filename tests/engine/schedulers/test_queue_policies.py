@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine.schedulers.batching import services
 from tritonlab.core.inference.infer_request import InferenceRequest, RequestState
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.metrics.infer_stats import InferStats
-from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import UnavailableError
 from tritonlab.engine.schedulers.dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from tritonlab.engine.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
@@ -33,14 +33,11 @@ class Bench:
             "m",
             1,
             config,
-            self.clock,
-            Instruments(),
-            self.timer,
+            services(self.clock, self.timer, stats=self.stats),
             policies=QueuePolicies(dict(enumerate(policies, 1)), QueuePolicy(), len(policies), min(2, len(policies)))
             if policies
             else None,
             preserve_ordering=ordered,
-            stats=self.stats,
         )
         self.instances = [FakeInstance(f"m_0_{i}") for i in range(instances)]
         for instance in self.instances:

@@ -5,23 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.schedulers.batching import services
 from tests.serving import SOON, eventually
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.config.model_config_rules import autofill
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.metrics.infer_stats import InferStats
-from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InternalError
 from tritonlab.engine.schedulers.scheduler import Scheduler
-from tritonlab.engine.schedulers.scheduler_factory import SchedulerServices, make_scheduler
+from tritonlab.engine.schedulers.scheduler_factory import make_scheduler
 from tritonlab.testing import FakeInstance, FakeTimer, MockClock
 
 
 def made(text: str, directory: Path = Path("/none")) -> Scheduler:
     clock = MockClock()
-    services = SchedulerServices(clock, Instruments(), FakeTimer(clock), InferStats(), lambda text: None)
     config = autofill(parse_pbtxt(text, "config.pbtxt"), model_name="m", files=["model.py"])
-    return make_scheduler("m", 1, config, directory, services)
+    return make_scheduler("m", 1, config, directory, services(clock, FakeTimer(clock)))
 
 
 @pytest.mark.parametrize(

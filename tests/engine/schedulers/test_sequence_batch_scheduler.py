@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.schedulers.batching import services
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest, RequestEvent, RequestState
 from tritonlab.core.inference.infer_response import InferenceResponse
@@ -52,9 +53,9 @@ class Bench:
         self.warnings: list[str] = []
         instruments = Instruments()
         instruments.add(self.events)
-        self.scheduler = SequenceBatchScheduler(
-            "m", 1, config, INPUTS, self.clock, instruments, self.timer, self.stats, self.warnings.append
-        )
+        warn = self.warnings.append
+        shared = services(self.clock, self.timer, instruments=instruments, stats=self.stats, warn=warn)
+        self.scheduler = SequenceBatchScheduler("m", 1, config, INPUTS, shared)
         self.instances = [FakeInstance(f"m_0_{i}") for i in range(instances)]
         for instance in self.instances:
             self.scheduler.instance_ready(instance)

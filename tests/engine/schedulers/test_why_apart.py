@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tritonlab.core.clock import Clock
+from tests.engine.schedulers.batching import services
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.core.observe.instrument import Instrument, Instruments
@@ -47,8 +47,8 @@ class Bench:
         self.places = Places()
         instruments.add(self.places)
         policies = QueuePolicies(count=levels, default_level=levels) if levels else None
-        clock: Clock = self.clock
-        self.scheduler = DynamicBatchScheduler("m", 1, config, clock, instruments, self.timer, policies=policies)
+        shared = services(self.clock, self.timer, instruments=instruments)
+        self.scheduler = DynamicBatchScheduler("m", 1, config, shared, policies=policies)
         self.instance = FakeInstance()
         self.scheduler.instance_ready(self.instance)
         self.requests: dict[str, InferenceRequest] = {}

@@ -10,19 +10,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 
-from ...core.clock import Clock
 from ...core.inference.infer_request import InferenceRequest, RequestEvent
-from ...core.metrics.infer_stats import InferStats
-from ...core.observe.instrument import Instruments
 from ...core.status import ModelError, TritonError, UnavailableError
 from ..execution.payload import Payload
-from ..execution.rate_limiter import RateLimiter
 from .dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from .instance_roster import InstanceRoster
 from .policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
 from .rejections import Rejections, refusal_of
 from .response_order import ResponseOrder
-from .scheduler import STOPPING, Instance, WakeUp
+from .scheduler import STOPPING, Instance, SchedulerServices
 
 _CANCEL = Batch(0, 0, "cancel")
 _TIMEOUT = Batch(0, 0, "timeout")
@@ -37,8 +33,7 @@ class DynamicBatchScheduler:
 
     Guarantees: requests leave in the order of arrival, or of their `policies`; with `preserve_ordering` their responses
     do too. With `hold_until` nothing executes until that many requests first wait. `execute` is called without the lock
-    held, on the thread that made the batch possible: the client's own if an instance was idle. `stats` counts requests
-    that were queued and never executed.
+    held, on the thread that made the batch possible: the client's own if an instance was idle.
     """
 
     def __init__(
@@ -46,27 +41,23 @@ class DynamicBatchScheduler:
         name: str,
         version: int,
         config: BatchConfig,
-        clock: Clock,
-        instruments: Instruments,
-        timer: WakeUp,
+        services: SchedulerServices,
         *,
         policies: QueuePolicies | None = None,
         preserve_ordering: bool = False,
-        stats: InferStats | None = None,
-        limiter: RateLimiter | None = None,
         hold_until: int = 0,
     ) -> None:
         self.name = name
         self.version = version
         self.config = config
-        self._clock = clock
-        self._instruments = instruments
-        self._timer = timer
+        self._clock = services.clock
+        self._instruments = services.instruments
+        self._timer = services.timer
         self._order = ResponseOrder() if preserve_ordering else None
-        self._rejections = Rejections(version, stats, clock=clock, instruments=instruments, order=self._order)
+        self._rejections = Rejections(version, services, self._order)
         self._lock = threading.Lock()  # guards all fields below
         self._queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
-        self._instances = InstanceRoster(limiter, self.wake)
+        self._instances = InstanceRoster(services.limiter, self.wake)
         if hold_until:
             self._instances.take = partial(self._take_when_queued, hold_until, self._instances.take)
         self._wake_at = 0

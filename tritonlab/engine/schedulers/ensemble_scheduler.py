@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from ...core.clock import Clock
 from ...core.config.ensemble_graph import EnsembleGraph
 from ...core.config.model_config import dims_text
 from ...core.inference.copies import Copies
@@ -27,11 +26,10 @@ from ...core.inference.infer_request import (
 )
 from ...core.inference.infer_response import InferenceResponse, ParameterValue
 from ...core.inference.tensor import Tensor
-from ...core.metrics.infer_stats import ExecuteTimes, InferStats
-from ...core.observe.instrument import Instruments
+from ...core.metrics.infer_stats import ExecuteTimes
 from ...core.status import Code, EnsembleError, ModelError, TritonError, UnavailableError
 from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
-from .scheduler import STOPPING
+from .scheduler import STOPPING, SchedulerServices
 
 #: Why an ensemble's "batch" ends, for instruments: each request of an ensemble is a batch.
 ENSEMBLE = "ensembles do not batch"
@@ -40,8 +38,7 @@ ENSEMBLE = "ensembles do not batch"
 class EnsembleScheduler:
     """The scheduler of one version of an ensemble; no request waits in it, and it has no instances.
 
-    `infer` starts a step's request (`InferenceServer.infer`); its TritonError fails the ensemble's request. `warn` is
-    called with details of a failure that the client's text lacks.
+    `infer` starts a step's request (`InferenceServer.infer`); its TritonError fails the ensemble's request.
     """
 
     def __init__(
@@ -50,20 +47,17 @@ class EnsembleScheduler:
         version: int,
         graph: EnsembleGraph,
         infer: Callable[[InferenceRequest], None],
-        clock: Clock,
-        instruments: Instruments,
-        stats: InferStats,
-        warn: Callable[[str], None],
+        services: SchedulerServices,
     ) -> None:
         self.name = name
         self.version = version
         self.graph = graph
         self.infer = infer
-        self.clock = clock
-        self.instruments = instruments
-        self.copies = Copies(instruments, clock)
-        self.stats = stats
-        self.warn = warn
+        self.clock = services.clock
+        self.instruments = services.instruments
+        self.copies = Copies(services.instruments, services.clock)
+        self.stats = services.stats
+        self.warn = services.warn
         self.limits = StepLimits(graph.max_inflight_requests)
         self._lock = threading.Lock()  # guards all fields below
         self._running: dict[int, EnsembleRun] = {}

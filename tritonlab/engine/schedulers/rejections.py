@@ -5,32 +5,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 
-from ...core.clock import Clock
 from ...core.inference.delivery import deliver_error
 from ...core.inference.infer_request import InferenceRequest
-from ...core.metrics.infer_stats import InferStats
-from ...core.observe.instrument import Instruments
 from ...core.status import CancelledError, TritonError, UnavailableError
 from .response_order import ResponseOrder
+from .scheduler import SchedulerServices
 
 
 class Rejections:
-    """The end of requests of one model version. `stats` counts the cancelled and timed-out ones; `order` does not hold
-    back their errors.
+    """The end of requests of one model version. The statistics count the cancelled and timed-out ones; `order` does not
+    hold back their errors.
     """
 
-    def __init__(
-        self,
-        version: int,
-        stats: InferStats | None,
-        clock: Clock,
-        instruments: Instruments,
-        order: ResponseOrder | None = None,
-    ) -> None:
+    def __init__(self, version: int, services: SchedulerServices, order: ResponseOrder | None = None) -> None:
         self._version = version
-        self._stats = stats
-        self._clock = clock
-        self._instruments = instruments
+        self._services = services
         self._order = order
 
     def cancel(self, requests: Iterable[InferenceRequest], now: int) -> None:
@@ -47,7 +36,7 @@ class Rejections:
 
     def tell(self, request: InferenceRequest, reason: str, now: int) -> None:
         """Report to the instruments that a request ends without an execution."""
-        hook = self._instruments.request_rejected
+        hook = self._services.instruments.request_rejected
         if hook is not None:
             hook(request, reason, now)
 
@@ -55,14 +44,14 @@ class Rejections:
         """End a request that waited. Errors of cancellation count as CANCELED, of unavailability as REJECTED."""
         if self._order is not None:
             self._order.leave(request)
-        if self._stats is not None and isinstance(error, (CancelledError, UnavailableError)):
+        if isinstance(error, (CancelledError, UnavailableError)):
             reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
-            self._stats.record_rejected(reason, now - request.request_start)
+            self._services.stats.record_rejected(reason, now - request.request_start)
         self.fail(request, error)
 
     def fail(self, request: InferenceRequest, error: TritonError) -> None:
         """End a request that waited, without counting it."""
-        deliver_error(request, self._version, error, self._instruments, self._clock)
+        deliver_error(request, self._version, error, self._services.instruments, self._services.clock)
 
 
 def refusal_of(request: InferenceRequest, refusal: TritonError) -> TritonError:

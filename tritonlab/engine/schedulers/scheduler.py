@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
+from ...core.clock import Clock
 from ...core.inference.infer_request import InferenceRequest
+from ...core.metrics.infer_stats import InferStats
+from ...core.observe.instrument import Instruments
 from ...core.status import TritonError
 from ..execution.payload import Payload
+from ..execution.rate_limiter import RateLimiter
 
 #: The text with which a stopping scheduler refuses requests, after their prefix (rule 5.4.1).
 STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
@@ -32,6 +37,20 @@ class WakeUp(Protocol):
     """Calls at a later time (`timer.Timer`, or a fake)."""
 
     def call_at(self, when: int, function: Callable[[], None]) -> None: ...
+
+
+@dataclass(frozen=True)
+class SchedulerServices:
+    """The services for the scheduler of a model version. `warn` is called with the lines that Triton would log;
+    `limiter` is None if executions share no resources.
+    """
+
+    clock: Clock
+    instruments: Instruments
+    timer: WakeUp
+    stats: InferStats
+    warn: Callable[[str], None]
+    limiter: RateLimiter | None = None
 
 
 class Scheduler(Protocol):

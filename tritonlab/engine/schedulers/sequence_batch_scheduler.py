@@ -11,15 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...core.clock import Clock
 from ...core.inference.infer_request import InferenceRequest, RequestEvent
-from ...core.metrics.infer_stats import InferStats
-from ...core.observe.instrument import Instruments
 from ...core.status import ModelError, TritonError, UnavailableError
 from ...ipc.processes.stub_log import FILLED
-from ..execution.rate_limiter import RateLimiter
 from .rejections import Rejections, refusal_of
-from .scheduler import STOPPING, Instance, WakeUp
+from .scheduler import STOPPING, Instance, SchedulerServices, WakeUp
 from .sequence_config import SequenceConfig
 from .sequence_hosts import SequenceHosts, SequenceWork
 from .sequence_inputs import SequenceInputs
@@ -59,7 +55,7 @@ _UNEXPLAINED = (
 
 class SequenceBatchScheduler:
     """The scheduler that keeps each sequence at one slot of one instance. `inputs` adds the model's controls and
-    states; `warn` is called with the lines of Triton's log.
+    states.
 
     Guarantees: a START may reuse an id, and all later requests of a sequence follow its START. Failures and payloads
     are sent without the lock held.
@@ -71,26 +67,22 @@ class SequenceBatchScheduler:
         version: int,
         config: SequenceConfig,
         inputs: SequenceInputs,
-        clock: Clock,
-        instruments: Instruments,
-        timer: WakeUp,
-        stats: InferStats,
-        warn: Callable[[str], None],
-        limiter: RateLimiter | None = None,
+        services: SchedulerServices,
     ) -> None:
         self.name = name
         self.version = version
         self.config = config
-        self._clock = clock
-        self._instruments = instruments
-        self._rejections = Rejections(version, stats, clock, instruments)
-        self._warn = warn
+        self._clock = services.clock
+        self._instruments = services.instruments
+        self._rejections = Rejections(version, services)
+        self._warn = services.warn
         self._inputs = inputs
+        limiter = services.limiter
         admitted = None if limiter is None else lambda instance: limiter.admit(instance, self._retry)
         self._lock = threading.Lock()  # guards all fields below
         self._table = SequenceTable(name, config)
         self._hosts = SequenceHosts(self._table, config, inputs, admitted)
-        self._next_look = NextLook(timer)
+        self._next_look = NextLook(services.timer)
         self._refusal: TritonError | None = None
         self._settled = threading.Condition(self._lock)
         #: whether the model cannot recognise a null request, and no warning was given yet

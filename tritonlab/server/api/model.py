@@ -145,8 +145,7 @@ class Model(ProcessBound):
             return False
 
     def metadata(self) -> dict[str, Any]:
-        """Return the name, READY versions, platform, inputs and outputs, with the shapes for clients (rule 6.1.2).
-        """
+        """Return the name, READY versions, platform, inputs and outputs, with the shapes for clients (rule 6.1.2)."""
         return self._core.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:

@@ -96,6 +96,7 @@ class BackendChoice:
         """Return the choice in the form for its backend's model.py: JSON."""
         return json.dumps({"use": self.use.value, **self.settings}, sort_keys=True)
 
+
 def choice_words(config: ModelConfig) -> str:
     """Return the source of the answers in plain words for the model of a served config; "" for the real backend."""
     if PARAMETER not in config.parameters:

@@ -43,8 +43,8 @@ from ...engine.life.instance_state import InstanceState
 from ...engine.life.model_instance import ModelInstance
 from ...engine.life.model_stub import ModelSource, ModelStub
 from ...engine.schedulers.ensemble_scheduler import EnsembleScheduler
-from ...engine.schedulers.scheduler import Scheduler
-from ...engine.schedulers.scheduler_factory import SchedulerServices, make_scheduler
+from ...engine.schedulers.scheduler import Scheduler, SchedulerServices
+from ...engine.schedulers.scheduler_factory import make_scheduler
 from ...engine.schedulers.timer import Timer
 from ...ipc.gpu.visible_gpus import VisibleGpus
 from ...ipc.processes.stub_log import LogBook, LogRecord
@@ -437,11 +437,7 @@ class VersionLoad:
         labels = read_labels(config, directory, self._files.base)
         rules = RequestRules(config, model_name=name)
         first_response = self._services.first_response(config)
-        timer, clock, instruments = self._services.timer, services.clock, services.instruments
-        shared = SchedulerServices(
-            clock, instruments, timer=timer, stats=self._stats, warn=self._warn, limiter=execution.limiter
-        )
-        scheduler = make_scheduler(name, self._version, config, directory, services=shared)
+        scheduler = make_scheduler(name, self._version, config, directory, self._scheduler_services())
         simulated = self._services.gpus.simulated
         self.instances = ServingInstances(
             source,
@@ -484,18 +480,14 @@ class VersionLoad:
         labels = read_labels(config, files.directory, files.base)
         rules = RequestRules(config, model_name=files.name)
         graph = EnsembleGraph.from_config(config, find)
-        clock, instruments = services.instances.clock, services.instances.instruments
-        scheduler = EnsembleScheduler(
-            files.name,
-            self._version,
-            graph=graph,
-            infer=infer,
-            clock=clock,
-            instruments=instruments,
-            stats=self._stats,
-            warn=self._warn,
-        )
+        scheduler = EnsembleScheduler(files.name, self._version, graph, infer, self._scheduler_services())
         return VersionParts(config, labels, rules, scheduler)
+
+    def _scheduler_services(self) -> SchedulerServices:
+        shared, timer, limiter = self._services.instances, self._services.timer, self._services.execution.limiter
+        return SchedulerServices(
+            shared.clock, shared.instruments, timer, stats=self._stats, warn=self._warn, limiter=limiter
+        )
 
 
 def complete_config(

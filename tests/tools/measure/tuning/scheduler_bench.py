@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.engine.schedulers.batching import services
 from tritonlab.core.config.model_config import ModelConfig, parse_pbtxt
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
@@ -64,7 +65,9 @@ class Bench:
         assert hook is not None
         self._hook = hook
         rules, policies = BatchConfig.from_config(config), QueuePolicies.from_config(config)
-        self.scheduler = DynamicBatchScheduler("m", 1, rules, self.clock, instruments, self.timer, policies=policies)
+        self.scheduler = DynamicBatchScheduler(
+            "m", 1, rules, services(self.clock, self.timer, instruments=instruments), policies=policies
+        )
         self._took = took
         self._way = way
         self._busy: list[tuple[int, int, FakeInstance]] = []
