@@ -215,6 +215,17 @@ def test_each_call_is_over_before_the_next() -> None:
     assert bench.executions() == 4
 
 
+def test_its_requests_have_numbers_that_no_other_request_has() -> None:
+    """Listeners tell requests by their numbers; those of clients count from 1, and null requests have 0."""
+    samples = warmup(BATCHING, IN, sample(entry("IN", "INT32", [2]), batch=2, count=2))
+    numbers: list[int] = []
+    for _ in range(2):
+        bench = Bench(samples, at_once)
+        bench.run.run()
+        numbers += [request.serial for payload in bench.payloads for request in payload.requests]
+    assert len(set(numbers)) == 8 and min(numbers) >= 1 << 52
+
+
 def test_what_is_not_counted_leaves_the_statistics_alone() -> None:
     bench = Bench(warmup(BATCHING, IN, sample(entry("IN", "INT32", [2])), counted=False), at_once)
     bench.run.run()

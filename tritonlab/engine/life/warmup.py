@@ -6,6 +6,7 @@ not used. A stub that replaces a dead one is cold like the first one and warms u
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from math import prod
@@ -30,6 +31,8 @@ from ..execution.payload import Payload
 
 #: Seconds between checks whether a stub has died without an answer.
 _LOOK = 0.1
+#: The serials of warmup requests, which no client's request reaches: listeners get both. Browsers read them as doubles.
+_serials = itertools.count(1 << 52)
 #: The most requests made of one sample; more than any batch holds.
 _MOST_REQUESTS = 1 << 20
 
@@ -158,12 +161,12 @@ class WarmupRun:
             text = f"batch size {count} for '{self._instance}', max allowed is {most}"
             return [InvalidArgumentError(text)] * count
         now = self._clock.now()
-        for serial, request in enumerate(requests, 1):
-            request.serial = serial  # this instance has no other requests
+        for request in requests:
+            request.serial = next(_serials)
             request.request_start = request.queue_start = now
             request.push(self._on_response)
         self._errors = []
-        self._open = set(range(count + 1))
+        self._open = {0, *(request.serial for request in requests)}
         self._ended.clear()
         self._send(Payload(requests, count, "warmup"), self._stats)
         while not self._ended.wait(_LOOK):
