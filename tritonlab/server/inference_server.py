@@ -325,21 +325,17 @@ class InferenceServer:
         """Return the reasons of all waits, of one model or all, and why the last loads failed. Blocks while the stubs
         on the way report, a second each at most.
         """
-        control, calls, now = self.control, self._parts.executor.calls(), self.clock.now()
-        held = survey(control.running(), calls, now)
-        models = [model for _, model in sorted(control.models.items())]
-        return why(
-            ServerSnapshot(
-                models,
-                versions=control.running(),
-                loading=control.loading(),
-                held=held,
-                calls=calls,
-                failures=self.failures,
-                now=now,
-            ),
-            name,
+        control = self.control
+        seen = ServerSnapshot(
+            models=[model for _, model in sorted(control.models.items())],
+            versions=control.running(),
+            loading=control.loading(),
+            held=self.requests(),
+            calls=self._parts.executor.calls(),
+            failures=self.failures,
+            now=self.clock.now(),
         )
+        return why(seen, name)
 
     # -- end
 

@@ -58,7 +58,7 @@ def openapi_document(
         "openapi": "3.1.0",
         "info": {"title": title, "version": "2", "description": _ABOUT},
         **({"servers": [{"url": url}]} if url else {}),
-        "tags": [*({"name": _tag(config), "description": _model_text(config)} for config in models), _SERVER_TAG],
+        "tags": [*({"name": config["name"], "description": _model_text(config)} for config in models), _SERVER_TAG],
         "paths": paths,
         "components": {"schemas": _SHARED, **({"securitySchemes": schemes} if schemes else {})},
     }
@@ -235,19 +235,24 @@ def _server_paths() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _model_paths(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
-    tag, path = _tag(config), f"/v2/models/{config['name']}"
+    tag = config["name"]
+    path = f"/v2/models/{tag}"
     is_decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
     if not is_decoupled:  # which `infer` refuses (rule 3.7.4)
         yield f"{path}/infer", {"post": _infer(tag, config)}
     generate = example_generate(config)
     if generate is not None:
-        content = {_JSON: {"schema": _flat_schema(config, "input"), "examples": _examples(generate)}}
-        answer, body = _flat_schema(config, "output"), {"required": True, "content": content}
-        for name, summary, kind in (
-            ("generate", "Send one flat JSON object, get one", _JSON),
-            ("generate_stream", "Send one flat JSON object, get an event for each response", _EVENTS),
+        content = {_JSON: {"schema": _flat_schema(config, "input"), "examples": {"example": {"value": generate}}}}
+        body = {"required": True, "content": content}
+        for name, summary, kind, schema in (
+            ("generate", "Send one flat JSON object, get one", _JSON, _flat_schema(config, "output")),
+            (
+                "generate_stream",
+                "Send one flat JSON object, get an event for each response",
+                _EVENTS,
+                {"type": "string"},
+            ),
         ):
-            schema: dict[str, Any] = answer if kind == _JSON else {"type": "string"}
             operation = _operation(tag, f"{tag}_{name}", "inference", summary, {kind: {"schema": schema}})
             yield f"{path}/{name}", {"post": {**operation, "requestBody": body}}
     for name, category, summary, answered in (
@@ -266,7 +271,7 @@ def _infer(tag: str, config: Config) -> dict[str, Any]:
     example = example_request(config)
     content: dict[str, Any] = {_BINARY: {"schema": {"type": "string", "format": "binary"}}}
     if all(_datatype(tensor) not in _NOT_IN_JSON for tensor in config["input"] if not tensor.get("optional")):
-        shown = {} if example is None else {"examples": _examples(example)}
+        shown = {} if example is None else {"examples": {"example": {"value": example}}}
         content = {_JSON: {"schema": _request_schema(config), **shown}, **content}
     answer = {_JSON: {"schema": _response_schema(config)}, _BINARY: content[_BINARY]}
     operation = _operation(tag, f"{tag}_infer", "inference", "Send a request", answer)
@@ -283,10 +288,6 @@ def _infer(tag: str, config: Config) -> dict[str, Any]:
         ],
         "requestBody": {"required": True, "content": content},
     }
-
-
-def _examples(value: dict[str, Any]) -> dict[str, Any]:
-    return {"example": {"value": value}}
 
 
 def _read(tag: str, name: str, category: str, summary: str, schema: dict[str, Any] | None) -> dict[str, Any]:
@@ -306,10 +307,6 @@ def _operation(tag: str, name: str, category: str, summary: str, answer: dict[st
 
 
 # -- texts
-
-
-def _tag(config: Config) -> str:
-    return str(config["name"])
 
 
 def _model_text(config: Config) -> str:
