@@ -103,7 +103,8 @@ def read_tree(
         why_secret: returns why a file is a secret, which is left out unless it is requested; "" for others. It gets the
             path relative to `root` and the file.
     """
-    reader = _Reader(root, include, needed=needed, large=large, skip=skip, inside=inside, why_secret=why_secret)
+    tree = ModelTree(root)
+    reader = _Reader(tree, include, needed, large=large, skip=skip, inside=(root, *inside), why_secret=why_secret)
     reader.read("", root, ())
     return reader.finish()
 
@@ -133,66 +134,57 @@ def is_environment(directory: Path) -> bool:
     return (directory / "bin" / "activate").exists() or (directory / "pyvenv.cfg").exists()
 
 
+@dataclass
 class _Reader:
-    def __init__(
-        self,
-        root: Path,
-        include: Collection[str] | None,
-        needed: Collection[str],
-        large: int,
-        skip: Collection[str],
-        inside: Collection[Path],
-        why_secret: Callable[[str, Path], str],
-    ) -> None:
-        self._inside = (root, *inside)
-        self._why_secret = why_secret
-        self._skip = skip
-        self._tree = ModelTree(root)
-        self._include = include
-        self._needed = needed
-        self._large = large
+    tree: ModelTree
+    include: Collection[str] | None
+    needed: Collection[str]
+    large: int
+    skip: Collection[str]
+    inside: Collection[Path]
+    why_secret: Callable[[str, Path], str]
 
     def read(self, below: str, directory: Path, above: tuple[str, ...], takes_all: bool = False) -> None:
         """Add the contents of a directory. `above`: the real paths of its parents."""
-        takes_all = takes_all or self._include is None or is_environment(directory)
+        takes_all = takes_all or self.include is None or is_environment(directory)
         above = (*above, os.path.realpath(directory))
         listed = sorted(set(os.listdir(directory)).difference(LEFT_BEHIND))
         names = [name for name in listed if not name.endswith((".pyc", ".pyo"))]
         if not names and below:
-            self._tree.directories.append(below)
+            self.tree.directories.append(below)
         for name in names:
             path, entry = f"{below}/{name}".lstrip("/"), directory / name
-            if path in self._skip:
+            if path in self.skip:
                 continue
             if name.startswith(".") and not (takes_all or _keeps_directory(entry) or self._requested(path)):
                 self._leave_out(path + "/" * entry.is_dir(), Omission.HIDDEN)
             elif entry.is_symlink() and (end := os.readlink(entry)) and not entry.exists():
                 self._leave_out(path, Omission.DANGLING, end)
-            elif leads_out(entry, (*self._inside, *above)) and not self._requested(path):
-                if self._include is None:
-                    self._tree.links[path] = os.path.realpath(entry)
+            elif leads_out(entry, (*self.inside, *above)) and not self._requested(path):
+                if self.include is None:
+                    self.tree.links[path] = os.path.realpath(entry)
                 else:
                     self._leave_out(path, Omission.OUTSIDE, os.path.realpath(entry))
             elif entry.is_symlink() and self._stays(directory, below, end):
-                self._tree.links[path] = end
+                self.tree.links[path] = end
             elif entry.is_dir():
                 if os.path.realpath(entry) not in above:  # otherwise it links to one of its own parents
                     self.read(path, entry, above, takes_all or self._requested(path))
             elif entry.is_file():
                 size = entry.stat().st_size
-                if size > self._large and not (takes_all or self._requested(path) or path in self._needed):
+                if size > self.large and not (takes_all or self._requested(path) or path in self.needed):
                     self._leave_out(path, Omission.LARGE, str(size))
-                elif not (takes_all or self._requested(path)) and (why := self._why_secret(path, entry)):
+                elif not (takes_all or self._requested(path)) and (why := self.why_secret(path, entry)):
                     self._leave_out(path, Omission.SECRET, why)
                 else:
-                    self._tree.files.append(path)
+                    self.tree.files.append(path)
             elif entry.exists():
                 kind = "a pipe" if entry.is_fifo() else "a socket" if entry.is_socket() else "a device"
                 self._leave_out(path, Omission.SPECIAL, kind)
 
     def finish(self) -> ModelTree:
         """Leave out the links to omitted paths."""
-        tree = self._tree
+        tree = self.tree
         away = [each.path.rstrip("/") for each in tree.left_out]
         for link, end in list(tree.links.items()):
             leads_to = os.path.normpath(os.path.join(os.path.dirname(link), end))
@@ -203,14 +195,14 @@ class _Reader:
         return tree
 
     def _leave_out(self, path: str, reason: Omission, detail: str = "") -> None:
-        self._tree.left_out.append(Omitted(path, reason, detail))
+        self.tree.left_out.append(Omitted(path, reason, detail))
 
     def _requested(self, path: str) -> bool:
-        return is_requested(path, self._include or ())
+        return is_requested(path, self.include or ())
 
     def _stays(self, directory: Path, below: str, end: str) -> bool:
         """Return whether a link stays within the model directory, wherever that is moved."""
-        root = self._tree.root
+        root = self.tree.root
         inside = os.path.realpath(directory) == os.path.join(os.path.realpath(root), below).rstrip("/")
         leads_to = os.path.normpath(os.path.join(below, end))
         return inside and not os.path.isabs(end) and leads_to.split("/")[0] != ".."

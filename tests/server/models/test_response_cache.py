@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engine.schedulers.batching import services
 from tritonlab.core.inference.infer_request import InferenceRequest, RequestEvent, RequestState
 from tritonlab.core.inference.infer_response import InferenceResponse
 from tritonlab.core.inference.tensor import Tensor
@@ -13,7 +14,7 @@ from tritonlab.core.metrics.infer_stats import InferStats
 from tritonlab.core.observe.instrument import Instruments
 from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
 from tritonlab.server.models.response_cache import CachedModel, ResponseCache, parse_cache_config, request_key
-from tritonlab.testing import MockClock, RecordingInstrument, collect
+from tritonlab.testing import FakeTimer, MockClock, RecordingInstrument, collect
 
 #: All outputs of a model.
 OUTPUTS = frozenset({"X", "Y"})
@@ -47,10 +48,9 @@ class Bench:
         self.model = self.load()
 
     def load(self, execute: Callable[[InferenceRequest], None] | None = None) -> CachedModel:
-        return CachedModel(
-            self.cache, "m", 1, ["OUT"], execute or self._execute, self.stats, self.clock, self.instruments,
-            self.warnings.append,
-        )  # fmt: skip
+        warn = self.warnings.append
+        more = services(self.clock, FakeTimer(self.clock), instruments=self.instruments, stats=self.stats, warn=warn)
+        return CachedModel(self.cache, "m", 1, ["OUT"], execute or self._execute, more)
 
     def _execute(self, request: InferenceRequest) -> None:
         self.clock.advance(100)

@@ -1,17 +1,16 @@
 """`RequestExamination`, the errors of requests that do not fit their model's configuration (rule 5.4).
 
-`RequestRules` accepts valid requests itself and passes only the others on, so nothing in this file needs to be fast.
+`RequestRules` accepts valid requests and examines only the others, so nothing in this file needs to be fast.
 Triton keeps inputs in a hash map that in practice hands out the newest first, so the checks walk them backwards: with
 several bad inputs the same one is blamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from ..config.model_config import dims_text
+from ..config.model_config import ModelConfig, dims_text
 from ..status import InvalidArgumentError
 from .data_type import DataType
 from .infer_request import InferenceRequest
@@ -64,24 +63,15 @@ class InputRule:
 
 
 class RequestExamination:
-    """The checks of one model version, in Triton's order.
+    """The checks of one model version, in Triton's order."""
 
-    `limits` are the fewest and the most inputs of a request.
-    """
-
-    def __init__(
-        self,
-        model_name: str,
-        max_batch_size: int,
-        rules: Mapping[str, InputRule],
-        output_names: Sequence[str],
-        limits: tuple[int, int],
-    ) -> None:
+    def __init__(self, config: ModelConfig, model_name: str) -> None:
         self.model_name = model_name
-        self.max_batch_size = max_batch_size
-        self.output_names = output_names
-        self._rules = rules
-        self._limits = limits
+        self.max_batch_size: int = config.max_batch_size
+        self.output_names = tuple(tensor.name for tensor in config.output)
+        self._rules = {tensor.name: InputRule(tensor) for tensor in config.input}
+        # These count entries of the configuration, which may legally have a name twice.
+        self._least, self._most = sum(not tensor.optional for tensor in config.input), len(config.input)
 
     def examine(self, request: InferenceRequest) -> int:
         """Return the batch size of a request that passes all checks (rule 5.4.1), 0 if the client sent 0 (rule 5.4.5).
@@ -89,8 +79,7 @@ class RequestExamination:
         Raises InvalidArgumentError with Triton's text.
         """
         self._check_outputs(request)
-        least, most = self._limits
-        if not least <= len(request.inputs) <= most:
+        if not self._least <= len(request.inputs) <= self._most:
             raise self._wrong_count(request)
         batch = self._check_batch(request) if self.max_batch_size else 0
         for name, tensor in reversed(request.inputs.items()):
@@ -136,7 +125,7 @@ class RequestExamination:
         """
         inputs = request.inputs
         missing = [name for name, rule in self._rules.items() if not rule.optional and name not in inputs]
-        least, most = self._limits
+        least, most = self._least, self._most
         wanted = f"expected {most} inputs" if least == most else f"expected number of inputs between {least} and {most}"
         return InvalidArgumentError(
             f"{request.prefix}{wanted} but got {len(inputs)} inputs for model '{self.model_name}'. "

@@ -1,7 +1,7 @@
 """`RequestRules`, the checks of a request against its model's configuration (rule 5.4), the same for every frontend.
 
-A valid request is accepted as fast as possible, with numbers computed once per model version. Only an invalid one goes
-to `RequestExamination`, which repeats the checks in Triton's order and raises the error.
+A valid request is accepted as fast as possible, with numbers computed once per model version. Only for an invalid one
+`RequestExamination` repeats the checks in Triton's order and raises the error.
 
 Control and state inputs of sequence models are not inputs of the configuration, so a client that sends one is refused
 like for any unknown name (rule 5.6.5).
@@ -21,31 +21,19 @@ from ..status import InvalidArgumentError, UnsupportedError
 from .data_type import DataType
 from .infer_request import InferenceRequest
 from .output_reshape import reshaped
-from .request_examination import InputRule, RequestExamination
+from .request_examination import RequestExamination
 from .tensor import Tensor
 
 
-class RequestRules:
+class RequestRules(RequestExamination):
     """The rules for requests to one model version."""
 
     def __init__(self, config: ModelConfig, *, model_name: str) -> None:
-        self.model_name = model_name
-        self.max_batch_size: int = config.max_batch_size
+        super().__init__(config, model_name)
         self.decoupled = is_decoupled(config)
-        self.output_names = tuple(tensor.name for tensor in config.output)
         self._outputs = frozenset(self.output_names)
         #: the datatype that Python lists and scalars for each input are converted to
-        self.input_types: dict[str, DataType] = {}
-        self._rules: dict[str, InputRule] = {}
-        # These count entries of the configuration, which may legally have a name twice.
-        self._most, self._least = len(config.input), 0
-        for tensor in config.input:
-            self.input_types[tensor.name] = DataType(tensor.data_type)
-            self._rules[tensor.name] = InputRule(tensor)
-            self._least += not tensor.optional
-        self._examination = RequestExamination(
-            model_name, self.max_batch_size, self._rules, self.output_names, limits=(self._least, self._most)
-        )
+        self.input_types = {name: rule.datatype for name, rule in self._rules.items()}
         # Triton's backend reads the batch size from the first input. A sequence's control inputs count too.
         added = config.sequence_batching.control_input or config.sequence_batching.state
         self._adds_inputs = bool(added)
@@ -69,7 +57,7 @@ class RequestRules:
             check_correlation_id(request.correlation_id)
         batch = self._accept(request)
         if not batch:
-            batch = self._examination.examine(request)
+            batch = self.examine(request)
         if not request.inputs and self._needs_input:
             raise InvalidArgumentError(f"{request.prefix}out of bounds index 0: request has 0 inputs")
         request.batch_size = batch or 1

@@ -6,39 +6,34 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...core.inference.copies import Copies
 from ...core.status import ModelError
 from ...ipc.gpu.device_tensors import DeviceTensors
 from ...ipc.link.block_reader import BlockReader
 from ...ipc.link.stub_link import NO_RESPONSE, Log, Raised, Response, StubLink
-from ..execution.failure_keeper import FailureKeeper
-from ..execution.inflight_requests import InflightRequests
+from ..execution.execution import StubExecutor
 from ..execution.response_factory import build_response
 from ..life.instance_plan import InstancePlan, InstanceServices
-from ..life.model_stub import ModelStub
 
 _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 
 
 class StubMessages:
-    """The handlers of one stub's messages; `inflight`: its requests. `on_call(link, id, call)` answers its calls."""
+    """The handlers of one stub's messages. `on_call(link, id, call)` answers its calls."""
 
     def __init__(
         self,
-        stub: ModelStub,
+        executor: StubExecutor,
         plan: InstancePlan,
-        inflight: InflightRequests,
         services: InstanceServices[Any],
-        keeper: FailureKeeper,
         on_call: Callable[[StubLink, int, Any], None],
     ) -> None:
-        self._stub = stub
+        self._stub = stub = executor.stub
         self._plan = plan
-        self._inflight = inflight
+        self._inflight = executor.inflight
         self._services = services
-        self._keeper = keeper
+        self._keeper = executor.keeper
         self._on_call = on_call
-        self._copies = Copies(services.instruments, services.clock)
+        self._copies = executor.copies
         stub.link.region.on_grow = partial(self._on_grow, "kernel")
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
 

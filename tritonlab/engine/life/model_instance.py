@@ -172,14 +172,7 @@ class ModelInstance:
             self._executor = executor
             if self._life.stopped:
                 raise self._stopped_while_starting()
-        StubMessages(
-            stub,
-            self.plan,
-            inflight=executor.inflight,
-            services=services,
-            keeper=executor.keeper,
-            on_call=partial(services.on_call, self),
-        ).handle_all_links()
+        StubMessages(executor, self.plan, services, partial(services.on_call, self)).handle_all_links()
         stub.on_end = partial(services.on_link_end, stub.link)
         return executor
 

@@ -114,12 +114,9 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
         sleeper.acquire()
         self._sleeper = sleeper
         if self._debugger is not None and self._debugger.reads_here():
-            self._debugger.sleep(sleeper, self._answered)
+            self._debugger.sleep(sleeper, lambda: bool(self._responses))
         elif not self._responses:
             interruptible(sleeper.acquire)
-
-    def _answered(self) -> bool:
-        return bool(self._responses)
 
     def __repr__(self) -> str:
         there = list(self._responses.copy())

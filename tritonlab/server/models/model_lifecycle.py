@@ -230,7 +230,7 @@ class ModelVersion:
 
     def _entrance(self) -> Callable[[InferenceRequest], None]:
         """Return the function that takes checked requests, chosen so that unused features cost a request nothing."""
-        services, cache = self._services.instances, self._services.execution.cache
+        cache = self._services.execution.cache
         instances = self.instances
         if instances and all(instance.plan.passive for instance in instances):
             return self._refuse
@@ -248,10 +248,7 @@ class ModelVersion:
             self.version,
             outputs=[output.name for output in self.config.output],
             execute=self.scheduler.enqueue,
-            stats=self.stats,
-            clock=services.clock,
-            instruments=services.instruments,
-            warn=self._warn,
+            services=self.loading.scheduler_services(),
         )
         return self._cached.enqueue
 
@@ -437,7 +434,7 @@ class VersionLoad:
         labels = read_labels(config, directory, self._files.base)
         rules = RequestRules(config, model_name=name)
         first_response = self._services.first_response(config)
-        scheduler = make_scheduler(name, self._version, config, directory, self._scheduler_services())
+        scheduler = make_scheduler(name, self._version, config, directory, self.scheduler_services())
         simulated = self._services.gpus.simulated
         self.instances = ServingInstances(
             source,
@@ -480,10 +477,10 @@ class VersionLoad:
         labels = read_labels(config, files.directory, files.base)
         rules = RequestRules(config, model_name=files.name)
         graph = EnsembleGraph.from_config(config, find)
-        scheduler = EnsembleScheduler(files.name, self._version, graph, infer, self._scheduler_services())
+        scheduler = EnsembleScheduler(files.name, self._version, graph, infer, self.scheduler_services())
         return VersionParts(config, labels, rules, scheduler)
 
-    def _scheduler_services(self) -> SchedulerServices:
+    def scheduler_services(self) -> SchedulerServices:
         shared, timer, limiter = self._services.instances, self._services.timer, self._services.execution.limiter
         return SchedulerServices(
             shared.clock, shared.instruments, timer, stats=self._stats, warn=self._warn, limiter=limiter

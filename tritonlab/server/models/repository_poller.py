@@ -167,8 +167,8 @@ class RepositoryPoller:
                 self._busy.discard(name)
                 missed = name in self._missed
                 self._missed.discard(name)
-            if missed and not self._stopped:
-                self.poll()
+            if missed:
+                self._poll_safely()
 
     def _unload(self, name: str) -> None:
         try:

@@ -15,14 +15,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ...core.clock import Clock
 from ...core.inference.delivery import deliver
 from ...core.inference.infer_request import InferenceRequest, ResponseCallback
 from ...core.inference.infer_response import InferenceResponse, ParameterValue
 from ...core.inference.tensor import Tensor
-from ...core.metrics.infer_stats import InferStats
-from ...core.observe.instrument import Instruments
 from ...core.status import InvalidArgumentError, TritonError
+from ...engine.schedulers.scheduler import SchedulerServices
 
 #: Bytes an entry costs besides its tensors; Triton's has 165 for three small outputs.
 _OVERHEAD = 128
@@ -141,20 +139,17 @@ class CachedModel:
         version: int,
         outputs: Iterable[str],
         execute: Callable[[InferenceRequest], None],
-        stats: InferStats,
-        clock: Clock,
-        instruments: Instruments,
-        warn: Callable[[str], None],
+        services: SchedulerServices,
     ) -> None:
         self._cache = cache
         self._name = name
         self._version = version
         self._outputs = frozenset(outputs)
         self._execute = execute
-        self._stats = stats
-        self._clock = clock
-        self._instruments = instruments
-        self._warn = warn
+        self._stats = services.stats
+        self._clock = services.clock
+        self._instruments = services.instruments
+        self._warn = services.warn
 
     def enqueue(self, request: InferenceRequest) -> None:
         """Answer a checked request from the cache at once, or pass it on for execution. Answers from the cache do not
