@@ -117,3 +117,9 @@ def test_threads_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
         first.write(b"the first")
     assert path.read_bytes() == b"half of the first"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_may_have_the_longest_name(tmp_path: Path) -> None:
+    path = tmp_path / ("名" * 85)  # 255 bytes
+    write_file(path, "text")
+    assert path.read_text() == "text"

@@ -18,7 +18,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises OSError that names `path`; an earlier file then stays. A pipe or device is written directly.
     """
     target = Path(os.path.realpath(path))
-    unfinished = target.with_name(f".{target.name[:200]}.{threading.get_native_id()}.part")
+    name = os.fsdecode(os.fsencode(target.name)[:200])  # the longest name of a file has 255 bytes
+    unfinished = target.with_name(f".{name}.{threading.get_native_id()}.part")
     try:
         if target.exists() and not target.is_file():
             with target.open("wb") as file:

@@ -106,7 +106,9 @@ class MachineUsage:
 
 
 class ServerMetrics:
-    """The counters of a model version, chosen at load time: a feature that is off costs a request nothing."""
+    """The metrics that a server shows by its configuration. A feature that is off costs a request nothing, since each
+    model version gets its counters when it is loaded.
+    """
 
     def __init__(self, config: MetricsConfig, registry: MetricRegistry, clock: Clock, gpus: VisibleGpus) -> None:
         self._config = config
