@@ -356,7 +356,7 @@ class InferenceServer:
                 hook()
 
     def _close(self) -> None:
-        self.tracer.close()
+        self.tracer.flush()
         self.pool.close()
         self._parts.services.timer.close()
         self._parts.services.backends.close()

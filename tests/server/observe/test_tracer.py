@@ -56,7 +56,7 @@ def test_it_listens_until_the_last_traced_request_has_ended(tmp_path: Path) -> N
     assert (bench.tracer.active, bench.listening) == (False, True)
     bench.run(request)
     assert not bench.listening
-    bench.tracer.close()
+    bench.tracer.flush()
     written = json.loads((tmp_path / "t.json").read_text())
     assert [entry["id"] for entry in written] == [1] * 4
 
@@ -67,7 +67,7 @@ def test_a_refused_request_is_forgotten(tmp_path: Path) -> None:
     assert trace is not None
     bench.tracer.forget(trace)
     assert not bench.listening
-    bench.tracer.close()
+    bench.tracer.flush()
     assert not (tmp_path / "t.json").exists()
 
 

@@ -8,7 +8,6 @@ their end), states, log lines, custom metrics and the growth of shared memory ar
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections import deque
@@ -46,7 +45,6 @@ class ChromeTrace(ProcessBound, Instrument):
         self._names: list[dict[str, Any]] = []
         self._processes: dict[str, int] = {}
         self._lanes: dict[tuple[int, str], int] = {}
-        self._numbers = itertools.count(1)
         #: requests that began during the trace, by serial
         self._open: set[int] = set()
         #: executions by instance and batch: model, start, requests; two versions of a model may have equal keys
@@ -211,7 +209,7 @@ class ChromeTrace(ProcessBound, Instrument):
                 self._names.append(_named("process_name", pid, 0, process))
             tid = self._lanes.get((pid, lane))
             if tid is None:
-                tid = self._lanes[pid, lane] = next(self._numbers)
+                tid = self._lanes[pid, lane] = len(self._lanes) + 1
                 self._names.append(_named("thread_name", pid, tid, lane))
             self._events.append({**event, "pid": pid, "tid": tid, "ts": ns / 1000})
 

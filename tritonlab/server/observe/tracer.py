@@ -87,11 +87,9 @@ class Tracer(Instrument):
         with self._refreshing:
             active = self._settings.active()
             with self._lock:
-                files = list(self._files.values())
                 self.active = active
                 self._listen(active)
-            for file in files:
-                self._write(file.flush)
+            self.flush()
             if active and not self._warned and self._settings.get()["trace_mode"] == ["opentelemetry"]:
                 self._warned = True
                 self._say(
@@ -126,8 +124,10 @@ class Tracer(Instrument):
         return request.trace
 
     def forget(self, trace: Trace) -> None:
-        """Drop the trace of a refused request, as Triton does: nothing is written."""
-        self._drop(trace.tree)
+        """Drop a trace: it is written, or its request was refused, of which Triton writes nothing."""
+        with self._lock:
+            self._trees.discard(trace.tree)
+            self._listen(self._settings.active())
 
     def adopt(self, request: InferenceRequest, parent: int) -> None:
         """Trace a model's request as part of the trace of its caller; it is ignored if that trace has ended."""
@@ -182,23 +182,17 @@ class Tracer(Instrument):
     def _on_leave(self, trace: Trace) -> None:
         with self._lock:
             self._live.pop(trace.ident, None)
-        tree = trace.tree
-        traces = tree.finished()
+        traces = trace.tree.finished()
         if not traces:
             return
-        setting = tree.setting
+        setting = trace.tree.setting
         if setting.mode == "triton":
-            entries = [entry for trace in traces for entry in trace.entries()]
+            entries = [entry for each in traces for entry in each.entries()]
             text = ",".join(json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in entries)
             with self._lock:
                 file = self._files.setdefault(setting.file, TraceFile(setting.file))
             self._write(lambda: file.add(text, setting.log_frequency))
-        self._drop(tree)
-
-    def _drop(self, tree: TraceTree) -> None:
-        with self._lock:
-            self._trees.discard(tree)
-            self._listen(self._settings.active())
+        self.forget(trace)
 
     def _write(self, write: Callable[[], None]) -> None:
         try:
@@ -206,8 +200,8 @@ class Tracer(Instrument):
         except OSError as error:
             self._say("ERROR", f"the trace file cannot be written: {error}")
 
-    def close(self) -> None:
-        """Write the remaining traces."""
+    def flush(self) -> None:
+        """Write the waiting traces."""
         with self._lock:
             files = list(self._files.values())
         for file in files:
@@ -219,7 +213,7 @@ class TraceFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._lock = threading.Lock()  # guards all fields below, and the files
+        self._lock = threading.RLock()  # guards all fields below, and the files
         self._waiting: list[str] = []
         self._frequency = 0
         self._number = 0
@@ -231,26 +225,24 @@ class TraceFile:
             self._waiting.append(text)
             self._frequency = frequency
             if (len(self._waiting) >= frequency) if frequency else (sum(map(len, self._waiting)) > _KEPT):
-                self._flush()
+                self.flush()
 
     def flush(self) -> None:
+        """Write the waiting traces."""
         with self._lock:
-            self._flush()
-
-    def _flush(self) -> None:
-        waiting, self._waiting = ",".join(self._waiting), []
-        if not waiting:
-            return
-        if self._frequency:
-            number, self._number = self._number, self._number + 1
-            Path(f"{self._path}.{number}").write_text(f"[{waiting}]", encoding="utf-8")
-        elif not self._begun:
-            self._path.write_text(f"[{waiting}]", encoding="utf-8")
-            self._begun = True
-        else:
-            with self._path.open("r+b") as file:  # valid JSON between two writes, unlike Triton's
-                file.seek(-1, 2)
-                file.write(f",{waiting}]".encode())
+            waiting, self._waiting = ",".join(self._waiting), []
+            if not waiting:
+                return
+            if self._frequency:
+                number, self._number = self._number, self._number + 1
+                Path(f"{self._path}.{number}").write_text(f"[{waiting}]", encoding="utf-8")
+            elif not self._begun:
+                self._path.write_text(f"[{waiting}]", encoding="utf-8")
+                self._begun = True
+            else:
+                with self._path.open("r+b") as file:  # valid JSON between two writes, unlike Triton's
+                    file.seek(-1, 2)
+                    file.write(f",{waiting}]".encode())
 
 
 def _continued(context: str | None) -> str:
