@@ -67,6 +67,7 @@ def test_a_template_says_which_of_it_is_not_filled_in() -> None:
 
 def test_placeholders_are_of_one_form() -> None:
     assert placeholders("$$TRITON_MODEL_DIRECTORY/$HOME {a} ${} ${b c} ${d}") == ["${d}"]
+    assert placeholders("https://host/#${part}") == ["${part}"]
 
 
 def test_a_module_is_installed_by_the_name_of_its_package() -> None:

@@ -179,3 +179,12 @@ def test_dims_text() -> None:
 def test_a_value_that_no_enum_has_is_refused(value: str) -> None:  # measured: protobuf raises three kinds of errors
     with pytest.raises(ConfigError, match="failed to read text proto from m"):
         parse_pbtxt(f'input {{ name: "I" data_type: {value} dims: [1] }}', "m")
+
+
+def test_a_hash_within_quotes_is_not_a_comment() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_pbtxt('# ${comment}\nname: "a#\udc80 ${name}"', "config.pbtxt")
+    assert caught.value.detail.endswith("; not filled in: ${name}")
+    with pytest.raises(ConfigError) as caught:
+        parse_pbtxt('name: "a#\udc80"', "config.pbtxt")
+    assert caught.value.detail == "line 1 is not UTF-8; save the file as UTF-8"

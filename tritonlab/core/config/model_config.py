@@ -89,6 +89,7 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
         return text_format.Parse(text, ModelConfig())
     # raised by this parser for a number that the enum lacks, and for an enum's word that is not UTF-8
     except (text_format.ParseError, ValueError, SystemError) as error:
+        text = _COMMENT_OR_TEXT.sub(lambda found: "" if found[0][0] == "#" else found[0], text)
         unfilled = ", ".join(placeholders(text))
         detail = f"{error}; not filled in: {unfilled}" if unfilled else _not_utf8(text) or str(error)
         raise ConfigError(f"failed to read text proto from {path}", detail=detail) from None
@@ -119,17 +120,16 @@ def _as_python_reads(found: re.Match[str], path: str) -> str:
 
 
 def _not_utf8(text: str) -> str:
-    """Return the line that is not UTF-8 outside its comment; "" if all are."""
+    """Return the line that is not UTF-8; "" if all are."""
     for number, line in enumerate(text.split("\n"), 1):
-        if _ESCAPED.search(line.split("#", 1)[0]):
+        if _ESCAPED.search(line):
             return f"line {number} is not UTF-8; save the file as UTF-8"
     return ""
 
 
 def placeholders(text: str) -> list[str]:
-    """Return the distinct `${NAME}` placeholders of a template, without those in comments."""
-    lines = (line.split("#", 1)[0] for line in text.splitlines())
-    return list(dict.fromkeys(found for line in lines for found in _PLACEHOLDER.findall(line)))
+    """Return the distinct `${NAME}` placeholders of a template."""
+    return list(dict.fromkeys(_PLACEHOLDER.findall(text)))
 
 
 def print_pbtxt(config: ModelConfig) -> str:
