@@ -159,21 +159,11 @@ def keep_requests(requests: Sequence[InferenceRequest]) -> tuple[tuple[KeptReque
         for name, tensor in request.inputs.items():
             inputs[name] = found = keep_tensor(tensor, room)
             room -= found.byte_size if found.tensor is not None else 0
-        records.append(
-            KeptRequest(
-                inputs,
-                request.serial,
-                request_id=request.request_id,
-                correlation_id=request.correlation_id,
-                flags=request.flags,
-                priority=request.priority,
-                timeout=request.timeout,
-                requested_outputs=tuple(request.requested_outputs),
-                parameters=dict(request.parameters or {}),
-                batch_size=request.batch_size,
-                caller=request.caller if isinstance(request, ModelRequest) else None,
-            )
-        )
+        settings = request.settings()
+        settings["requested_outputs"] = tuple(request.requested_outputs)
+        settings["parameters"] = dict(request.parameters or {})
+        caller = request.caller if isinstance(request, ModelRequest) else None
+        records.append(KeptRequest(inputs, request.serial, **settings, batch_size=request.batch_size, caller=caller))
     return tuple(records), len(clients) - len(records)
 
 

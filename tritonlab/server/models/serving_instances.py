@@ -145,30 +145,30 @@ class ServingInstances:
         return instances
 
     def _plans(self, config: ModelConfig, specs: Sequence[InstanceSpec]) -> list[InstancePlan]:
-        version = self._source.version
         warmup = None
         if config.model_warmup:
             warmup = Warmup(config, self._directory, self._rules, counted=self._execution.count_warmup)
-        plans = [
+        reshapes, device_inputs = OutputReshapes.from_config(config), not force_cpu_only(config)
+        directory, version = str(self._directory), self._source.version
+        for spec in specs:
+            check_stub_name(spec.name)
+        return [
             InstancePlan(
                 source=self._source,
                 name=spec.name,
                 kind=spec.kind,
                 device_id=spec.device_id,
-                args=instance_args(config, spec, model_directory=str(self._directory), version=version),
+                args=instance_args(config, spec, model_directory=directory, version=version),
                 outputs=self._rules.output_names,
                 decoupled=self._rules.decoupled,
-                reshapes=OutputReshapes.from_config(config),
+                reshapes=reshapes,
                 warmup=warmup,
                 passive=spec.passive,
                 simulated=self._simulated,
-                device_inputs=not force_cpu_only(config),
+                device_inputs=device_inputs,
             )
             for spec in specs
         ]
-        for plan in plans:
-            check_stub_name(plan.name)
-        return plans
 
     def _events(self, config: ModelConfig) -> InstanceEvents[ModelInstance]:
         events = InstanceEvents(
