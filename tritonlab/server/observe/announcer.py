@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...core.clock import Clock
 from ...core.inference.infer_request import InferenceRequest
@@ -21,40 +21,37 @@ class Announcer:
         self.log = LogBook(self._logged)
 
     def _logged(self, record: LogRecord) -> None:
-        hook = self._instruments.log
-        if hook is not None:
+        if (hook := self._instruments.log) is not None:
             hook(record)
 
     def say(self, level: str, text: str) -> None:
         """Add a line of the server's own to the log."""
         self.log.add(LogRecord.from_server(level, text))
 
+    def _tell(self, hook: Callable[..., None] | None, *facts: object) -> None:
+        """Call a hook, if somebody listens, with the time after the facts."""
+        if hook is not None:
+            hook(*facts, self._clock.now())
+
     def metric_made(
         self, name: str, kind: str, description: str, labels: Mapping[str, str], buckets: Sequence[float]
     ) -> None:
-        hook = self._instruments.metric_made
-        if hook is not None:
-            hook(name, kind, description, labels, buckets, self._clock.now())
+        self._tell(self._instruments.metric_made, name, kind, description, labels, buckets)
 
     def metric(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        hook = self._instruments.metric
-        if hook is not None:
-            hook(name, labels, value, self._clock.now())
+        self._tell(self._instruments.metric, name, labels, value)
 
     def called(self, request: InferenceRequest, instance: str, batch_id: int) -> None:
-        hook = self._instruments.request_called
-        if hook is not None:
+        if (hook := self._instruments.request_called) is not None:
             hook(request, instance, batch_id, self._clock.now())
 
     def polled(self, request: InferenceRequest) -> None:
-        hook = self._instruments.request_polled
-        if hook is not None:
+        if (hook := self._instruments.request_polled) is not None:
             hook(request, self._clock.now())
 
     def model_state(self, version: ModelVersion, reason: str) -> None:
-        hook = self._instruments.model_state
-        if hook is not None:
-            hook(version.identifier, version.version, version.state.value, reason, self._clock.now())
+        state = self._instruments.model_state
+        self._tell(state, version.identifier, version.version, version.state.value, reason)
 
     def requests_wait(self, held: HeldRequest, text: str) -> None:
         self._waits(held.version, held.instance.plan.name if held.instance is not None else "", text)
@@ -64,6 +61,4 @@ class Announcer:
 
     def _waits(self, version: ModelVersion, instance: str, text: str) -> None:
         self.log.add(LogRecord.from_server("WARNING", text, version.name, version.version, instance=instance))
-        hook = self._instruments.requests_wait
-        if hook is not None:
-            hook(version.name, text, self._clock.now())
+        self._tell(self._instruments.requests_wait, version.name, text)
