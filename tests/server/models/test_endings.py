@@ -118,6 +118,21 @@ def test_a_clients_unload_waits_for_ever_as_in_triton(lab: Lab) -> None:
     gone(model, pid)
 
 
+def test_a_forked_child_cannot_end_the_versions_of_its_parent(lab: Lab) -> None:
+    model, _, pid = executing(lab, "sleeps")
+    lab.server.core.control.unload("sleeps", wait=False)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(len(lab.server.kill(model)) + len(lab.server.draining()))
+        finally:
+            os._exit(255)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(lab.server.draining("sleeps")) == 1
+    lab.server.kill(model)
+    gone(model, pid)
+
+
 @pytest.mark.parametrize("hang", ["time.sleep(600)", "ctypes.PyDLL(None).sleep(600)"])
 def test_a_finalize_that_hangs_is_ended_too(lab: Lab, hang: str) -> None:
     model = lab.load("finalizes", FINALIZING.replace("HANG", hang))
