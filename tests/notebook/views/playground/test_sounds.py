@@ -78,6 +78,12 @@ def test_files_and_variables_fill_an_input() -> None:
     assert files_value(text, [file], (1,))[0] == file.content
     with pytest.raises(ValueProblem, match=r"AUDIO: a.wav: not a .wav file of PCM samples"):
         files_value(spec, [InputFile("a.wav", b"RIFF....WAVE")], (1, 1))
+    double = bytearray(wav(bytes(16), width=4))
+    double[34] = 64  # bits in a sample
+    with pytest.raises(ValueProblem, match="64 bits in a sample"):
+        files_value(spec, [InputFile("a.wav", bytes(double))], (1, 1))
+    with pytest.raises(ValueProblem, match=r"not a .wav file"):
+        files_value(spec, [InputFile("a.wav", file.content[:16] + b"\xff" + file.content[17:])], (1, 1))
     with pytest.raises(ValueProblem, match="are not samples"):
         files_value(InputSpec("AUDIO", DataType.FP32, (3, 3, 3)), [file], (3, 3, 3))
 
@@ -99,7 +105,22 @@ def test_an_output_that_is_sound_has_a_player() -> None:
     assert rate == 8000 and "0.1 s at 8,000 samples a second" in html
     np.testing.assert_allclose(samples / 32767, tone, atol=1e-4)
     assert "<audio" not in outcomes_html([outcome({"SCORES": tone})], finished=True)
-    assert rate_of(outcome({"SPEECH": tone}, RATE=np.array([b"x"], object))) == 16_000
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Tensor.from_numpy(np.array([b"x"], object)),
+        Tensor.from_numpy(np.array([np.inf], np.float32)),
+        Tensor.from_numpy(np.zeros((1, 0), np.int64)),
+        Tensor.from_numpy(np.array([8000, 8000], np.int32)),
+        Tensor(DataType.BF16, (1,), np.array([0x4600], np.uint16)),
+    ],
+    ids=repr,
+)
+def test_another_tensor_with_rate_in_its_name_is_no_rate(odd: Tensor) -> None:
+    response = InferenceResponse(outputs={"GENERATED": odd})
+    assert rate_of(Exchange(InferenceRequest("m", {}), (Arrival(response, 1000),))) == 16_000
 
 
 def test_a_wav_file_is_played_as_it_is_and_a_long_sound_is_cut() -> None:

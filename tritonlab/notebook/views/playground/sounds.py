@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import re
 import wave
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -71,7 +73,9 @@ def _samples(data: bytes) -> NDArray[np.float64]:
         with wave.open(io.BytesIO(data)) as file:
             width, channels = file.getsampwidth(), file.getnchannels()
             frames = file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as error:
+            if width > 4:
+                raise wave.Error(f"{8 * width} bits in a sample")
+    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError: a part longer than the file
         raise UnfitFile(f"not a .wav file of PCM samples ({error})") from None
     frames = frames[: len(frames) // (width * channels) * width * channels]
     parts = np.frombuffer(frames, np.uint8).reshape(-1, width)
@@ -129,13 +133,10 @@ def rate_of(outcome: Exchange) -> int:
         if not _RATE_NAME.search(name):
             continue
         if isinstance(value, Tensor):
-            if value.datatype is DataType.BYTES or value.byte_size > 8:
+            if value.datatype in (DataType.BYTES, DataType.BF16) or math.prod(value.shape) != 1:
                 continue
-            value = value.numpy().reshape(-1)[0]
-        try:
-            rate = int(value)
-        except (TypeError, ValueError):
-            continue
-        if 1000 <= rate <= 400_000:
-            return rate
+            value = value.numpy().item()
+        with suppress(TypeError, ValueError, OverflowError):  # a text, or not finite
+            if 1000 <= int(value) <= 400_000:
+                return int(value)
     return _RATE
