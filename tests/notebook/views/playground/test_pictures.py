@@ -94,6 +94,14 @@ def test_what_cannot_be_read_is_reported(dims: tuple[int, ...], name: str, conte
         value("FP32", dims, (name, content))
     with pytest.raises(ValueProblem, match="choose a file"):
         value("FP32", dims)
+    with pytest.raises(ValueProblem, match=r"X: a\.png: pixels are 0 to 255, which INT8 cannot have"):
+        value("INT8", (2, 2), ("a.png", png(2, 2)))
+
+
+def test_a_picture_that_would_take_all_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(ValueProblem, match=r"X: a\.png: not a picture \(Image size \(4096 pixels\) exceeds limit"):
+        value("FP32", (2, 2), ("a.png", png(64, 64)))
 
 
 def previews(array: Any) -> list[Any]:

@@ -66,6 +66,8 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
     layout = Layout.from_dims(dims)
     if layout is None:
         raise UnfitFile(f"dims {list(dims)} are not height, width and channels")
+    if datatype is DataType.INT8:
+        raise UnfitFile("pixels are 0 to 255, which INT8 cannot have: convert them in Python")
     image = _open(data).convert(_MODES[layout.channels])
     size = (layout.width if layout.width > 0 else image.width, layout.height if layout.height > 0 else image.height)
     pixels = np.asarray(image.resize(size) if image.size != size else image)
@@ -136,7 +138,7 @@ def _open(data: bytes) -> Any:
     try:
         image = pillow.open(io.BytesIO(data))
         image.load()
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         reason = str(error).partition(" <")[0]  # Pillow names the source object
         raise UnfitFile(f"not a picture ({reason})") from None
     return image
