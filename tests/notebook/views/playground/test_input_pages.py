@@ -64,7 +64,9 @@ def test_a_row_sends_what_it_stands_for(form: RequestForm) -> None:
     form.inputs["IN55"].mode.value, form.inputs["IN55"].text.value = "Typed", "1, 2\n3, 4"
     assert form.batch.value == 2 and sent(form)["IN55"].tolist() == [[1, 2], [3, 4]]
     other = RequestForm(config(100, 100), ipywidgets)
+    form.chosen.value = ("OUT7",)
     other.take_over(form)
+    assert other.requested_outputs == ["OUT7"]
     assert sent(other)["IN55"].tolist() == [[1, 2], [3, 4]] and len(other.inputs.made) == PAGE + 2
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.notebook.views.playground.test_pictures import png
 from tritonlab.core.config.model_config import parse_pbtxt, to_dict
+from tritonlab.notebook.views.playground.input_files import InputFile
 from tritonlab.notebook.views.playground.input_row import MOST_EDITED
 from tritonlab.notebook.views.playground.input_values import ValueProblem
 from tritonlab.notebook.views.playground.request_form import RequestForm
@@ -173,6 +174,18 @@ def test_all_else_that_a_client_can_say(form: RequestForm) -> None:
     form.parameters.value = "nonsense"
     with pytest.raises(ValueProblem, match="parameters: 'nonsense' is not a dict"):
         sent(form)
+
+
+def test_another_form_takes_the_values_of_the_fields_that_it_has(form: RequestForm) -> None:
+    form.seed.value = 3
+    form.request_id.value = "mine"
+    form.outputs["Y"].value = False
+    form.inputs["B"].drop([InputFile("b.csv", b"4, 5")])
+    other = made(CONFIG.replace("[{", '[{ name: "NEW" data_type: TYPE_FP32 dims: [2] }, {', 1))
+    other.take_over(form)
+    assert (other.seed.value, other.request_id.value, other.requested_outputs) == (3, "mine", ["X"])
+    assert other.inputs["A"].mode.value == "Random"  # its values are those of another place
+    assert sent(other)[0]["inputs"]["B"].tolist() == [[4, 5]]
 
 
 def test_a_sequence_model_gets_one_whole_sequence_at_first() -> None:

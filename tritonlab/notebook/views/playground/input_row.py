@@ -142,6 +142,14 @@ class InputRow(ProcessBound):
             self._batch, self._seed = batch, seed
             self._refresh()
 
+    def take_over(self, other: InputRow) -> None:
+        """Copy the values of a row for an equal input of another form. Random values follow from this form's seed."""
+        for field, known in zip(self.fields, other.fields, strict=True):
+            if field is not self.text or not other.random:
+                field.value = known.value
+        if other.mode.value == Mode.FILE.value:
+            self.drop(other._files())
+
     def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
         """Return the value of this input for request number `request`. Raises ValueProblem."""
         shape = self._shape(batch)

@@ -123,8 +123,11 @@ class RequestForm:
         for name, before in other.inputs.made.items():
             row = self.inputs.get(name)
             if row is not None and replace(before.spec, max_batch_size=row.spec.max_batch_size) == row.spec:
-                for field, known in zip(row.fields, before.fields, strict=True):
-                    field.value = known.value
+                row.take_over(before)
+        for name, box in self.outputs.items():
+            if name in other.outputs:
+                box.value = other.outputs[name].value
+        self.chosen.value = [name for name in other.chosen.value if name in self._names]
         for name in _COMMON:
             getattr(self, name).value = getattr(other, name).value  # a batch size is cut to the current limit
 
