@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any, cast
 
 from tests.serving import eventually
 from tritonlab.ipc.processes.stub_log import LogRecord
@@ -76,6 +77,24 @@ def test_changes_that_come_together_are_one() -> None:
     states, looks = ModelStates(), Looks()
     states.follow(looks, "m")
     assert after(states, looks, lambda: [states.poke("m") for _ in range(50)] and None) <= 2
+
+
+def test_the_form_of_the_cards_follows_its_model_next_to_any_number_of_forms() -> None:
+    class Form(Looks):
+        closed: Callable[[], object]
+
+        def renew(self) -> bool:
+            return self()
+
+        def close(self) -> None:
+            self.closed()
+
+    states, of_cards, first = ModelStates(), Form(), Form()
+    states.playgrounds["m"] = cast(Any, of_cards)
+    for form in (of_cards, first, *(Form() for _ in range(8))):
+        states.follow_form(cast(Any, form), "m")
+    assert after(states, of_cards, lambda: states.poke("m")) == 1
+    assert after(states, first, lambda: states.poke("m")) == 0
 
 
 def test_a_follower_that_raises_is_left_out() -> None:

@@ -78,7 +78,6 @@ class ModelStates(Instrument):
             forms = self._forms[model] = [*self._forms.get(model, ()), form]
             old, self._forms[model] = forms[:-_FORMS], forms[-_FORMS:]
         for each in old:
-            self.leave(each.renew)
             if each is not self.playgrounds.get(model):
                 each.close()
 
