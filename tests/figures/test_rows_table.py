@@ -25,4 +25,6 @@ def test_large_and_unequal_arrays_stay_readable() -> None:
     assert RowsTable({"A": np.zeros(2), "B": np.zeros(3)}).count == 1
     long = RowsTable({"A": np.arange(5000)})
     assert "4,964 more rows" in long.text() and long.html().count("<tr>") == 1001
+    none = RowsTable({"A": np.zeros((0, 2)), "B": np.zeros(0)})
+    assert none.heads == ["row", "A[0]", "A[1]", "B"] and none.text().split() == none.heads
     assert RowsTable({}).rows and RowsTable({"A": np.float32(1)}).count == 1

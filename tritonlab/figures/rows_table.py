@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Mapping
 from html import escape
 from os import PathLike
@@ -34,7 +35,7 @@ class RowsTable(Shown):
         self.count = size[0] if size else 1
         self._columns: dict[str, NDArray[Any] | list[str]] = {}
         for name, array in found.items():
-            self._columns.update(_columns(name, array if size else array[np.newaxis], self.count))
+            self._columns.update(_columns(name, array if size else array[np.newaxis]))
 
     @property
     def heads(self) -> list[str]:
@@ -74,9 +75,9 @@ class RowsTable(Shown):
         return [f"… {self.count - shown:,} more rows: to_csv(path)"] if self.count > shown else []
 
 
-def _columns(name: str, array: NDArray[Any], count: int) -> dict[str, NDArray[Any] | list[str]]:
-    flat = array.reshape(count, -1)
-    width = flat.shape[1]
+def _columns(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any] | list[str]]:
+    width = math.prod(array.shape[1:])
+    flat = array.reshape(len(array), width)
     if width == 1:
         return {name: flat[:, 0]}
     if width <= _COLUMNS:
