@@ -49,6 +49,8 @@ def test_marks_of_a_number_axis_are_round_and_few() -> None:
 
 def test_a_name_keeps_the_end_that_tells_it_apart_and_its_tooltip() -> None:
     assert fitted("add_0_0", 100) == "add_0_0"
+    long = "x" * 100_000
+    assert fitted(f"y{long}", 100) == "yxxxxxxxxxxx…" and fitted(f"{long}y", 100, end=True) == "…xxxxxxxxxxxy"
     cut = fitted("a_preprocessing_of_images_0_1", 100, end=True)
     assert cut.startswith("…") and cut.endswith("_0_1") and text_width(cut) <= 100
     picture = SvgPicture("lanes")

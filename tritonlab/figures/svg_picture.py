@@ -92,6 +92,8 @@ def fitted(text: str, width: float, *, end: bool = False) -> str:
     """Return a text cut to `width` pixels: its beginning, or with `end` its end, where names differ."""
     if text_width(text) <= width:
         return text
+    most = int(width / (min(_WIDTHS.values()) * FONT)) + 1
+    text = text[-most:] if end else text[:most]
     while text and text_width(f"…{text}") > width:
         text = text[1:] if end else text[:-1]
     return f"…{text}" if end else f"{text}…"
