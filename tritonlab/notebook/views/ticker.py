@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import Protocol
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,8 @@ class Ticker:
                 if not isinstance(error, ViewEnded):
                     _log.exception("%r cannot be shown any more", one)
                 self.remove(one)
-                one.failed(error)
+                with suppress(Exception):  # mostly the same error, as of a frontend that is gone
+                    one.failed(error)
         return True
 
     def _run(self) -> None:
