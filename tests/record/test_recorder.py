@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from tritonlab.core.inference.infer_request import InferenceRequest, ModelReques
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
 from tritonlab.record.call_tree import rare_facts
 from tritonlab.record.model_record import EMPTY, FINAL, ModelRecord
-from tritonlab.record.recorder import Recorder
+from tritonlab.record.recorder import LastRequests, Recorder
 from tritonlab.record.ring import Ring
 from tritonlab.testing import MS
 
@@ -31,6 +33,22 @@ def made_requests() -> int:
 def read_rows(ring: Ring, *columns: str) -> list[tuple[float, ...]]:
     places = [ring.columns.index(name) for name in columns]
     return [tuple(row[place] for place in places) for row in ring.rows().tolist()]
+
+
+def test_two_instances_may_keep_a_request_at_once() -> None:
+    last = LastRequests()
+
+    class Slow:
+        """A kept request; while it is read another instance adds one."""
+
+        @property
+        def request(self) -> InferenceRequest:
+            last._records["add"].append(cast(Any, self))
+            return make_request(1)
+
+    last._records["add"] = deque([cast(Any, Slow()), cast(Any, Slow())], maxlen=4)
+    last.keep("add", make_request(2), now=0)
+    assert last._records["add"][-1].request.serial == 2
 
 
 def test_an_execution_is_a_row_with_its_requests() -> None:

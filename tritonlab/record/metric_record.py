@@ -23,14 +23,14 @@ class MetricRecord:
         self._lock = threading.Lock()  # guards everything below
         self._series: dict[Key, Ring] = {}
         self.refused = 0
-        #: the kind and the description of each family
+        #: the kind and the description of each family; replaced at each change, because views read it without the lock
         self.families: dict[str, tuple[str, str]] = {}
 
     def describe(self, name: str, kind: str, description: str) -> None:
         """Record that a metric of that family was made."""
         with self._lock:
             if name in self.families or len(self.families) < SERIES:
-                self.families[name] = kind, description
+                self.families = {**self.families, name: (kind, description)}
 
     def add(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
         """Add a change. `value`: the current value of a counter or a gauge, or the observed value of a histogram.

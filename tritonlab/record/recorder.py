@@ -324,7 +324,7 @@ class LastRequests:
         if request.null or any(tensor.memory_type for tensor in request.inputs.values()):
             return
         records = self._records.setdefault(model, deque(maxlen=MOST))
-        if any(each.request.serial == request.serial for each in records):
+        if any(each.request.serial == request.serial for each in [*records]):  # another instance may add one meanwhile
             return  # its stream was kept from its first response on, or it is executed again
         ((record,), _) = keep_requests([request])
         if record.cut:
