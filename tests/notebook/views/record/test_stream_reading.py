@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -153,6 +154,35 @@ def test_a_view_sends_only_the_news(hooks: RecorderHooks, monkeypatch: pytest.Mo
     view.close()
     assert "  tokens          time to first token p50 5 ms" in repr(view)
     assert view.to_dict()["texts"][0]["text"] == "The stub" and "<b>r1</b>" in view.html()
+
+
+def test_a_browser_that_opens_the_view_while_texts_are_sent_gets_them_all(
+    hooks: RecorderHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TICKER, "_running", True)  # ticks are the test's
+    view = Streams(hooks.recording, "add")
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
+    open_view = {"do": "open", "known": {}}
+    one = respond(hooks, 1, 10, "The ")
+    view.on_message(open_view)
+    view.tick()
+    respond(hooks, 1, 50, "stub", one)
+    opens, read = threading.Thread(target=view.on_message, args=(open_view,)), StreamReading.read
+
+    def read_slowly(reading: StreamReading) -> bool:
+        opens.start()
+        opens.join(0.1)
+        return read(reading)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamReading, "read", read_slowly)
+        view.tick()
+    opens.join()
+    view.tick()
+    (pane,) = sent[-1]["streams"]
+    assert (pane["at"], [text for text, *_ in pane["pieces"]]) == (0, ["The ", "stub"])
+    view.close()
 
 
 def test_the_last_streams_are_kept_and_no_more_at_once_than_have_room(hooks: RecorderHooks) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 import time
 import weakref
 from collections import deque
@@ -64,6 +65,7 @@ class RecordView(LiveView):
         self._ticker = ticker
         #: whether a browser has it open
         self.is_watched = False
+        self._sending = threading.Lock()  # guards the next five: a browser may open it while the ticker sends
         self._sent: dict[str, int] = {}
         self._words: dict[str, int] = {}
         self._marks = 0
@@ -101,7 +103,8 @@ class RecordView(LiveView):
         self._message_at = time.monotonic()
         what = content.get("do")
         if what == "open":
-            self._resume(content.get("known") or {})
+            with self._sending:
+                self._resume(content.get("known") or {})
             self._ticker.add(self)
             self._watch(True)
         elif what == "close":
@@ -130,9 +133,8 @@ class RecordView(LiveView):
             self._ticker.remove(self)  # the page was closed; a page that opens sends a message
             self._watch(False)
             return
-        message, buffers = self.news()
-        if message is not None:
-            self.send(message, buffers)
+        with self._sending:
+            self.send_news()
         self.check()
         stamp = self.stamp()
         if stamp != self._noticed:
@@ -140,6 +142,11 @@ class RecordView(LiveView):
         elif self._changed_at is not None and now - self._changed_at > _REST:
             self._changed_at = None
             self.renew()
+
+    def send_news(self) -> None:
+        message, buffers = self.news()
+        if message is not None:
+            self.send(message, buffers)
 
     def _watch(self, on: bool) -> None:
         if on is not self.is_watched:

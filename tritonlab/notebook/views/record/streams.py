@@ -91,9 +91,9 @@ class Streams(RecordView):
         super()._resume(known)
         self._shown = {}
 
-    def tick(self) -> None:
-        super().tick()
-        if self.is_watched and (message := self.texts()) is not None:
+    def send_news(self) -> None:
+        super().send_news()
+        if (message := self.texts()) is not None:
             self.send(message)
 
     # -- requests
