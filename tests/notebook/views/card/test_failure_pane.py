@@ -71,6 +71,14 @@ def test_the_html_has_the_cells_lines(model: Model) -> None:
     assert "<button" not in html  # nobody would hear it
 
 
+def test_a_file_that_was_shortened_meanwhile_has_no_text_of_the_line(model: Model) -> None:
+    capsule = failed(model, -1).capsule
+    frame = capsule.frames[-1]
+    cut = frame._replace(source=frame.source[: frame.line - frame.start])
+    html = FailurePane(KeptFailure(model, replace(capsule, frames=(cut,))), cite).html()
+    assert "Cell In[7], line 13, in check" in html and "→" not in html
+
+
 def test_the_text_twin_has_the_facts(model: Model) -> None:
     bundle = FailurePane(failed(model, -1))._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"}

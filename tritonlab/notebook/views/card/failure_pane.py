@@ -122,8 +122,9 @@ class FailurePane(LiveView):
 
 def _place(frame: FrameState, cite: Callable[[str], str]) -> str:
     """Return the place in the form of a traceback: `Cell In[3], line 14, in execute`."""
-    source = frame.source[frame.line - frame.start] if frame.source else ""
-    return cite(f'File "{frame.file}", line {frame.line}, in {frame.function}\n    {source.strip()}').partition("\n")[0]
+    # a file that was edited meanwhile may not have the line
+    source = "".join(frame.source[frame.line - frame.start :][:1]).strip()
+    return cite(f'File "{frame.file}", line {frame.line}, in {frame.function}\n    {source}').partition("\n")[0]
 
 
 def _frame_html(frame: FrameState, place: str, opened: bool) -> str:
