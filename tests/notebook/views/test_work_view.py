@@ -71,9 +71,11 @@ def test_a_terminal_has_one_line_and_a_program_none(work: Work, monkeypatch: pyt
             return True
 
     monkeypatch.setattr(work_view, "_EVERY", 0.001)
+    monkeypatch.setenv("COLUMNS", "60")
     for stream, shows in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stdout", stream)
         with shown_work(work):
             while shows and "loading" not in stream.getvalue():
                 pass
         assert stream.getvalue().endswith(" \r") if shows else stream.getvalue() == ""
+        assert {len(line) for line in stream.getvalue().split("\r")} == ({0, 59} if shows else {0})

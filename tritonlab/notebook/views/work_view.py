@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from .widget import LiveView, in_kernel
 
 #: Seconds between two looks.
 _EVERY = 0.25
-#: Characters of a terminal's line, and of the bar in it.
+#: The most characters of a terminal's line, and those of the bar in it.
 _WIDTH, _BAR = 110, 20
 
 
@@ -132,9 +133,14 @@ class TerminalLine:
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY):
-            print(f"\r{self._line()[:_WIDTH]:<{_WIDTH}}", end="", flush=True)
+            self._write(self._line())
 
     def end(self) -> None:
         self._ended.set()
         self._thread.join()
-        print(f"\r{'':<{_WIDTH}}\r", end="", flush=True)
+        self._write("", "\r")
+
+    @staticmethod
+    def _write(text: str, end: str = "") -> None:
+        width = min(_WIDTH, shutil.get_terminal_size().columns - 1)  # a longer line would stay when the next is written
+        print(f"\r{text[:width]:<{width}}", end=end, flush=True)
