@@ -7,8 +7,10 @@ Times are nanoseconds of the server's monotonic clock. A word is a number in a t
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..core.inference.infer_request import InferenceRequest
@@ -255,9 +257,13 @@ class ModelRecord:
 
     def name_of(self, row: int) -> str:
         """Return a name for the request of a row: its request id, or its number."""
-        named = next((text for at, text in self.ids_since(row) if at == row), "")
         found = self.requests.row(row)
-        return named or f"request {int(found['serial']) if found else '?'}"
+        return self.id_of(row) or f"request {int(found['serial']) if found else '?'}"
+
+    def id_of(self, row: int) -> str:
+        """Return the request id of a row; empty if it has none."""
+        place = bisect_left(self.ids, row, key=itemgetter(0))
+        return self.ids[place][1] if place < len(self.ids) and self.ids[place][0] == row else ""
 
     def shapes_of(self, request: InferenceRequest) -> int:
         """Return the number of a request's shapes, and remember it for equal requests."""
@@ -276,9 +282,8 @@ class ModelRecord:
 
     def last_time(self) -> float:
         """Return the time of the last event; 0 if there is none. The caller holds the lock."""
-        ends = {"batches": "end", "rejected": "time", "responses": "time", "streams": "end"}
-        rows = [(self.tables[table].row(self.tables[table].total - 1), column) for table, column in ends.items()]
-        times = [row[column] for row, column in rows if row is not None]
+        ends = (self.batches, "end"), (self.rejected, "time"), (self.responses, "time"), (self.streams, "end")
+        times = [row[column] for table, column in ends if (row := table.row(table.total - 1)) is not None]
         return max([*times, *(mark.time for mark in list(self.marks)[-1:])], default=0)
 
     def marks_since(self, number: int) -> list[Mark]:

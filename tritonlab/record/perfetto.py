@@ -22,7 +22,7 @@ def trace_events(records: Sequence[ModelRecord]) -> list[Event]:
     events: list[Event] = []
     for pid, record in enumerate(records, 1):
         with record.lock:
-            lanes = record.words.lists()["instance"]
+            lanes = record.words.known("instance")
             names.append(_name("process_name", pid, 0, record.name))
             names += [_name("thread_name", pid, _REQUESTS, "requests"), _name("thread_name", pid, _MARKS, "marks")]
             names += [_name("thread_name", pid, _FIRST_INSTANCE + n, lane) for n, lane in enumerate(lanes)]
@@ -43,11 +43,9 @@ def trace_events(records: Sequence[ModelRecord]) -> list[Event]:
 
 
 def _batches(record: ModelRecord) -> Iterator[Event]:
-    reasons = record.words.lists()["reason"]
-    for row in record.batches.rows().tolist():
-        batch = dict(zip(record.batches.columns, row, strict=True))
+    for batch in record.batches.dicts():
         lane = _FIRST_INSTANCE + int(batch["instance"])
-        reason = reasons[int(batch["reason"])] if batch["reason"] >= 0 else ""
+        reason = record.words.word("reason", batch["reason"])
         args = {"size": int(batch["size"]), "requests": int(batch["count"]), "closed": reason}
         name = f"{int(batch['size'])} · {reason}" if reason else f"{int(batch['size'])}"
         yield _slice(lane, name, ns=batch["start"], took=batch["end"] - batch["start"], args=args)
@@ -60,25 +58,21 @@ def _batches(record: ModelRecord) -> Iterator[Event]:
 
 def _requests(record: ModelRecord) -> Iterator[Event]:
     ids = dict(record.ids_since(0))
-    first = record.batches.dropped
-    batches = record.batches.rows()
-    start, end = record.batches.columns.index("start"), record.batches.columns.index("end")
-    for number, row in enumerate(record.requests.rows().tolist(), record.requests.dropped):
-        request = dict(zip(record.requests.columns, row, strict=True))
+    first, batches = record.batches.dropped, record.batches.by_column()
+    for number, request in enumerate(record.requests.dicts(), record.requests.dropped):
         index = int(request["batch"]) - first
         if index < 0:
             continue  # its batch is no longer kept
         name = ids.get(number) or f"request {int(request['serial'])}"
         ident = {"cat": "request", "id": int(request["serial"]), "tid": _REQUESTS}
-        spans = (name, request["arrived"], batches[index, end]), ("queue", request["queued"], batches[index, start])
-        for title, begin, stop in spans:
+        start, end = batches["start"][index], batches["end"][index]
+        for title, begin, stop in ((name, request["arrived"], end), ("queue", request["queued"], start)):
             yield {"ph": "b", "name": title, "ts": begin / 1000, **ident}
             yield {"ph": "e", "name": title, "ts": float(stop) / 1000, **ident}
 
 
 def _streams(record: ModelRecord) -> Iterator[Event]:
-    for row in record.responses.rows().tolist():
-        response = dict(zip(record.responses.columns, row, strict=True))
+    for response in record.responses.dicts():
         final = "final response" if int(response["kind"]) & 1 else "response"
         ident = {"cat": "request", "id": int(response["serial"]), "tid": _REQUESTS}
         yield {"ph": "n", "name": final, "ts": response["time"] / 1000, **ident}

@@ -14,7 +14,6 @@ from ..core.short_number import short_number
 from ..engine.schedulers.dynamic_batch import BatchConfig
 from ..engine.schedulers.why_apart import BatchPlace, FormedBatch, why_apart
 from .model_record import EMPTY, ERROR, REJECTIONS, ModelRecord
-from .ring import Ring
 
 #: Stands for an unknown configuration: then only the recorded reasons are given.
 UNKNOWN = BatchConfig(max_batch_size=1 << 62, dynamic=True)
@@ -46,20 +45,20 @@ class BatchFacts:
 
 def batch_facts(record: ModelRecord) -> BatchFacts:
     with record.lock:
-        batch, request = _columns(record.batches), _columns(record.requests)
-        rejected = _columns(record.rejected)["reason"].astype(int).tolist()
-        oldest, words, dropped = record.batches.dropped, record.words.lists()["reason"], record.dropped
+        batch, request = record.batches.by_column(), record.requests.by_column()
+        rejected = record.rejected.by_column()["reason"].astype(int).tolist()
+        oldest, dropped = record.batches.dropped, record.dropped
     start, end = batch["start"], batch["end"]
     places = request["batch"].astype(np.int64) - oldest
     known = places >= 0
     sizes = Counter(batch["size"].astype(int).tolist())
-    reasons = Counter(words[number] if number >= 0 else "" for number in batch["reason"].astype(int).tolist())
+    reasons = Counter(batch["reason"].tolist())
     return BatchFacts(
         batches=len(start),
         requests=int(batch["count"].sum()),
         failed=int(batch["failed"].sum()),
         sizes=dict(sorted(sizes.items())),
-        reasons=dict(reasons.most_common()),
+        reasons={record.words.word("reason", number): count for number, count in reasons.most_common()},
         queue=_spread(start[places[known]] - request["queued"][known]),
         compute=_spread(end - start),
         span=float(end.max() - start.min()) if len(start) else 0.0,
@@ -87,7 +86,7 @@ class StreamFacts:
 
 def stream_facts(record: ModelRecord) -> StreamFacts:
     with record.lock:
-        stream, response = _columns(record.streams), _columns(record.responses)
+        stream, response = record.streams.by_column(), record.responses.by_column()
         names = names_by_serial(record)
         still = [(serial, names.get(serial, ""), one.count, one.arrived) for serial, one in record.open.items()]
     kinds = stream["kind"].astype(int)
@@ -146,11 +145,11 @@ class Traffic(NamedTuple):
 def traffic(record: ModelRecord, now: int) -> Traffic:
     """Measure the executions that ended in the window before `now`, nanoseconds of the server's clock."""
     with record.lock:
-        request = _columns(record.requests, record.requests.total - _REQUESTS)
+        request = record.requests.by_column(record.requests.total - _REQUESTS)
         if not len(request["batch"]):
             return Traffic()
         first = max(int(request["batch"][0]), record.batches.dropped)
-        all_ends = _columns(record.batches, first)["end"]
+        all_ends = record.batches.by_column(first)["end"]
     number = request["batch"].astype(np.int64) - first
     known = (number >= 0) & (number < len(all_ends))
     ends = all_ends[number[known]]
@@ -178,7 +177,7 @@ class DeviceCopies:
 def device_copies(record: ModelRecord, serial: int | None = None) -> DeviceCopies | None:
     """Return the copies for a request, or for all in the record; None if there were none."""
     with record.lock:
-        column = _columns(record.copies)
+        column = record.copies.by_column()
     serials = column["serial"]
     chosen = serials == serial if serial is not None else np.ones(len(serials), bool)
     if not chosen.any():
@@ -203,9 +202,8 @@ def _batch_place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | N
     batch = record.batches.row(int(request["batch"])) if request is not None else None
     if request is None or batch is None:
         return None
-    extras = record.extras.rows()
-    extra = next((e for e in extras[::-1].tolist() if e[0] == row), [row, 0, 0, -1, -1, -1, -1])
-    name = next((text for at, text in record.ids_since(row) if at == row), "")
+    extra = next((extra for extra in record.extras.dicts() if extra["row"] == row), {"priority": 0, "sequence": 0})
+    name = record.id_of(row)
     shapes = dict(record.words.word("shapes", request["shapes"]))
     return BatchPlace(
         name=f"'{name}'" if name else f"request {int(request['serial'])}",
@@ -219,15 +217,10 @@ def _batch_place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | N
         ),
         queued=int(request["queued"]),
         size=int(request["size"]),
-        priority=int(extra[1]),
-        sequence=int(extra[2]),
+        priority=int(extra["priority"]),
+        sequence=int(extra["sequence"]),
         shapes={tensor: shape[1:] if batched else shape for tensor, shape in shapes.items()},
     )
-
-
-def _columns(table: Ring, row: int = 0) -> dict[str, Numbers]:
-    """Return the columns of a table by name, from a row on. The caller holds the record's lock."""
-    return dict(zip(table.columns, table.rows(row).T, strict=True))
 
 
 def _spread(values: Numbers) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,15 @@ class Ring:
     def rows(self, row: int = 0) -> NDArray[np.float64]:
         """Return the rows kept from `row` on, one column per name."""
         return np.frombuffer(self.since(row)[1], np.float64).reshape(-1, len(self.columns))
+
+    def dicts(self, row: int = 0) -> Iterator[dict[str, float]]:
+        """Yield the rows kept from `row` on by the names of their columns."""
+        for numbers in self.rows(row).tolist():
+            yield dict(zip(self.columns, numbers, strict=True))
+
+    def by_column(self, row: int = 0) -> dict[str, NDArray[np.float64]]:
+        """Return the columns by name, with the rows kept from `row` on."""
+        return dict(zip(self.columns, self.rows(row).T, strict=True))
 
     def row(self, number: int) -> dict[str, float] | None:
         """Return one row, None if it is no longer kept."""

@@ -37,10 +37,10 @@ def timeline_figure(record: ModelRecord, wall: int, rows: int = ROWS) -> Figure:
     nanoseconds since the epoch.
     """
     with record.lock:
-        found, requests = record.batches.rows()[-_BATCHES:].tolist(), record.requests.rows()
-        oldest, words = record.requests.dropped, record.words.lists()
-    batches = [dict(zip(record.batches.columns, row, strict=True)) for row in found]
-    names = {lane: words["instance"][lane] if lane >= 0 else "" for lane in {int(one["instance"]) for one in batches}}
+        batches = list(record.batches.dicts(record.batches.total - _BATCHES))
+        requests, oldest = record.requests.rows(), record.requests.dropped
+    word = record.words.word
+    names = {lane: word("instance", lane) for lane in {int(one["instance"]) for one in batches}}
     tops = {lane: number * _LANE for number, lane in enumerate(sorted(names, key=lambda lane: names[lane]))}
     begin = min((one["start"] for one in batches), default=0)
     end = max((one["end"] for one in batches), default=0)
@@ -53,7 +53,7 @@ def timeline_figure(record: ModelRecord, wall: int, rows: int = ROWS) -> Figure:
         shown = range(max(first, 0), min(first + count, len(requests)))
         high = _WAIT / max(count, ROWS)
         waits += [Span(requests[row, 2], one["start"], top + (row - first) * high) for row in shown]
-        reason = words["reason"][int(one["reason"])] if one["reason"] >= 0 else ""
+        reason = word("reason", one["reason"])
         title = f"size {int(one['size'])}, {duration_text((one['end'] - one['start']) / 1e9)}"
         title += f", closed because: {reason}" if reason else ""
         blocks[bool(one["failed"])].append(Span(one["start"], one["end"], top + _WAIT, title, f"{int(one['size'])}"))

@@ -137,13 +137,14 @@ class Streams(RecordView):
         """Return a sentence about each request that a view cancelled, with its end."""
         record, now = self.record, time.monotonic_ns()
         with record.lock:
-            ended, names = record.streams.rows(), names_by_serial(record)
+            ended, names = list(record.streams.dicts()), names_by_serial(record)
             running = [(serial, one.polls, one.asked, one.noticed) for serial, one in record.cancelling.items()]
-        columns = record.streams.columns
         verdicts = [
-            (serial, cancel_verdict(int(row["polls"]), row["asked"], noticed=row["noticed"], end=row["end"], now=0))
-            for row in (dict(zip(columns, numbers, strict=True)) for numbers in ended.tolist())
-            if (serial := int(row["serial"]))
+            (
+                int(row["serial"]),
+                cancel_verdict(int(row["polls"]), row["asked"], noticed=row["noticed"], end=row["end"], now=0),
+            )
+            for row in ended
         ]
         verdicts += [
             (serial, cancel_verdict(polls, asked, noticed=noticed, end=0, now=now))

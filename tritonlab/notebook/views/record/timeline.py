@@ -104,17 +104,16 @@ class Timeline(RecordView):
         """Return the last executions as dicts: times in seconds, `start` since the first one in the record."""
         record = self.record
         with record.lock:
-            found, words, first = record.batches.rows()[-rows:], record.words.lists(), record.batches.rows()[:1]
-        names = record.batches.columns
-        batches = [dict(zip(names, row, strict=True)) for row in found.tolist()]
+            first, found = record.batches.row(record.batches.dropped), record.batches.dicts(record.batches.total - rows)
+            batches, word = list(found), record.words.word
         return [
             {
-                "instance": words["instance"][int(batch["instance"])],
-                "start": (batch["start"] - int(first[0, 0])) / 1e9,
+                "instance": word("instance", batch["instance"]),
+                "start": (batch["start"] - (first or batch)["start"]) / 1e9,
                 "took": (batch["end"] - batch["start"]) / 1e9,
                 "requests": int(batch["count"]),
                 "size": int(batch["size"]),
-                "reason": words["reason"][int(batch["reason"])],
+                "reason": word("reason", batch["reason"]),
                 "failed": bool(batch["failed"]),
             }
             for batch in batches
