@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 def open_playground(workspace: Workspace, model: Model) -> Playground:
     """Return a form that sends requests to `model` and has the fields of its config, also after a reload. Raises
     ModuleNotFoundError without ipywidgets."""
-    from .playground.playground import Playground
+    try:
+        from .playground.playground import Playground
+    except ModuleNotFoundError as error:
+        if error.name != "ipywidgets":
+            raise
+        raise ModuleNotFoundError("the playground needs ipywidgets: pip install 'tritonlab[lab]'") from None
 
     is_ours = model.server is workspace.server  # the ports of another server are not this notebook's
     shell = workspace.shell

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ipywidgets
 import numpy as np
 import pytest
 
@@ -25,9 +24,7 @@ def calls() -> list[tuple[str, Exchange]]:
 
 @pytest.fixture
 def history(calls: list[tuple[str, Exchange]]) -> History:
-    return History(
-        ipywidgets, lambda o: calls.append(("show", o)), lambda o: calls.append(("replay", o)), now=lambda: 0.0
-    )
+    return History(lambda o: calls.append(("show", o)), lambda o: calls.append(("replay", o)), now=lambda: 0.0)
 
 
 def test_the_newest_comes_first_and_the_oldest_goes(history: History) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ipywidgets
 import numpy as np
 import pytest
 
@@ -24,7 +23,7 @@ def config(inputs: int, outputs: int = 1, batch: int = 8) -> dict[str, Any]:
 
 @pytest.fixture
 def form() -> RequestForm:
-    return RequestForm(config(100, 100), ipywidgets)
+    return RequestForm(config(100, 100))
 
 
 def sent(form: RequestForm, **arrays: Any) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def test_a_row_sends_what_it_stands_for(form: RequestForm) -> None:
     assert unseen["IN55"].shape == (3, 2) and not np.array_equal(unseen["IN55"], unseen["IN99"])
     form.inputs["IN55"].mode.value, form.inputs["IN55"].text.value = "Typed", "1, 2\n3, 4"
     assert form.batch.value == 2 and sent(form)["IN55"].tolist() == [[1, 2], [3, 4]]
-    other = RequestForm(config(100, 100), ipywidgets)
+    other = RequestForm(config(100, 100))
     form.chosen.value = ("OUT7",)
     other.take_over(form)
     assert other.requested_outputs == ["OUT7"]
@@ -81,19 +80,19 @@ def test_of_many_outputs_some_can_be_chosen(form: RequestForm) -> None:
 def test_an_optional_input_that_nobody_has_seen_is_left_out() -> None:
     settings = config(20)
     settings["input"][19]["optional"] = True
-    form = RequestForm(settings, ipywidgets)
+    form = RequestForm(settings)
     assert "IN19" not in sent(form)
     form.inputs["IN19"].sent_box.value = True
     assert "IN19" in sent(form)
 
 
 def test_a_small_form_is_whole() -> None:
-    pages = InputPages(input_specs(config(12)), ipywidgets)
+    pages = InputPages(input_specs(config(12)))
     assert len(pages.made) == 12 and len(pages.box.children) == 1
 
 
 def test_dropped_files_fill_the_input() -> None:
-    pages = InputPages(input_specs(config(3)), ipywidgets)
+    pages = InputPages(input_specs(config(3)))
     pages.drop(1, [{"name": "a.json", "size": 6}], [b"[1, 2]"])
     row = pages["IN1"]
     assert row.mode.value == "File" and row.value(1, {}).tolist() == [[1, 2]]
@@ -104,7 +103,7 @@ def test_dropped_files_fill_the_input() -> None:
 
 def test_very_many_random_values_repeat() -> None:
     spec = InputSpec("IN", input_specs(config(1))[0].datatype, (-1,))
-    pages = InputPages([spec], ipywidgets)
+    pages = InputPages([spec])
     pages["IN"].sizes[0].value = (1 << 20) + 5
     value = pages["IN"].value(1, {})
     assert value.dtype == np.float32 and value[:5].tolist() == value[-5:].tolist()

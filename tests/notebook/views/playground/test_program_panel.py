@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ipywidgets
 import pytest
 
 from tritonlab.exchanges.snippets import KINDS, Snippet
@@ -14,7 +13,7 @@ def panel() -> ProgramPanel:
             return Snippet("test_m.py", "one\ntwo\n", {"test_m.npz": b"abc"})
         raise ValueError(f"no <{kind}> here")
 
-    return ProgramPanel(ipywidgets, make)
+    return ProgramPanel(make)
 
 
 def test_nothing_is_displayed_at_first(panel: ProgramPanel) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import ipywidgets
 import numpy as np
 import pytest
 
@@ -24,7 +23,7 @@ output [{ name: "X" data_type: TYPE_FP32 dims: [2] }, { name: "Y" data_type: TYP
 
 
 def made(config: str = CONFIG) -> RequestForm:
-    return RequestForm(to_dict(parse_pbtxt(config, "config.pbtxt")), ipywidgets)
+    return RequestForm(to_dict(parse_pbtxt(config, "config.pbtxt")))
 
 
 @pytest.fixture

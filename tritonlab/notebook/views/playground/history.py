@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import ipywidgets as widgets
+
 from ....core.plain_facts import few_lines
 from ....core.process_bound import ProcessBound
 from ....core.short_number import duration_text
 from ....exchanges.exchange import Exchange
+from .fields import button, quiet_choice
 
 #: How many requests are kept, and the most bytes that the tensors of one may have.
 MOST = 20
@@ -27,7 +30,6 @@ class History(ProcessBound):
 
     def __init__(
         self,
-        widgets: Any,
         show: Callable[[Exchange], object],
         replay: Callable[[Exchange], object],
         now: Callable[[], float] = time.time,
@@ -37,16 +39,11 @@ class History(ProcessBound):
         self._now = now
         self._count = 0
         self.outcomes: list[tuple[str, Exchange]] = []
-        layout = widgets.Layout
-        self.choice = widgets.Dropdown(
-            description="History", options=[("History", _NONE)], layout=layout(width="230px", margin="2px 4px 2px 0")
-        )
-        self.choice.add_class("tl-quiet")
-        self.button = widgets.Button(description="Replay", disabled=True, layout=layout(width="88px"))
-        self.button.tooltip = "Send it again, and show its responses then and now side by side"
-        self.box = widgets.HBox([self.choice, self.button], layout=layout(flex_flow="row wrap"))
+        self.choice = quiet_choice("History", [("History", _NONE)], "230px")
+        tip = "Send it again, and show its responses then and now side by side"
+        self.button = button("Replay", self._press, tip, disabled=True)
+        self.box = widgets.HBox([self.choice, self.button], layout=widgets.Layout(flex_flow="row wrap"))
         self.choice.observe(lambda change: self._choose(), names="value")
-        self.button.on_click(lambda button: self._press())
 
     def add(self, outcome: Exchange) -> None:
         """Keep a request that has ended, unless it was the last one kept or is too large."""

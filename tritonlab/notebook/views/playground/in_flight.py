@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+
+import ipywidgets as widgets
 
 from ....exchanges.exchange import Exchange
 from ....exchanges.sending import Sending
+from .fields import button, label_looks, side_by_side
 from .input_values import ValueProblem
 
 MOST_IN_FLIGHT = 4096
@@ -22,28 +24,19 @@ class SendButtons:
     enabled, or the last.
     """
 
-    def __init__(self, widgets: Any, press: Callable[[int], None], cancel: Callable[[], None]) -> None:
-        layout = widgets.Layout
-        self.send = widgets.Button(description="Send", button_style="primary", layout=layout(width="88px"))
-        self.many = widgets.Button(description="Send N", layout=layout(width="88px"))
+    def __init__(self, press: Callable[[int], None], cancel: Callable[[], None]) -> None:
+        self.send = button("Send", lambda: press(1), "Ctrl+Enter in any field", button_style="primary")
+        self.many = button("Send N", lambda: press(self.count.value), "N requests in flight at once")
         self.count = widgets.BoundedIntText(
             value=32,
             min=1,
             max=MOST_IN_FLIGHT,
             description=f"N, at most {MOST_IN_FLIGHT:,}",
             tooltip="Requests of Send N, all in flight at once",
-            layout=layout(width="auto", margin="2px 12px 2px 0"),
-            style={"description_width": "initial"},
+            **label_looks(),
         )
-        self.cancel = widgets.Button(description="Cancel", disabled=True, layout=layout(width="88px"))
-        self.send.tooltip = "Ctrl+Enter in any field"
-        self.many.tooltip = "N requests in flight at once"
-        self.cancel.tooltip = "Request cancellation; press again to stop waiting"
-        self.send.on_click(lambda _: press(1))
-        self.many.on_click(lambda _: press(self.count.value))
-        self.cancel.on_click(lambda _: cancel())
-        row = [self.send, self.many, self.count, self.cancel]
-        self.box = widgets.HBox(row, layout=layout(align_items="center", flex_flow="row wrap"))
+        self.cancel = button("Cancel", cancel, "Request cancellation; press again to stop waiting", disabled=True)
+        self.box = side_by_side(self.send, self.many, self.count, self.cancel)
 
     def enable(self, ready: bool) -> None:
         """Enable the first two buttons if `ready`, or only Cancel while a request is in flight."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import ipywidgets as widgets
 import numpy as np
 
 from ....core.short_number import size_text
+from .fields import button, label_looks, side_by_side
 from .input_files import InputFile
 from .input_row import InputRow
 from .input_values import InputSpec, Mode, as_sent, cast, random_value
@@ -41,35 +43,21 @@ class InputPages(Mapping[str, InputRow]):
     called after every change of a value.
     """
 
-    def __init__(self, specs: Sequence[InputSpec], widgets: Any) -> None:
+    def __init__(self, specs: Sequence[InputSpec]) -> None:
         self.changed: Callable[[], object] = lambda: None
         #: the rows that were made so far
         self.made: dict[str, InputRow] = {}
         self._specs = {spec.name: (number, spec) for number, spec in enumerate(specs)}
-        self._widgets = widgets
         self._batch, self._seed, self._first = 1, 0, 0
-        self._build(widgets)
-        self._show()
-
-    def _build(self, widgets: Any) -> None:
-        layout = widgets.Layout
-        self.find = widgets.Text(
-            description="find an input",
-            placeholder="part of its name",
-            layout=layout(width="auto", margin="2px 12px 2px 0"),
-            style={"description_width": "initial"},
-        )
-        self.earlier = widgets.Button(description="Previous", layout=layout(width="88px"))
-        self.later = widgets.Button(description="Next", layout=layout(width="88px"))
+        self.find = widgets.Text(description="find an input", placeholder="part of its name", **label_looks())
+        self.earlier = button("Previous", lambda: self._turn(self._first - PAGE))
+        self.later = button("Next", lambda: self._turn(self._first + PAGE))
         self.position = widgets.HTML()
-        many = len(self._specs) > _MOST_WHOLE
         self.rows_box = widgets.VBox()
-        bar = [self.find, self.earlier, self.later, self.position]
-        self.bar = widgets.HBox(bar, layout=layout(align_items="center", flex_flow="row wrap"))
-        self.box = widgets.VBox([self.bar, self.rows_box] if many else [self.rows_box])
+        self.bar = side_by_side(self.find, self.earlier, self.later, self.position)
+        self.box = widgets.VBox([self.bar, self.rows_box] if len(specs) > _MOST_WHOLE else [self.rows_box])
         self.find.observe(lambda change: self._turn(0), names="value")
-        self.earlier.on_click(lambda button: self._turn(self._first - PAGE))
-        self.later.on_click(lambda button: self._turn(self._first + PAGE))
+        self._show()
 
     def _turn(self, first: int) -> None:
         self._first = first
@@ -126,7 +114,7 @@ class InputPages(Mapping[str, InputRow]):
     def __getitem__(self, name: str) -> InputRow:
         if name not in self.made:
             number, spec = self._specs[name]
-            row = self.made[name] = InputRow(spec, self._widgets, number)
+            row = self.made[name] = InputRow(spec, number)
             row.arrange(self._batch, self._seed)
             row.changed = lambda: self.changed()
         return self.made[name]

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+import ipywidgets as widgets
 import numpy as np
 
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
 from ....core.process_bound import ProcessBound
 from ....server.api.model_signature import shape_text
+from .fields import side_by_side
 from .input_files import InputFile, files_value, value_file
 from .input_values import InputSpec, Mode, ValueProblem, as_sent, as_text, cast, python_value, random_value, typed_value
 from .pictures import pictures_html
@@ -42,7 +44,7 @@ class InputRow(ProcessBound):
 
     _elsewhere = "pickle its `to_dict()`"
 
-    def __init__(self, spec: InputSpec, widgets: Any, number: int = 0) -> None:
+    def __init__(self, spec: InputSpec, number: int = 0) -> None:
         self.spec = spec
         self.changed: Callable[[], object] = lambda: None
         self._number = number
@@ -51,7 +53,7 @@ class InputRow(ProcessBound):
         self._filling = False  # set while the row itself writes the text
         self._texts: dict[Mode, str] = {}
         self._dropped: list[InputFile] = []
-        self._build(widgets)
+        self._build()
         self.mode.observe(self._on_mode, names="value")
         self.text.observe(self._on_text, names="value")
         for field in self.sizes:
@@ -59,7 +61,7 @@ class InputRow(ProcessBound):
         self.upload.observe(lambda change: self._chosen(), names="value")
         self._refresh()
 
-    def _build(self, widgets: Any) -> None:
+    def _build(self) -> None:
         layout, name = widgets.Layout, self.spec.name
         self.label = widgets.HTML(label_html(self.spec), layout=layout(width="250px", margin="0 8px 0 0"))
         modes = [mode.value for mode in Mode]
@@ -102,10 +104,7 @@ class InputRow(ProcessBound):
         for field in (self.mode, *self.sizes, self.text):
             field.add_class("tl-quiet")
         ask = [self.sent_box] if self.spec.optional else []
-        self.box = widgets.HBox(
-            [self.label, *ask, self.mode, self.sizes_box, self.upload, self.text, self.note],
-            layout=layout(align_items="center", flex_flow="row wrap"),
-        )
+        self.box = side_by_side(self.label, *ask, self.mode, self.sizes_box, self.upload, self.text, self.note)
         self.box.add_class("tl-input")
         self.box.add_class(f"tl-input-{self._number}")  # marks where a file was dropped (`formKeys.ts`)
 

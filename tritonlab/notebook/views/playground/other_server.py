@@ -7,7 +7,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import ipywidgets as widgets
 
 from ....core.inference.infer_request import InferenceRequest
 from ....core.short_number import ns_text
@@ -16,6 +18,7 @@ from ....exchanges.comparison import Comparison, TensorDiff, compare
 from ....exchanges.exchange import Exchange, addressed
 from ....exchanges.sending import ask
 from ...authoring.notebook_ports import Ports
+from .fields import button, label_looks
 from .history import History
 from .many_view import PARTS, TRANSPORT, transport_ns
 from .result_view import outcomes_html
@@ -65,7 +68,6 @@ class SideBySide:
 
     def __init__(
         self,
-        widgets: Any,
         model: Model,
         ports: Ports,
         request: Callable[[], InferenceRequest],
@@ -77,14 +79,14 @@ class SideBySide:
             options=["HTTP", "gRPC"],
             description="other server",
             placeholder="HTTP, gRPC, or host:port",
-            layout=widgets.Layout(width="auto", margin="2px 4px 2px 0"),
-            style={"description_width": "initial"},
+            **label_looks("2px 4px 2px 0"),
         )
-        self.button = widgets.Button(description="Compare", layout=widgets.Layout(width="88px"))
-        self.button.tooltip = "Sends the request to both, and shows their responses side by side"
-        self.button.on_click(lambda button: self._in_thread(lambda: self.compare(self.target.value)))
+        self.button = button(
+            "Compare",
+            lambda: self._in_thread(lambda: self.compare(self.target.value)),
+            "Sends the request to both, and shows their responses side by side",
+        )
         self.history = History(
-            widgets,
             lambda sent: say(outcomes_html([sent], finished=True)),
             lambda sent: self._in_thread(lambda: self.replay(sent)),
         )
@@ -113,11 +115,11 @@ class SideBySide:
             except (ValueError, TritonError) as problem:
                 self._note(str(problem), "bad")
             finally:
-                for button in buttons:
-                    button.disabled = False
+                for each in buttons:
+                    each.disabled = False
 
-        for button in buttons:
-            button.disabled = True
+        for each in buttons:
+            each.disabled = True
         threading.Thread(target=run, name="playground compare", daemon=True).start()
 
 

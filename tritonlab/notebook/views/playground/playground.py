@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -10,6 +9,8 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import ipywidgets as widgets
 
 from ....core.inference.infer_request import InferenceRequest
 from ....core.plain_facts import few_lines
@@ -26,6 +27,7 @@ from ...authoring.hints import hint
 from ...authoring.notebook_ports import Ports, open_address
 from ..theme import STYLE
 from ..widget import close_widget, renew_form, show_form
+from .fields import button
 from .history import History
 from .in_flight import CurrentSending, SendButtons, follow
 from .input_row import InputRow
@@ -68,13 +70,8 @@ class Playground(ProcessBound):
         self.answered: Callable[[], object] = lambda: None
         #: called when its live form has ended
         self.closed: Callable[[], object] = lambda: None
-        try:
-            widgets: Any = importlib.import_module("ipywidgets")
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("the playground needs ipywidgets: pip install 'tritonlab[lab]'") from None
-        self._widgets = widgets
-        self.form = RequestForm(model.config(), widgets)
-        self._build(widgets)
+        self.form = RequestForm(model.config())
+        self._build()
 
     @property
     def inputs(self) -> Mapping[str, InputRow]:
@@ -93,7 +90,7 @@ class Playground(ProcessBound):
         with suppress(TritonError):  # it does not serve; its form stays until it does
             config = self.model.config()
             if self.model.ready() and not self.form.fits(config):
-                form = RequestForm(config, self._widgets)
+                form = RequestForm(config)
                 form.take_over(self.form)
                 former, self.form = self.form, form
                 self.widget.children = tuple(form.box if each is former.box else each for each in self.widget.children)
@@ -106,12 +103,12 @@ class Playground(ProcessBound):
         close_widget(self.widget)
         self.closed()
 
-    def _build(self, widgets: Any) -> None:
+    def _build(self) -> None:
         layout = widgets.Layout
-        self.buttons = SendButtons(widgets, self._press, self.cancel)
+        self.buttons = SendButtons(self._press, self.cancel)
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
         self.other = SideBySide(
-            widgets, self.model, self._ports, request=lambda: self._requests(1, {})[0], say=self._say, note=self._note
+            self.model, self._ports, request=lambda: self._requests(1, {})[0], say=self._say, note=self._note
         )
         self.keys = form_keys(
             lambda: [*self.form.fields, self.buttons.count, self.other.target],
@@ -120,10 +117,9 @@ class Playground(ProcessBound):
             self._id,
         )
         self.keys.add_class("tl-keys-widget")
-        self.programs = ProgramPanel(widgets, self.copy_as)
-        self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
-        self.keep_button.tooltip = "Keep the last request and response beside the notebook, to test every reload"
-        self.keep_button.on_click(lambda _: self._press_keep())
+        self.programs = ProgramPanel(self.copy_as)
+        tip = "Keep the last request and response beside the notebook, to test every reload"
+        self.keep_button = button("Keep as golden", self._press_keep, tip, "124px")
         more = [self.other.box, self.programs.choice, self.keep_button, self.other.history.box]
         self.widget = widgets.VBox(
             [

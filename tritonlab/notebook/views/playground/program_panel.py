@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from html import escape
-from typing import Any
+
+import ipywidgets as widgets
 
 from ....core.short_number import size_text
 from ....core.status import TritonError
 from ....exchanges.snippets import KINDS, Snippet
+from .fields import button, quiet_choice
 
 _NONE = "Copy as …"
 _MOST_LINES = 24
@@ -20,18 +22,16 @@ _MOST_BYTES = 5_000_000
 class ProgramPanel:
     """A choice of programs, and the text of the chosen one. `make` writes it, or raises ValueError or TritonError."""
 
-    def __init__(self, widgets: Any, make: Callable[[str], Snippet]) -> None:
+    def __init__(self, make: Callable[[str], Snippet]) -> None:
         self._make = make
-        layout = widgets.Layout
-        self.choice = widgets.Dropdown(
-            options=[_NONE, *KINDS], description="Copy as", layout=layout(width="170px", margin="2px 4px 2px 0")
+        self.choice = quiet_choice("Copy as", [_NONE, *KINDS], "170px")
+        self.text = widgets.Textarea(
+            description="The request as a program", layout=widgets.Layout(width="100%", height="auto")
         )
-        self.choice.add_class("tl-quiet")
-        self.text = widgets.Textarea(description="The request as a program", layout=layout(width="100%", height="auto"))
         self.text.add_class("tl-quiet")
         self.text.add_class("tl-snippet")
         # the browser handles its click: only the browser has a clipboard (`formKeys.ts`)
-        self.copy_button = widgets.Button(description="Copy", layout=layout(width="88px"))
+        self.copy_button = button("Copy", lambda: None)
         self.copy_button.add_class("tl-copy")
         self.note = widgets.HTML()
         self.box = widgets.VBox([self.text, widgets.HBox([self.copy_button, self.note])])

@@ -11,11 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import ipywidgets as widgets
+
 from ....core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
 from ....core.inference.infer_response import ParameterValue
 from ....exchanges.exchange import Exchange
 from ....server.api.request_maker import RequestFields
 from ..widget import close_widget, module_text
+from .fields import button, label_looks, side_by_side
 from .input_pages import InputPages, UnseenInput
 from .input_row import InputRow
 from .input_values import ValueProblem, input_specs
@@ -34,81 +37,62 @@ Drop = Callable[[int, Sequence[Mapping[str, Any]], Sequence[bytes]], object]
 class RequestForm:
     """The fields for requests to a model of `config`. `box`: the widget for a frontend."""
 
-    def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         self._facts = _config_facts(config)
         specs = input_specs(config)
-        self.inputs = InputPages(specs, widgets)
+        self.inputs = InputPages(specs)
         self._batching = config["max_batch_size"] > 0
         self._sequence = "sequence_batching" in config
         #: the batch size except for typed rows, which set their own
         self._chosen_batch = 1
         self._follows = False  # set while the form sets the batch size
-        self._build_batch(widgets, config["max_batch_size"])
-        self._build_options(widgets, [output["name"] for output in config["output"]])
-        self._arrange(widgets)
+        self._build_batch(config["max_batch_size"])
+        self._build_options([output["name"] for output in config["output"]])
+        self._arrange()
         self.batch.observe(lambda change: self._choose_batch(), names="value")
         for field in (self.batch, self.seed):
             field.observe(lambda change: self._show_rows(), names="value")
-        self.new_button.on_click(lambda button: self.new_values())
         self.inputs.changed = self._take_rows
         self._show_rows()
 
-    def _build_batch(self, widgets: Any, max_batch_size: int) -> None:
-        self.batch = _number(
-            widgets, name="batch size", value=1, least=1, most=max(1, max_batch_size * 2), tip="Rows of one request"
-        )
-        self.seed = _number(
-            widgets,
-            name="seed",
-            value=0,
-            least=0,
-            most=(1 << 31) - 1,
-            tip="Of the random values; one seed makes the same ones each time",
-        )
-        self.new_button = widgets.Button(
-            description="New values", tooltip="Random values of the next seed", layout=widgets.Layout(width="100px")
-        )
+    def _build_batch(self, max_batch_size: int) -> None:
+        self.batch = _number("batch size", 1, max(1, max_batch_size * 2), "Rows of one request")
+        self.seed = _number("seed", 0, (1 << 31) - 1, "Of the random values; one seed makes the same ones each time")
+        self.new_button = button("New values", self.new_values, "Random values of the next seed", "100px")
 
-    def _build_options(self, widgets: Any, outputs: list[str]) -> None:
+    def _build_options(self, outputs: list[str]) -> None:
         most = 1 << 53  # the largest number that a browser counts exactly
-        self.request_id = _text(widgets, "request id", "")
-        self.correlation_id = _text(widgets, "correlation id", "a number or text; 0 is none")
+        self.request_id = _text("request id", "")
+        self.correlation_id = _text("correlation id", "a number or text; 0 is none")
         self.correlation_id.value = "1" if self._sequence else ""
-        self.start = _check(widgets, "sequence start", self._sequence)
-        self.end = _check(widgets, "sequence end", self._sequence)
-        self.priority = _number(
-            widgets, name="priority", value=0, least=0, most=most, tip="0 is the model's default, 1 the highest"
-        )
-        self.timeout = _number(
-            widgets, name="timeout µs", value=0, least=0, most=most, tip="Microseconds in the queue; 0 is none"
-        )
-        self.parameters = _text(widgets, "parameters", '{"key": "value"}')
+        self.start = _check("sequence start", self._sequence)
+        self.end = _check("sequence end", self._sequence)
+        self.priority = _number("priority", 0, most, "0 is the model's default, 1 the highest")
+        self.timeout = _number("timeout µs", 0, most, "Microseconds in the queue; 0 is none")
+        self.parameters = _text("parameters", '{"key": "value"}')
         self._names = outputs
-        self.outputs = {name: _check(widgets, name, True) for name in outputs[:_MOST_BOXES]}
+        self.outputs = {name: _check(name, True) for name in outputs[:_MOST_BOXES]}
         #: of many outputs the requested ones; none chosen: all
         self.chosen = widgets.SelectMultiple(
             options=outputs, rows=6, description="requested outputs", style={"description_width": "initial"}
         )
 
-    def _arrange(self, widgets: Any) -> None:
-        def row(*fields: Any) -> Any:
-            return widgets.HBox(fields, layout=widgets.Layout(align_items="center", flex_flow="row wrap"))
-
-        sequence = row(self.correlation_id, self.start, self.end)
-        options = [row(self.request_id, self.priority, self.timeout, self.parameters)]
+    def _arrange(self) -> None:
+        sequence = side_by_side(self.correlation_id, self.start, self.end)
+        options = [side_by_side(self.request_id, self.priority, self.timeout, self.parameters)]
         if not self._sequence:
             options.append(sequence)
         if len(self._names) > _MOST_BOXES:
             self.outputs = {}
-            options.append(row(self.chosen))
+            options.append(side_by_side(self.chosen))
         elif len(self.outputs) > 1:
             head = widgets.HTML("<div class='tl-panel tl-dim'>requested outputs (none chosen: all)</div>")
-            options.append(row(head, *self.outputs.values()))
+            options.append(side_by_side(head, *self.outputs.values()))
         self.options = widgets.Accordion([widgets.VBox(options)], titles=["Request options"], selected_index=None)
         batch = [self.batch] if self._batching else []
         children = [
             self.inputs.box,
-            row(*batch, self.seed, self.new_button),
+            side_by_side(*batch, self.seed, self.new_button),
             *([sequence] if self._sequence else []),
             self.options,
         ]
@@ -247,27 +231,16 @@ def _config_facts(config: Mapping[str, Any]) -> tuple[Any, ...]:
     return input_specs(config), config["max_batch_size"], outputs, "sequence_batching" in config
 
 
-def _number(widgets: Any, name: str, value: int, least: int, most: int, tip: str) -> Any:
-    return widgets.BoundedIntText(
-        value=value, min=least, max=most, description=name, tooltip=tip, **_label_looks(widgets)
-    )
+def _number(name: str, least: int, most: int, tip: str) -> Any:
+    return widgets.BoundedIntText(value=least, min=least, max=most, description=name, tooltip=tip, **label_looks())
 
 
-def _text(widgets: Any, name: str, placeholder: str) -> Any:
-    return widgets.Text(description=name, placeholder=placeholder, **_label_looks(widgets))
+def _text(name: str, placeholder: str) -> Any:
+    return widgets.Text(description=name, placeholder=placeholder, **label_looks())
 
 
-def _check(widgets: Any, name: str, value: bool) -> Any:
+def _check(name: str, value: bool) -> Any:
     return widgets.Checkbox(value=value, description=name, indent=False, layout=widgets.Layout(width="auto"))
-
-
-def _label_looks(widgets: Any) -> dict[str, Any]:
-    """Return the arguments that make a field's label as wide as its text; the style sheet sets the width of the field.
-    They are for its constructor: a style or layout replaced later is a widget that is never closed."""
-    return {
-        "style": {"description_width": "initial"},
-        "layout": widgets.Layout(width="auto", margin="2px 12px 2px 0"),
-    }
 
 
 def form_text(facts: Mapping[str, Any], last: Exchange | None) -> str:
