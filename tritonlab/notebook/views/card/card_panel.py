@@ -14,7 +14,7 @@ from ..widget import close_widget
 
 
 class Content(Protocol):
-    """A content with a stored form: as text, and as HTML."""
+    """Content that a card stores, as text and as HTML."""
 
     def text(self) -> str: ...
 
@@ -96,8 +96,12 @@ class TaskPanel(CardPanel):
     def _run(self, task: Callable[[], Any]) -> None:
         try:
             self.result = task()
-        except (TritonError, ImportError, OSError, ValueError) as error:
-            self._output(str(error), f"<div class='tl-note tl-bad-note tl-text'>{escape(str(error))}</div>")
+        except Exception as error:
+            is_expected = isinstance(error, (TritonError, ImportError, OSError, ValueError))
+            text = str(error) if is_expected else f"{type(error).__name__}: {error}"
+            self._output(text, f"<div class='tl-note tl-bad-note tl-text'>{escape(text)}</div>")
+            if not is_expected:
+                raise  # the kernel's log gets the traceback
         else:
             self._output(self.result.text(), self.result.html())
             self._changed()
