@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from .log_lines import log_lines_html
-from .model_facts import ModelFacts, StepFacts, TensorFacts
+from .model_facts import TONES, ModelFacts, StepFacts, TensorFacts
 
 #: The state of a card whose load another cell's load has replaced.
 REPLACED = "REPLACED"
@@ -48,7 +48,9 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
     """Return the card without its buttons. All classes are ours, all colours theme variables with fallbacks. `state`
     replaces the word for the state.
     """
-    tone = _tone(facts)
+    tone = TONES.get(facts.state, "bad")
+    if facts.kept and tone != "bad":
+        tone = "warn"
     clock = _clock(facts.loading) if facts.loading is not None else ""
     head = (
         f"<span class='tl-dot tl-{tone}'></span> <span class='tl-name'>{escape(facts.name)}</span> "
@@ -85,14 +87,6 @@ def _clock(seconds: float) -> str:
 def _repeated(facts: ModelFacts) -> str:
     word = "imported again" if facts.loading is None else "imports again"
     return f"{word}: {facts.imports_again}" if facts.imports_again else ""
-
-
-def _tone(facts: ModelFacts) -> str:
-    if facts.state in ("FAILED", "NOT READY"):
-        return "bad"
-    if facts.kept or facts.state in ("LOADING", "UNLOADING"):
-        return "warn"
-    return "good" if facts.state == "READY" else "off"
 
 
 def _notes(texts: Iterable[str], tone: str) -> str:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 #: The states of a model that do not last, so that it is checked again.
 MOVING = ("LOADING", "UNLOADING", "NOT READY")
+#: The tone of each state; "bad" for any other.
+TONES = {"READY": "good"} | dict.fromkeys(("LOADING", "UNLOADING"), "warn")
+TONES |= dict.fromkeys(("WAITING", "UNLOADED", "NOT OPENED", "NOT LOADED", "CLOSED", "REPLACED"), "off")
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,9 @@ from ....figures.tables import cell
 from ...authoring.model_cells import shown_path
 from ...authoring.opened_repository import OpenedFacts, OpenedRepository
 from ..widget import LiveView, SlowDisplay, in_kernel, running_cell
+from .model_facts import TONES
 from .model_states import ModelStates
 
-_TONES = {
-    "READY": "good",
-    "LOADING": "warn",
-    "WAITING": "off",
-    "UNLOADED": "off",
-    "NOT OPENED": "off",
-    "NOT LOADED": "off",
-    "CLOSED": "off",
-}
 #: The states that end without further action.
 _MOVING = ("LOADING", "WAITING")
 #: Inline, because a page may have no style sheet.
@@ -144,7 +136,7 @@ class OpenedView(LiveView):
 
 
 def _row(row: OpenedFacts, is_live: bool, refused: str) -> str:
-    tone = _TONES.get(row.state, "bad")
+    tone = TONES.get(row.state, "bad")
     cells = f"<td class='tl-tensor'>{escape(row.name)}</td><td>{escape(row.kind or 'unknown')}</td>"
     cells += f"<td class='tl-{tone}'>{escape(row.state)}</td><td>{_edit(row, is_live)}</td>"
     lines = [f"<div class='tl-dim' style='{_LINE}'>{escape(line)}</div>" for line in row.lines()]

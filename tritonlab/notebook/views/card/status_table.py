@@ -6,7 +6,7 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from ....core.plain_facts import few_lines
 from ....core.short_number import duration_text
@@ -17,10 +17,8 @@ from ...authoring.workspace import Workspace
 from ..widget import LiveView, in_kernel
 from .device_text import gpus_text, places_text
 from .hanging import draining_text, hanging_texts, lasting
-from .model_facts import MOVING, instance_troubles, served_words
+from .model_facts import MOVING, TONES, instance_troubles, served_words
 from .model_states import ModelStates
-
-_TONES = {"READY": "good", "LOADING": "warn", "UNLOADING": "warn", "UNLOADED": "off", "NOT LOADED": "off"}
 
 
 @dataclass(frozen=True)
@@ -40,28 +38,20 @@ class StatusRow:
     reason: str = ""
 
 
+@dataclass(eq=False, repr=False)
 class StatusTable:
     """The table of `%triton status` at one moment."""
 
-    HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
+    HEAD: ClassVar = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
     #: the columns with numbers
-    NUMBERS = (4, 5, 6)
+    NUMBERS: ClassVar = (4, 5, 6)
 
-    def __init__(
-        self,
-        rows: list[StatusRow],
-        endpoints: str = "",
-        memory: str = "",
-        draining: Sequence[str] = (),
-        gpus: Sequence[Mapping[str, Any]] = (),
-        hanging: Sequence[str] = (),
-    ) -> None:
-        self.rows = rows
-        self.draining = draining
-        self.hanging = hanging
-        self.endpoints = endpoints
-        self.memory = memory
-        self.gpus = gpus
+    rows: list[StatusRow]
+    endpoints: str = ""
+    memory: str = ""
+    draining: Sequence[str] = ()
+    gpus: Sequence[Mapping[str, Any]] = ()
+    hanging: Sequence[str] = ()
 
     def cells(self) -> list[tuple[str, ...]]:
         return [
@@ -108,7 +98,7 @@ class StatusTable:
         head = "".join(cell(title, kind="th", number=n in self.NUMBERS) for n, title in enumerate(self.HEAD))
         body = ""
         for row, cells in zip(self.rows, self.cells(), strict=True):
-            tone = _TONES.get(row.state, "bad")
+            tone = TONES.get(row.state, "bad")
             styled = [f"<td class='tl-tensor'>{escape(cells[0])}</td>", f"<td>{escape(cells[1])}</td>"]
             styled += [f"<td class='tl-{tone}'>{escape(cells[2])}</td>"]
             styled += [cell(text, number=n in self.NUMBERS) for n, text in enumerate(cells[3:], start=3)]
