@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from html import escape
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -84,45 +84,35 @@ class ProfiledLine:
         return {**facts, "own_s": self.own, "total_s": self.total, "sizes": sizes}
 
 
+@dataclass(eq=False, repr=False)
 class LineProfile:
     """The lines of a model's code; the lines with most time of their own, or most memory, first.
 
     `executions`: by batch size how many there were, and the seconds of `execute` in all. `way`: how lines were sampled.
     `memory`: whether memory was measured instead of times. `seconds`: the duration of that. `looks`: how often lines
-    were sampled. `size`: the only batch size of this profile, else None.
+    were sampled. `size`: the only batch size of this profile, else None. `sources`: each file's lines. `cite`: function
+    that names the cell in a text that names a line of a model's file. `when`: wall clock seconds.
     """
 
-    def __init__(
-        self,
-        model: str,
-        lines: Iterable[ProfiledLine],
-        executions: Mapping[int, tuple[int, float]],
-        *,
-        requests: int = 0,
-        way: str = "sampling",
-        memory: bool = False,
-        seconds: float = 0.0,
-        looks: int = 0,
-        size: int | None = None,
-        sources: Mapping[str, Sequence[str]] | None = None,
-        cite: Cite = str,
-    ) -> None:
-        """sources: each file's lines. cite: function that names the cell in a text that names a model file's line."""
-        self.model = model
-        self.memory = memory
-        self.lines = sorted(lines, key=lambda one: (-one.growth, -one.kept) if memory else (-one.own, 0))
-        self.executions = dict(executions)
-        self.requests = requests
-        self.way = way
-        self.seconds = seconds
-        self.looks = looks
-        self.size = size
-        self._sources = dict(sources or {})
-        self._cite = cite
-        self._when = time.time()
+    model: str
+    lines: list[ProfiledLine]
+    executions: dict[int, tuple[int, float]]
+    _: KW_ONLY
+    requests: int = 0
+    way: str = "sampling"
+    memory: bool = False
+    seconds: float = 0.0
+    looks: int = 0
+    size: int | None = None
+    sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    cite: Cite = str
+    when: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        self.lines = sorted(self.lines, key=lambda one: (-one.growth, -one.kept) if self.memory else (-one.own, 0))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_cite": str}  # another process has no cells
+        return {**vars(self), "cite": str}  # another process has no cells
 
     # -- facts
 
@@ -143,19 +133,10 @@ class LineProfile:
 
     def of(self, size: int) -> LineProfile:
         """Return the profile of batches of one size; 0 is the work of threads besides `execute`."""
-        lines = [
-            ProfiledLine(
-                one.file, one.number, place=one.place, line=one.line, text=one.text, times={size: one.times[size]}
-            )
-            for one in self.lines
-            if size in one.times
-        ]
+        lines = [replace(one, times={size: one.times[size]}) for one in self.lines if size in one.times]
         executions = {size: self.executions[size]} if size in self.executions else {}
         looks = round(self.looks * sum(line.own for line in lines) / (sum(line.own for line in self.lines) or 1.0))
-        return LineProfile(
-            self.model, lines, executions, way=self.way, seconds=self.seconds, looks=looks, size=size,
-            sources=self._sources, cite=self._cite,
-        )  # fmt: skip
+        return replace(self, lines=lines, executions=executions, requests=0, looks=looks, size=size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as JSON values."""
@@ -281,7 +262,7 @@ class LineProfile:
         title = f"<b>{escape(self.title())}</b>"
         advice = "".join(f"<div class='tl-dim'>{escape(line)}</div>" for line in self._advice())
         margins = "".join(self._margin(file) for file in dict.fromkeys(line.file for line in self.lines))
-        return f"<div class='tl-panel'>{title}{advice}{margins}{date_line(self._when)}</div>"
+        return f"<div class='tl-panel'>{title}{advice}{margins}{date_line(self.when)}</div>"
 
     def _margin(self, file: str) -> str:
         lines = {line.number: line for line in self.lines if line.file == file}
@@ -301,7 +282,7 @@ class LineProfile:
         return f"<div class='tl-dim'>{escape(name)}</div><div style='overflow-x:auto'>{table}</div>"
 
     def _line_numbers(self, file: str, lines: Mapping[int, ProfiledLine]) -> list[int]:
-        count = len(self._sources.get(file, ()))
+        count = len(self.sources.get(file, ()))
         if not count:
             return sorted(lines)
         first, last = min(lines), max(lines)
@@ -311,9 +292,9 @@ class LineProfile:
         return sorted(n for n in near if 1 <= n <= count)
 
     def _row(self, file: str, number: int, line: ProfiledLine | None, most: float) -> str:
-        source = self._sources.get(file, ())
+        source = self.sources.get(file, ())
         text = source[number - 1] if number <= len(source) else line.text if line is not None else ""
-        number_text = line.line if line is not None else place_of(file, number, self._cite)[1]
+        number_text = line.line if line is not None else place_of(file, number, self.cite)[1]
         numbers = self._numbers(line) if line is not None else [""] * len(self._heads())
         size = 0.0 if line is None else (line.kept if self.memory else line.own) / most
         blue = f"{_MONO};color:{BLUE};white-space:pre;padding:1px 9px 1px 0"
@@ -357,11 +338,11 @@ def _bar(share: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
-            return f"{short_number(count)} {unit}"
+    units = ["B", "KiB", "MiB", "GiB"]
+    while count >= 1024 and len(units) > 1:
         count /= 1024
-    return ""
+        del units[0]
+    return f"{short_number(count)} {units[0]}"
 
 
 def _plot_bars(ax: Axes, names: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]], what: str) -> None:

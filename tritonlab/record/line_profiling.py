@@ -103,7 +103,7 @@ def _result(
             rows[file, number].blocks += blocks
     return LineProfile(
         name,
-        rows.values(),
+        list(rows.values()),
         counted.sizes,
         requests=counted.requests,
         way=" and ".join(dict.fromkeys(one.way for one in found if one.way)) or "nothing",

@@ -10,6 +10,7 @@ import itertools
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -70,27 +71,25 @@ class Mark(NamedTuple):
     serial: int = 0
 
 
+@dataclass(slots=True)
 class Cancellation:
     """The record of a request and its cancellation; a time is 0 for an event that did not happen."""
 
-    __slots__ = ("asked", "noticed", "polls")
+    polls: int = 0
+    asked: int = 0
+    noticed: int = 0
 
-    def __init__(self) -> None:
-        self.polls = self.asked = self.noticed = 0
 
-
+@dataclass(slots=True)
 class OpenStream:
     """A request that has had responses, but not the final one. `text`: its text, if it is kept."""
 
-    __slots__ = ("arrived", "count", "executed", "first", "last", "text")
-
-    def __init__(self, arrived: int, executed: int, first: int = 0, last: int = 0, count: int = 0) -> None:
-        self.arrived = arrived
-        self.executed = executed
-        self.first = first
-        self.last = last
-        self.count = count
-        self.text: StreamText | None = None
+    arrived: int
+    executed: int
+    first: int = 0
+    last: int = 0
+    count: int = 0
+    text: StreamText | None = None
 
     def facts(self) -> tuple[int, int, int, int, int]:
         """Return the arguments that make an equal object."""
@@ -244,10 +243,9 @@ class ModelRecord:
         self.open.pop(serial, None)
         if stream.text is not None:
             self.texts.end(stream.text, now)
-        cancelling = self.cancelling.pop(serial, None) or Cancellation()
+        found = self.cancelling.pop(serial, None) or Cancellation()
         span = stream.arrived, stream.executed, stream.first, stream.last, now
-        facts = cancelling.polls, cancelling.asked, cancelling.noticed
-        self.streams.add((serial, *span, stream.count, kind, *facts))
+        self.streams.add((serial, *span, stream.count, kind, found.polls, found.asked, found.noticed))
 
     def know(self, key: object, batch_size: int, shapes: int) -> None:
         """Record the number of the shapes of all requests with that key."""

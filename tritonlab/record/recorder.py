@@ -342,8 +342,8 @@ class LastRequests:
         return _whole(kept, _predecessors(record)) if is_sequence else kept
 
     def cut_sequences(self, record: ModelRecord, most: int = MOST) -> dict[int | str, int]:
-        """Return the correlation ids of the sequences among them that had more requests, and how many of each are in
-        `of_model`: 0 if its beginning is missing."""
+        """Return, by correlation id, how many requests `of_model` has of each sequence that had more; 0 if the first
+        one is missing."""
         kept, before = self._newest(record, most), _predecessors(record)
         whole = _whole(kept, before)
         followed, found = {*before.values()}, {each.request.serial for each in whole}

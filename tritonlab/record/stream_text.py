@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..core.inference.data_type import DataType
 from ..core.inference.tensor import Tensor
@@ -16,6 +17,7 @@ _USUAL = "text_output"
 _BYTES = DataType.BYTES
 
 
+@dataclass(slots=True, eq=False)
 class StreamText:
     """The text of one stream. A time is nanoseconds of the server's monotonic clock; `ended` is 0 for an open stream.
 
@@ -23,16 +25,13 @@ class StreamText:
     not kept.
     """
 
-    __slots__ = ("arrived", "chunks", "ended", "is_cut", "output", "serial", "size")
-
-    def __init__(self, serial: int, arrived: int, output: str) -> None:
-        self.serial = serial
-        self.arrived = arrived
-        self.output = output
-        self.chunks: list[tuple[int, bytes]] = []
-        self.size = 0
-        self.is_cut = False
-        self.ended = 0
+    serial: int
+    arrived: int
+    output: str
+    chunks: list[tuple[int, bytes]] = field(default_factory=list)
+    size: int = 0
+    is_cut: bool = False
+    ended: int = 0
 
     def take(self, outputs: Mapping[str, Tensor], now: int) -> None:
         """Keep the text of a response."""
