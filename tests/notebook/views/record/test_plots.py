@@ -95,7 +95,7 @@ def test_metrics_are_steps_and_dots_with_their_labels() -> None:
 
 def test_memory_is_in_mib() -> None:
     held = InstanceMemory("add_0_0", 1 << 20, 0, 2 << 20, 3 << 20, {})
-    ax = drawn(Memory(Recording(), "add", lambda: [held], False).plot)
+    ax = drawn(Memory("add", lambda: [held], False).plot)
     assert facts(ax)["y"] == "memory, MiB" and facts(ax)["title"] == "Memory of add"
     assert max(float(line.get_ydata()[-1]) for line in ax.lines) == 3
     assert {line.get_marker() for line in ax.lines} == {"."}  # one moment is not a line
@@ -113,4 +113,4 @@ def test_nothing_to_plot_is_an_error() -> None:
     with pytest.raises(UnavailableError, match="nothing to plot: no custom metric has changed yet"):
         Metrics(Recording(), "add").plot()
     with pytest.raises(UnavailableError, match="nothing to plot: no instance of the model runs"):
-        Memory(Recording(), "add", list, False).plot()
+        Memory("add", list, False).plot()

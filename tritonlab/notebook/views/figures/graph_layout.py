@@ -61,7 +61,7 @@ class GraphLayout:
 
 @dataclass
 class _Member:
-    """A box to be placed in a row, with the calls whose boxes are below it, and the members from which it reads."""
+    """A box of a row. `reads`: the places of the members from which it reads, -1 for the caller; `depth`: its row."""
 
     box: Box
     reads: list[int]

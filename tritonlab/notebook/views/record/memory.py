@@ -29,9 +29,7 @@ class Memory(Metrics):
     LABEL = "Memory"
     NOTHING = "no instance of the model runs"
 
-    def __init__(
-        self, recording: Recording, name: str, measured: Callable[[], list[InstanceMemory]], simulated: bool
-    ) -> None:
+    def __init__(self, name: str, measured: Callable[[], list[InstanceMemory]], simulated: bool) -> None:
         super().__init__(Recording(), name, lambda: "")
         self._measured = measured
         self._simulated = simulated

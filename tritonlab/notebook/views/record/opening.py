@@ -41,9 +41,8 @@ def open_view(
 ) -> RecordView:
     """Return a view of `subject`: a model, a recording, or the path of a recording or of a trace file of Triton's.
 
-    kind: one of KINDS. model: the model in a recording with several. written: the model's settings in a notebook.
-    profile: profiles the lines of the model for so many seconds. Raises InvalidArgumentError, OSError, and
-    RecordingError for any other file.
+    kind: one of KINDS. model: the model in a recording with several. profile: profiles the lines of the model for so
+    many seconds. Raises InvalidArgumentError, OSError, and RecordingError for any other file.
     """
     if kind not in KINDS:
         advice = did_you_mean(kind, KINDS, KINDS) or ", ".join(KINDS)
@@ -103,7 +102,7 @@ def _live(model: Model, kind: str, recording: Recording, profile: Profile | None
             answers=lambda callee: served_words(model.server.model(callee)),
         )
     if kind == "memory":
-        return Memory(recording, name, lambda: memory_use(versions(), model.server_gpus), model.server_gpus.simulated)
+        return Memory(name, lambda: memory_use(versions(), model.server_gpus), model.server_gpus.simulated)
     if kind == "metrics":
         return Metrics(recording, name, model.server.metrics)
 

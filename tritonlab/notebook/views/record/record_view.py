@@ -47,7 +47,7 @@ Live = Callable[[], dict[str, Any]]
 
 
 class RecordView(LiveView):
-    """A view of one model. `live` returns the current state (`profile.live_state`); None for a recording of a file."""
+    """A view of one model. `live` returns the current state (`record.live_state`); None for a recording from a file."""
 
     #: the title of the view, before the model's name
     LABEL: ClassVar[str]

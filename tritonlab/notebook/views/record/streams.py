@@ -29,7 +29,7 @@ Open = Callable[[], list[tuple[InferenceRequest, str, bool]]]
 
 
 class Streams(RecordView):
-    """A view of streams. `open_requests` returns the requests in execution (`profile.live_state`); it is None for a
+    """A view of streams. `open_requests` returns the requests in execution (`record.live_state`); it is None for a
     recording from a file.
     """
 
