@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.models import SILENT
+from tritonlab.notebook.authoring import workspace as notebook
 from tritonlab.notebook.views import widget
 from tritonlab.notebook.views.card import status_table as module
-from tritonlab.notebook.views.card.status_table import StatusRow, StatusTable, StatusView
+from tritonlab.notebook.views.card.status_table import StatusRow, StatusTable, StatusView, status_table
+from tritonlab.server.api.model import Model
 
 
 class Server:
@@ -58,6 +61,21 @@ def test_the_stored_status_is_that_of_its_cell(displayed: list[str]) -> None:
     assert not view.refresh()
     assert len(displayed) == 1 and "READY" in displayed[0]
     assert "UNLOADED" in view.state["html"]  # the live table goes on
+
+
+def test_a_model_that_ends_while_the_table_is_made_has_a_row(
+    workspace: notebook.Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statistics = Model.statistics
+
+    def late(model: Model) -> dict[str, Any]:
+        workspace.unload("ended")
+        return statistics(model)
+
+    workspace.load("ended", SILENT)
+    monkeypatch.setattr(Model, "statistics", late)
+    (row,) = [row for row in status_table(workspace).rows if row.name == "ended"]
+    assert row == StatusRow("ended", "1", "UNLOADED")
 
 
 def test_a_status_that_has_ended_follows_no_models(displayed: list[str]) -> None:

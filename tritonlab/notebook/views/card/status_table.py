@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from typing import Any, ClassVar
 
 from ....core.plain_facts import few_lines
 from ....core.short_number import duration_text
+from ....core.status import TritonError
 from ....figures.stored_picture import date_line
 from ....figures.tables import cell, text_table
+from ....server.api.model import Model
 from ....server.observe.idle_memory import MemoryUse
 from ...authoring.workspace import Workspace
 from ..widget import LiveView, in_kernel
@@ -180,36 +183,41 @@ def status_table(workspace: Workspace) -> StatusTable:
             reason = str(report.error).strip() if report is not None and report.error is not None else ""
             loading = workspace.loading(name) is not None
             rows.append(StatusRow(name, "", "LOADING" if loading else "NOT LOADED", reason="" if loading else reason))
-        for version in found:
-            model = versions[name, version]
-            if model.state != "READY":
-                reason = model.reason.split("\n\nAt:", 1)[0]
-                unloaded = model.state == "UNAVAILABLE" and model.reason in ("", "unloaded")
-                state, why = ("UNLOADED", "") if unloaded else (model.state, reason)
-                rows.append(StatusRow(name, str(version), state, reason=why))
-                continue
-            stats = model.statistics()["model_stats"][0]["inference_stats"]
-            success = stats["success"]
-            instances = model.instances()
-            troubles = instance_troubles(instances)
-            rows.append(
-                StatusRow(
-                    name,
-                    str(version),
-                    "NOT READY" if troubles else model.state,
-                    instances=len(instances),
-                    places=places_text(instances) if any(each["kind"] == "GPU" for each in instances) else "",
-                    answered=success["count"],
-                    failed=stats["fail"]["count"],
-                    mean_ns=success["ns"] // success["count"] if success["count"] else 0,
-                    ready_at=report.ready_at if report is not None else 0.0,
-                    reason=" ".join(troubles) or served_words(model),
-                )
-            )
+        rows += [_row(versions[name, version], report.ready_at if report is not None else 0.0) for version in found]
     endpoints = repr(workspace.ports.endpoints) if workspace.ports.endpoints is not None else ""
     draining = [draining_text(found) for found in lasting(workspace.server.draining())]
     server, memory = workspace.server, memory_text(workspace.server.memory()) if rows else ""
     return StatusTable(rows, endpoints, memory, draining, gpus=server.gpus(), hanging=[*hanging_texts(server).values()])
+
+
+def _row(model: Model, ready_at: float) -> StatusRow:
+    """Return the row of a model's version."""
+    with suppress(TritonError):  # it may end meanwhile
+        if model.state == "READY":
+            return _serving_row(model, ready_at)
+    state, reason = model.state, model.reason.split("\n\nAt:", 1)[0]
+    if state == "UNAVAILABLE" and reason in ("", "unloaded"):
+        state, reason = "UNLOADED", ""
+    return StatusRow(model.name, str(model.version), state, reason=reason)
+
+
+def _serving_row(model: Model, ready_at: float) -> StatusRow:
+    stats = model.statistics()["model_stats"][0]["inference_stats"]
+    success = stats["success"]
+    instances = model.instances()
+    troubles = instance_troubles(instances)
+    return StatusRow(
+        model.name,
+        str(model.version),
+        "NOT READY" if troubles else "READY",
+        instances=len(instances),
+        places=places_text(instances) if any(each["kind"] == "GPU" for each in instances) else "",
+        answered=success["count"],
+        failed=stats["fail"]["count"],
+        mean_ns=success["ns"] // success["count"] if success["count"] else 0,
+        ready_at=ready_at,
+        reason=" ".join(troubles) or served_words(model),
+    )
 
 
 def memory_lines(memory: MemoryUse) -> list[str]:
