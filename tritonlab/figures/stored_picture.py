@@ -38,13 +38,17 @@ def stored_picture(svg: str, when: float | None, alt: str = "", *, has_caption: 
         f"<rect x='{x}' y='{y}' width='{wide}' height='{high}' rx='4' fill='{_PAPER}'/>"
         f"{_TITLE.sub('', svg[root.end() :])}"
     )
-    data = base64.b64encode(image.encode()).decode()
     title = f"title='{date_text(when)}' " if when is not None else ""
     caption = f"<div class='tl-dim'>{label[:1].upper()}{label[1:]}:</div>" if has_caption else ""
     return (
         f"{caption}<div><img class='tl-stored' width='{wide}' style='max-width:100%' alt='{escape(alt) or label}' "
-        f"{title}src='data:image/svg+xml;base64,{data}'></div>"
+        f"{title}src='{data_address('image/svg+xml', image.encode())}'></div>"
     )
+
+
+def data_address(kind: str, data: bytes) -> str:
+    """Return an address that contains its file. `kind`: the media type."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def date_line(when: float) -> str:

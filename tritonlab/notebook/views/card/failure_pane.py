@@ -4,7 +4,6 @@ request, and two buttons that send the request again and write a test for it.
 
 from __future__ import annotations
 
-import base64
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ import numpy as np
 from ....core.inference.tensor import Tensor
 from ....core.observe.failure_capsule import KeptRequest
 from ....exchanges.snippets import failure_test
+from ....figures.stored_picture import data_address
 from ....server.api.failures import KeptFailure
 from ....stub._pb_stub.wire.message_bodies import FrameState
 from ...authoring.notebook_ports import Ports, open_address
@@ -93,7 +93,8 @@ class FailurePane(LiveView):
         except Exception as error:
             return {"result": str(error), "good": False}
         files = [(snippet.name, str(snippet).encode()), *snippet.files.items()]
-        return {"snippet": str(snippet), "files": [{"name": name, "href": _address(data)} for name, data in files]}
+        links = [{"name": name, "href": data_address("application/octet-stream", data)} for name, data in files]
+        return {"snippet": str(snippet), "files": links}
 
     # -- HTML
 
@@ -186,7 +187,3 @@ def _answered(answer: Any) -> str:
 
 def _text(array: Any) -> str:
     return repr(Tensor.from_numpy(np.asarray(array))).removeprefix("<Tensor ").removesuffix(">")
-
-
-def _address(data: bytes) -> str:
-    return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"

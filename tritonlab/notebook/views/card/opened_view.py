@@ -144,7 +144,7 @@ def _row(row: OpenedFacts, is_live: bool, refused: str) -> str:
         lines.append(f"<div class='tl-bad' style='{_LINE}'>{escape(refused)}</div>")
     if is_live and row.to_choose:
         real = " data-real" if row.answers else ""
-        lines.append(f"<div class='tl-fields' data-choose='{escape(row.name, quote=True)}'{real}></div>")
+        lines.append(f"<div class='tl-fields' data-choose='{escape(row.name)}'{real}></div>")
     notes = "".join(f"<tr><td></td><td colspan='3'>{line}</td></tr>" for line in lines)
     return f"<tr>{cells}</tr>{notes}"
 
@@ -156,7 +156,7 @@ def _edit(row: OpenedFacts, is_live: bool) -> str:
         return ""
     command = f"<code>{escape(magic_line('%triton', 'edit', row.name))}</code>"
     # with our JupyterLab extension, the live table makes a button of it
-    return f"<span data-cells='{escape(row.name, quote=True)}'>{command}</span>" if is_live else command
+    return f"<span data-cells='{escape(row.name)}'>{command}</span>" if is_live else command
 
 
 def _counted(rows: Sequence[OpenedFacts]) -> str:

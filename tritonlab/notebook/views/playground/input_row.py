@@ -288,5 +288,5 @@ def files_note(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ..
     tensor = sent if isinstance(sent, Tensor) else Tensor.from_numpy(sent)
     names = ", ".join(file.name for file in files)
     note = f"{escape(names)}: {tensor.datatype.name} {list(tensor.shape)}"
-    seen = pictures_html(tensor, escape(spec.name, quote=True)) or curve_html(spec.name, tensor)
+    seen = pictures_html(tensor, escape(spec.name)) or curve_html(spec.name, tensor)
     return f"<div>{note}</div>{seen}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import io
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
+from ....figures.stored_picture import data_address
 from .input_values import UnfitFile
 
 #: How many pictures of one tensor are shown, and the pixels of their longer side.
@@ -88,8 +88,7 @@ def pictures_html(tensor: Tensor, alt: str) -> str:
     except ModuleNotFoundError:
         return ""
     return "".join(
-        f"<img class='tl-picture' alt='{alt}, picture {number}' "
-        f"src='data:image/{kind};base64,{base64.b64encode(data).decode()}'>"
+        f"<img class='tl-picture' alt='{alt}, picture {number}' src='{data_address(f'image/{kind}', data)}'>"
         for number, (kind, data) in enumerate(found, start=1)
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from html import escape
 
@@ -11,6 +10,7 @@ import ipywidgets as widgets
 from ....core.short_number import size_text
 from ....core.status import TritonError
 from ....exchanges.snippets import KINDS, Snippet
+from ....figures.stored_picture import data_address
 from .fields import button, quiet_choice
 
 _NONE = "Copy as …"
@@ -68,5 +68,5 @@ def _link(name: str, data: bytes) -> str:
     if len(data) > _MOST_BYTES:
         size = size_text(len(data))
         return f"<span class='tl-dim'>{escape(name)} has {size}: copy_as(…).save(DIR) writes it</span>&ensp;"
-    address = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
-    return f"<a class='tl-file' download='{escape(name, quote=True)}' href='{address}'>{escape(name)}</a>&ensp;"
+    address = data_address("application/octet-stream", data)
+    return f"<a class='tl-file' download='{escape(name)}' href='{address}'>{escape(name)}</a>&ensp;"

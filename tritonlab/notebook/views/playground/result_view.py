@@ -64,7 +64,7 @@ def _outputs(outputs: dict[str, Tensor], rate: int) -> str:
 
 def _output(name: str, tensor: Tensor, rate: int) -> str:
     """Show one output by its kind: documents, pictures, sounds and curves, and else its elements."""
-    label = escape(name, quote=True)
+    label = escape(name)
     documents = json_texts(tensor)
     values = documents or [value_text(tensor)]
     facts = facts_text(tensor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 import re
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ....core.inference.data_type import DataType
 from ....core.inference.tensor import Tensor
 from ....exchanges.exchange import Exchange
+from ....figures.stored_picture import data_address
 from .input_values import UnfitFile
 
 #: The most sounds of one tensor with a player, and the most bytes of a sound that go to the browser.
@@ -90,7 +90,7 @@ def sounds_html(name: str, tensor: Tensor, rate: int) -> str:
     """
     return "".join(
         f"<audio class='tl-sound' controls preload='metadata' aria-label='{name}, sound {number}' "
-        f"src='data:audio/wav;base64,{base64.b64encode(data).decode()}'></audio><div class='tl-dim'>{text}</div>"
+        f"src='{data_address('audio/wav', data)}'></audio><div class='tl-dim'>{text}</div>"
         for number, (data, text) in enumerate(_sounds(name, tensor, rate), start=1)
     )
 
