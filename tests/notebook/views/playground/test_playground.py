@@ -118,6 +118,9 @@ def test_a_field_that_cannot_be_read_sends_nothing(playground: Playground) -> No
     playground.inputs["IN"].text.value = "1 +"
     playground.buttons.send.click()
     assert "IN: SyntaxError" in playground.result.value
+    playground.inputs["IN"].text.value = r"__import__('numpy').array(['\ud800'])"  # a half of a character
+    playground.buttons.send.click()
+    assert "surrogates not allowed" in playground.result.value
     playground.form.parameters.value = "nonsense"
     playground.inputs["IN"].mode.value = "Random"
     with pytest.raises(ValueProblem, match="parameters"):

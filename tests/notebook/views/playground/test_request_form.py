@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -170,9 +171,10 @@ def test_all_else_that_a_client_can_say(form: RequestForm) -> None:
     }
     form.correlation_id.value = "session-1"
     assert sent(form)[0]["correlation_id"] == "session-1"
-    form.parameters.value = "nonsense"
-    with pytest.raises(ValueProblem, match="parameters: 'nonsense' is not a dict"):
-        sent(form)
+    for nonsense in ("nonsense", "{[1]: 2}", "[" * 5000):
+        form.parameters.value = nonsense
+        with pytest.raises(ValueProblem, match=re.escape(f"parameters: '{nonsense}' is not a dict")):
+            sent(form)
 
 
 def test_another_form_takes_the_values_of_the_fields_that_it_has(form: RequestForm) -> None:

@@ -224,8 +224,8 @@ class Playground(ProcessBound):
         try:
             wanted = self.form.requests(count, inputs, user_namespace())
             return [self.model.create_request(**fields) for fields in wanted]
-        except TritonError as error:  # the request has values that a client could not send
-            raise ValueProblem(error.message) from error
+        except (TritonError, UnicodeError) as error:  # the request has values that a client could not send
+            raise ValueProblem(str(error)) from error
 
     def _follow(self, sending: Sending) -> None:
         follow(sending, lambda why: self._show(sending, self._cite(why)), lambda: self._sent.now() is sending)

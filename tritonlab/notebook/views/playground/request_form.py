@@ -213,16 +213,12 @@ class RequestForm:
 def _parameters(text: str) -> dict[str, ParameterValue]:
     if not text:
         return {}
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = None
-    if not isinstance(value, dict):
-        raise ValueProblem(f'parameters: {text!r} is not a dict such as {{"key": "value"}}')
-    return value
+    for read in (ast.literal_eval, json.loads):
+        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            value = read(text)
+            if isinstance(value, dict):
+                return value
+    raise ValueProblem(f'parameters: {text!r} is not a dict such as {{"key": "value"}}')
 
 
 def _config_facts(config: Mapping[str, Any]) -> tuple[Any, ...]:
