@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.models import IDENTITY
 from tests.serving import Lab, config, instances
 from tritonlab.core.status import InvalidArgumentError
+from tritonlab.notebook.views.record.memory import Memory
 from tritonlab.notebook.views.record.opening import open_view
 from tritonlab.record.live_state import InstanceMemory, memory_use, shm_size
 from tritonlab.record.recording import Recording
@@ -53,6 +55,22 @@ def test_the_regions_of_an_instance_and_its_process_are_measured(lab: Lab) -> No
     assert {row["labels"][0][1] for row in again["rows"]} == {"memory_0_0"}
     lab.server.unload(model)
     assert repr(view) == "Memory of memory: no instance runs."
+
+
+def test_memory_is_measured_less_often_than_a_view_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+
+    def measured() -> list[InstanceMemory]:
+        times.append(time.monotonic())
+        return [InstanceMemory("m_0_0", len(times), 0, 0, 0)]
+
+    view = Memory("m", measured, False)
+    stamps = [view.stamp() for _ in range(20)]
+    assert stamps == [[("m_0_0", 1, 0, {})]] * 20
+    view.renew()  # at the end of a cell, however short it was
+    assert view.stamp() == [("m_0_0", 2, 0, {})]
+    monkeypatch.setattr(time, "monotonic", lambda: times[-1] + 1.1)
+    assert view.stamp() == [("m_0_0", len(times), 0, {})]
 
 
 def test_a_recording_has_no_memory() -> None:

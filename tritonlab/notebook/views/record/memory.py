@@ -11,7 +11,7 @@ from ....record.live_state import InstanceMemory, shm_size
 from ....record.metric_record import MetricRecord
 from ....record.recording import Recording
 from ....server.observe.first_looks import gpu_memory_text
-from .metrics import Metrics
+from .metrics import EVERY, Metrics
 
 _FAMILIES = {
     "inputs": "shared memory for inputs and BLS responses; it only grows",
@@ -33,6 +33,8 @@ class Memory(Metrics):
         super().__init__(Recording(), name, lambda: "")
         self._measured = measured
         self._simulated = simulated
+        self._stamp: object = None
+        self._stamped_at = -EVERY
         for family, about in _FAMILIES.items():
             self.recording.metrics.describe(family, "bytes", about)
 
@@ -40,7 +42,15 @@ class Memory(Metrics):
         self.measure(now)
 
     def stamp(self) -> object:
-        return [(one.instance, one.inputs, one.outputs, one.gpus) for one in self._measured()]
+        now = time.monotonic()
+        if now - self._stamped_at >= EVERY:  # the ticker calls more often than GPUs should be queried
+            self._stamped_at = now
+            self._stamp = [(one.instance, one.inputs, one.outputs, one.gpus) for one in self._measured()]
+        return self._stamp
+
+    def renew(self) -> None:
+        self._stamped_at = -EVERY
+        super().renew()
 
     def measure(self, now: int) -> list[InstanceMemory]:
         found = self._measured()

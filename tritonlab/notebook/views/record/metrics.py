@@ -30,8 +30,8 @@ _OWN = (
 )
 _LINE = re.compile(r"^(\w+)\{([^}]*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
-#: Seconds between two readings of Triton's own metrics.
-_READ = 1.0
+#: Seconds between two readings of Triton's own metrics, or of memory.
+EVERY = 1.0
 #: The most lines of the text.
 _SHOWN = 30
 
@@ -66,7 +66,7 @@ class Metrics(RecordView):
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
         now = time.monotonic()
-        if self._text_of is not None and now - self._read_at >= _READ:
+        if self._text_of is not None and now - self._read_at >= EVERY:
             self._read_at = now
             self._read(self._text_of(), time.monotonic_ns())
         rows, buffers = [], []
