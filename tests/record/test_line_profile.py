@@ -15,6 +15,7 @@ from tests.serving import DECOUPLED, Lab, config
 from tritonlab.core.status import NotFoundError, UnavailableError
 from tritonlab.notebook.model import Model
 from tritonlab.record.line_profile import LineProfile, ProfiledLine
+from tritonlab.record.line_profiling import profile_lines
 
 SLOW = """
 import time
@@ -284,6 +285,13 @@ def test_a_load_is_sent_meanwhile(lab: Lab) -> None:
     assert found.requests > 10
     # in so short a time a busy machine may keep either of them waiting the longest
     assert found.slowest in [line_with(found, "the slow line"), line_with(found, "half of that")]
+
+
+def test_a_version_that_is_unloaded_meanwhile_has_no_lines(lab: Lab) -> None:
+    lab.load("unloaded", SLOW, config(*TENSORS))
+    version = lab.server.model("unloaded", 1)
+    found = profile_lines(version, version.server.instruments, lambda: lab.server.unload("unloaded"))
+    assert found.title().startswith("Lines of unloaded: nothing was executed in ")
 
 
 def test_a_model_that_is_not_loaded_has_no_lines(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.inference.infer_request import InferenceRequest
 from ..core.metrics.infer_stats import ExecuteTimes
 from ..core.observe.instrument import Instrument, Instruments
-from ..core.status import NotFoundError, UnavailableError
+from ..core.status import TritonError, UnavailableError
 from ..ipc.link.stub_link import Profiled
 from .line_profile import Cite, LineProfile, ProfiledLine, place_of, read_sources
 from .recorder import Recorder
@@ -71,10 +71,8 @@ def profile_lines(
     finally:
         lasted = time.perf_counter() - began
         instruments.remove(counted)
-        try:
+        with contextlib.suppress(TritonError):  # unloaded meanwhile
             found = model.look_at_lines(False, memory)
-        except NotFoundError:  # unloaded meanwhile
-            found = {}
     result = _result(model.name, counted, found=list(found.values()), memory=memory, seconds=lasted, cite=cite)
     for one in instruments:
         if isinstance(one, Recorder) and not memory:
