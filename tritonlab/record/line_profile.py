@@ -169,8 +169,8 @@ class LineProfile:
         return f"{text} of {duration_text(spent)} in all, {seen}"
 
     def _error(self) -> str:
-        """Return how far a share may be off: two standard deviations of the share of so many looks, where it is most.
-        Lines that were timed by events before are exact, so this is the most for them together, too."""
+        """Return the largest error of a share in words: two standard deviations, for a share of one half. Lines that
+        were timed by events are exact."""
         error = 100 / max(self.looks, 1) ** 0.5
         return f" (a share is off by {error:.0f} points at most, 19 times of 20)"
 

@@ -183,7 +183,7 @@ class ModelRecord:
         self.datatypes: dict[str, str] = {}
         self.marks: deque[Mark] = deque(maxlen=MARKS)
         self.mark_count = 0
-        #: (row of REQUESTS, its request id), for those that have an id
+        #: (row of REQUESTS, request id) of each request that has an id
         self.ids: deque[tuple[int, str]] = deque(maxlen=events)
         self.open: dict[int, OpenStream] = {}
         #: the texts of the last streams; they are not saved

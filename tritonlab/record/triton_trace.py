@@ -56,8 +56,8 @@ def read_trace(*paths: str | Path) -> Recording:
 
 
 def _entries(text: str) -> tuple[list[Any], list[Exception]]:
-    """Return the entries of a trace file, and the faults of those that are not JSON: Triton writes the text of a BYTES
-    tensor as it is, quotes too."""
+    """Return the entries of a trace file, and the errors of entries that are not JSON: Triton does not escape the
+    quotes in the text of a BYTES tensor."""
     try:
         found = json.loads(text)
         return (found, []) if type(found) is list else ([], [ValueError("it has no list of entries")])

@@ -75,7 +75,7 @@ class LiveView(ProcessBound):
         self._is_shown = False
         self._fixed = False
         self._output = self.id  # the display id of its last output
-        #: called when the static form is renewed, by what shows this view within its own
+        #: called when the static form is renewed; set by the card that shows this view below its buttons
         self.frozen: Callable[[], object] = lambda: None
         _views[self.id] = self
 

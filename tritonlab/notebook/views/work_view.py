@@ -17,7 +17,7 @@ from .widget import LiveView, in_kernel
 
 #: Seconds between two looks.
 _EVERY = 0.25
-#: The most characters of a terminal's line, and those of the bar in it.
+#: The most characters of a line in a terminal, and the characters of its bar.
 _WIDTH, _BAR = 110, 20
 
 
@@ -43,7 +43,7 @@ class Work:
         self._step = step
 
     def begin(self, text: str, *figures: tuple[str, str]) -> None:
-        """Report the next step; without `figures` those of the step before stay."""
+        """Report the next step; without `figures` the earlier ones stay."""
         self._step = WorkStep(text, figures or self._step.figures)
 
     @property

@@ -171,8 +171,8 @@ class LiveCard(LiveView):
         return facts.state in MOVING or bool(facts.hanging or self._workspace.server.draining(self.name))
 
     def _store(self) -> None:
-        """Take the present facts for the stored forms. What another cell or a button does to the model of a good load
-        does not change what its own cell has done."""
+        """Take the present facts for the stored forms, unless a model that this card's cell has loaded was unloaded
+        later, by another cell or a button."""
         serves, ends = ("READY", "NOT READY"), ("UNLOADING", "UNLOADED")
         if self._own is None or self._stored[0].state not in serves or self.facts.state not in ends:
             self._stored = self.facts, self._since

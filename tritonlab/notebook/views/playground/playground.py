@@ -136,7 +136,7 @@ class Playground(ProcessBound):
         self.widget.add_class("tl-form")
 
     def send(self, inputs: Mapping[str, Any] | None = None) -> Exchange:
-        """Send one request and wait; show and return the outcome. `inputs` replace those of the form.
+        """Send one request and wait; show and return the outcome. `inputs`: replacements of the form's inputs.
 
         Raises ValueProblem for a field that cannot be read. An error of the server or the model is in the outcome.
         """

@@ -87,7 +87,7 @@ class Metrics(RecordView):
         return (message, buffers) if rows or "families" in message else (None, [])
 
     def begin_again(self) -> None:
-        """Send the whole record, in the place of what was sent."""
+        """Begin to send the record again; the browser drops the rows that it has."""
         self._epoch += 1
         self._rows_sent, self._numbers, self._families_sent = {}, {}, {}
 
