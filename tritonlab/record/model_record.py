@@ -247,12 +247,6 @@ class ModelRecord:
         span = stream.arrived, stream.executed, stream.first, stream.last, now
         self.streams.add((serial, *span, stream.count, kind, found.polls, found.asked, found.noticed))
 
-    def know(self, key: object, batch_size: int, shapes: int) -> None:
-        """Record the number of the shapes of all requests with that key."""
-        self.shapes_by_key.setdefault(key, {})[batch_size] = shapes
-        while len(self.shapes_by_key) > _KEYS:
-            del self.shapes_by_key[next(iter(self.shapes_by_key))]
-
     def name_of(self, row: int) -> str:
         """Return a name for the request of a row: its request id, or its number."""
         found = self.requests.row(row)
@@ -271,7 +265,9 @@ class ModelRecord:
             self.datatypes |= {name: tensor.datatype.name for name, tensor in request.inputs.items()}
             number = self.words.number("shapes", shapes)
         if request.shape_key is not None:
-            self.know(request.shape_key, request.batch_size, number)
+            self.shapes_by_key.setdefault(request.shape_key, {})[request.batch_size] = number
+            if len(self.shapes_by_key) > _KEYS:
+                del self.shapes_by_key[next(iter(self.shapes_by_key))]
         return number
 
     def shapes(self, tensors: Mapping[str, Tensor]) -> int:

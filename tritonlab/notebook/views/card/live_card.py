@@ -91,9 +91,7 @@ class LiveCard(LiveView):
         self._problem_at: tuple[LoadReport | None, str] | None = None
         self._looked, self._stacks = -_STACKS_EVERY, ""
         self._actions: dict[str, Callable[[], object]] = {
-            "playground": lambda: self._toggle("playground"),
-            "view": lambda: self._toggle("view"),
-            **{panel: partial(self._toggle, panel) for panel in panels()},
+            **{panel: partial(self._toggle, panel) for panel in ("playground", "view", *panels())},
             "unload": lambda: workspace.unload(name, wait=False),
             "load": self._load,
             "stop": lambda: workspace.stop_loading(name),

@@ -80,15 +80,15 @@ def kind_of(record: MetricRecord, key: SeriesKey) -> str:
 
 
 def changed_series(record: MetricRecord) -> list[tuple[SeriesKey, Ring]]:
-    """Return the series that have a value, by name, as many as a picture shows."""
-    return [(key, ring) for key, ring in sorted(record.series().items()) if len(ring)][:_SERIES]
+    """Return the series that have a value, by name."""
+    return [(key, ring) for key, ring in sorted(record.series().items()) if len(ring)]
 
 
 def metrics_figure(record: MetricRecord, wall: int, title: str) -> str:
     """Return a curve for each series as SVG text: values of gauges and counters, observations of histograms; empty if
     there is none. `wall`: add it to a time of the record to get nanoseconds since the epoch.
     """
-    series = changed_series(record)
+    series = changed_series(record)[:_SERIES]
     if not series:
         return ""
     rows = [ring.rows() for _, ring in series]

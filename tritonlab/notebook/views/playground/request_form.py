@@ -131,7 +131,6 @@ class RequestForm:
 
     @property
     def requested_outputs(self) -> list[str]:
-        """The requested outputs."""
         if len(self._names) > _MOST_BOXES:
             return list(self.chosen.value) or list(self._names)
         return [name for name, box in self.outputs.items() if box.value]

@@ -13,7 +13,7 @@ from ....figures.axes import axes_of
 from ....record.metric_record import CHANGES, Key, MetricRecord
 from ....record.recording import Recording
 from ....record.ring import Ring
-from ..figures.metrics_figure import label_text, metrics_figure, plot_metrics, series_text
+from ..figures.metrics_figure import changed_series, label_text, metrics_figure, plot_metrics, series_text
 from .record_view import RecordView
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Metrics(RecordView):
         """
         self._renew_record()
         record = self.recording.metrics
-        series = [(key, ring) for key, ring in sorted(record.series().items()) if len(ring)]
+        series = changed_series(record)
         if not series:
             raise UnavailableError(f"there is nothing to plot: {self.NOTHING}")
         wanted = {names} if isinstance(names, str) else set(names or ())
