@@ -217,7 +217,7 @@ class Recorder(Instrument):
         with record.lock:
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
             cancelling = record.cancelling.get(request.serial)
-            if cancelling is not None and cancelling.asked:  # a stream that ended before its first response
+            if response.final and cancelling is not None and cancelling.asked:  # ended before its first response
                 stream = record.open.get(request.serial) or OpenStream.from_request(request)
                 record.end_stream(request.serial, stream, now, FINAL + ERROR)
 

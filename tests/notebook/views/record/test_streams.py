@@ -91,6 +91,19 @@ def test_a_request_that_ends_before_its_first_response_has_a_verdict_too() -> No
     assert Streams(hooks.recording, "add").cancellations() == [verdict]
 
 
+def test_an_error_before_the_final_flag_ends_no_stream() -> None:
+    hooks = RecorderHooks()
+    request = make_request(4, request_id="four")
+    record = hooks.recording.model("add")
+    hooks.respond(request, at=5, outputs=request.inputs, final=False)
+    record.cancelling_of(4).asked = 10 * MS
+    hooks.respond(request, at=12, error=CancelledError("gone"), final=False)
+    assert list(record.open) == [4]
+    hooks.respond(request, at=13, empty=True)
+    (ended,) = record.streams.dicts()
+    assert (ended["asked"], ended["end"], ended["count"]) == (10 * MS, 13 * MS, 2)
+
+
 def sent(model: Any, polls: bool, request_id: str) -> Any:
     return model.infer(inputs={"POLLS": np.array([polls])}, request_id=request_id)
 
