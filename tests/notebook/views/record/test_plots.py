@@ -93,6 +93,17 @@ def test_metrics_are_steps_and_dots_with_their_labels() -> None:
         view.plot(names=["took"])
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_a_metric_that_is_not_finite_leaves_the_curve(odd: float) -> None:
+    recording = Recording()
+    for second, value in enumerate((1.0, odd, 3.0)):
+        recording.metrics.add("loss", {}, value, second * 1_000_000_000)
+        recording.metrics.add("lost", {}, odd, second * 1_000_000_000)
+    view = Metrics(recording, "add")
+    assert "nan," not in view.figure() and ",nan" not in view.figure() and view.figure().count("<polyline") == 1
+    assert drawn(view.plot).get_ylim()[0] == 0
+
+
 def test_memory_is_in_mib() -> None:
     held = InstanceMemory("add_0_0", 1 << 20, 0, 2 << 20, 3 << 20, {})
     ax = drawn(Memory("add", lambda: [held], False).plot)

@@ -116,7 +116,10 @@ def metrics_figure(record: MetricRecord, wall: int, title: str) -> str:
 
 
 def _draw_series(picture: SvgPicture, rows: Numbers, kind: str, name: str, time: Scale, top: float) -> None:
-    """Draw the curve of one series, with the lowest and the highest value of its scale."""
+    """Draw the curve of one series through its finite values, with the lowest and the highest value of its scale."""
+    rows = rows[np.isfinite(rows[:, 1])]
+    if not len(rows):
+        return
     low, high = min(float(rows[:, 1].min()), 0.0), max(float(rows[:, 1].max()), 0.0)
     value = Scale(low, high if high > low else low + 1, top + _HIGH, top)
     for end in sorted({low, high}):
@@ -151,7 +154,8 @@ def plot_metrics(
             ax.step(times, values, where="post", marker="." if len(rows) == 1 else "", label=name)
     names = {key[0] for key, _ in series}
     name_time_axis(ax)
-    ax.set_ylim(bottom=min(0.0, *(float(np.min(line.get_ydata())) for line in ax.lines)))
+    values = np.concatenate([line.get_ydata() for line in ax.lines])
+    ax.set_ylim(bottom=values.min(initial=0.0, where=np.isfinite(values)))
     ax.set_ylabel("memory, MiB" if is_memory else names.pop() if len(names) == 1 else "value")
     ax.set_title(title, parse_math=False)
     ax.legend(fontsize="small")
