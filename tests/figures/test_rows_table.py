@@ -19,6 +19,12 @@ def test_each_row_of_the_batch_is_a_row(tmp_path: Path) -> None:
     assert "tl-data" in found.html() and found.text().splitlines()[0].split() == found.heads
 
 
+def test_a_file_has_all_digits_and_a_page_those_that_can_be_read(tmp_path: Path) -> None:
+    found = RowsTable({"P": np.array([0.123456789, 2.0]), "Q": np.array([0.1, 16777216], np.float32)})
+    assert found.to_csv(tmp_path / "t.csv").read_text() == "row,P,Q\n0,0.123456789,0.1\n1,2.0,1.6777216e+07\n"
+    assert list(found.rows()) == [["0", "0.123457", "0.1"], ["1", "2", "1.67772e+07"]]
+
+
 def test_large_and_unequal_arrays_stay_readable() -> None:
     wide = RowsTable({"IMAGE": np.zeros((2, 3, 224, 224), np.uint8)})
     assert next(wide.rows())[1] == "0, 0, 0, 0, … 150,528 elements"

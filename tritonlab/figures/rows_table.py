@@ -42,17 +42,17 @@ class RowsTable(Shown):
         """The names of the columns: of an output, or `name[2]` of its third element."""
         return ["row", *self._columns]
 
-    def rows(self, count: int | None = None) -> Iterator[list[str]]:
-        """Yield the texts of the first rows, by default of all."""
+    def rows(self, count: int | None = None, exact: bool = False) -> Iterator[list[str]]:
+        """Yield the texts of the first rows, by default of all. `exact`: with all digits."""
         for row in range(self.count if count is None else min(count, self.count)):
-            yield [str(row), *(_text(column[row]) for column in self._columns.values())]
+            yield [str(row), *(_text(column[row], exact) for column in self._columns.values())]
 
     def to_csv(self, path: str | PathLike[str]) -> Path:
-        """Write all rows as CSV, with the heads. Raises OSError."""
+        """Write all rows as CSV, with the heads and all digits. Raises OSError."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.heads)
-        writer.writerows(self.rows())
+        writer.writerows(self.rows(exact=True))
         write_file(path, text.getvalue())
         return Path(path)
 
@@ -85,7 +85,7 @@ def _columns(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any] | list[st
     return {name: [f"{', '.join(map(_text, row[:_SHOWN]))}, … {width:,} elements" for row in flat]}
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, exact: bool = False) -> str:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+    return f"{value:.6g}" if isinstance(value, (float, np.floating)) and not exact else str(value)
