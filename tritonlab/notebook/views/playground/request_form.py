@@ -46,19 +46,16 @@ class RequestForm:
         #: the batch size except for typed rows, which set their own
         self._chosen_batch = 1
         self._follows = False  # set while the form sets the batch size
-        self._build_batch(config["max_batch_size"])
+        self.batch = _number("batch size", 1, max(1, config["max_batch_size"] * 2), "Rows of one request")
+        self.seed = _number("seed", 0, (1 << 31) - 1, "Of the random values; one seed makes the same ones each time")
+        self.new_button = button("New values", self.new_values, "Random values of the next seed", "100px")
         self._build_options([output["name"] for output in config["output"]])
         self._arrange()
         self.batch.observe(lambda change: self._choose_batch(), names="value")
         for field in (self.batch, self.seed):
-            field.observe(lambda change: self._show_rows(), names="value")
+            field.observe(lambda change: self.inputs.arrange(self.batch.value, self.seed.value), names="value")
         self.inputs.changed = self._take_rows
-        self._show_rows()
-
-    def _build_batch(self, max_batch_size: int) -> None:
-        self.batch = _number("batch size", 1, max(1, max_batch_size * 2), "Rows of one request")
-        self.seed = _number("seed", 0, (1 << 31) - 1, "Of the random values; one seed makes the same ones each time")
-        self.new_button = button("New values", self.new_values, "Random values of the next seed", "100px")
+        self.inputs.arrange(self.batch.value, self.seed.value)
 
     def _build_options(self, outputs: list[str]) -> None:
         most = 1 << 53  # the largest number that a browser counts exactly
@@ -186,9 +183,6 @@ class RequestForm:
             parameters=_parameters(self.parameters.value.strip()),
             requested_outputs=[] if len(self.requested_outputs) == len(self._names) else self.requested_outputs,
         )
-
-    def _show_rows(self) -> None:
-        self.inputs.arrange(self.batch.value, self.seed.value)
 
     def _choose_batch(self) -> None:
         if not self._follows:
