@@ -111,6 +111,34 @@ def test_a_file_without_what_an_older_version_did_not_record_is_read(hooks: Reco
         Recording.load(path)
 
 
+def test_a_file_with_values_that_a_view_cannot_show_is_refused(hooks: RecorderHooks, tmp_path: Path) -> None:
+    hooks.recording.metrics.describe("m", "gauge", "about m")
+    hooks.recording.metrics.add("m", {}, float("nan"), 1)
+    path = hooks.recording.save(tmp_path / "day.npz")
+    Recording.load(path)
+    with np.load(path) as arrays:
+        fields = dict(arrays)
+    text = fields["about"].tobytes().decode()
+    for before, after in (
+        ('"name": "add"', '"name": 5'),
+        ('"request 100: no"', "5"),
+        ('"add_0_0"', "5"),
+        ('"wall": ', '"wall": 9999999999'),
+        ('"m", []', "5, []"),
+    ):
+        assert before in text
+        changed = np.frombuffer(text.replace(before, after).encode(), np.uint8)
+        np.savez(path, **{**fields, "about": changed})
+        with pytest.raises(RecordingError, match=r"not a recording of tritonlab|wall: a number"):
+            Recording.load(path)
+    for table, row, column in (("0.batches", 0, 0), ("0.requests", -1, 3), ("series.0", 0, 0)):
+        changed = fields[table].copy()
+        changed[row, column] = 1e18 if table == "0.requests" else np.nan
+        np.savez(path, **{**fields, table: changed})
+        with pytest.raises(RecordingError, match=r"not finite|does not have"):
+            Recording.load(path)
+
+
 def test_perfetto_shows_batches_requests_and_marks(hooks: RecorderHooks, tmp_path: Path) -> None:
     events = json.loads(hooks.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
     lanes = {event["args"]["name"] for event in events if event["ph"] == "M"}

@@ -154,6 +154,8 @@ class Words:
         for kind, known in self._numbers.items():
             known.clear()
             for word in lists.get(kind, []):
+                if isinstance(word, str) is (kind == "shapes"):
+                    raise ValueError(f"{word!r} is not a word of kind {kind}")
                 self.number(kind, _hashable(word))
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .line_profile import LineProfile
 
 FORMAT = 1
+#: The numbers of a file are smaller, so that their differences and sums have 64 bits.
+_MOST = 1 << 62
 
 
 class RecordingError(Explained, ValueError):
@@ -174,14 +176,14 @@ class Recording(ProcessBound):
 def _restore(about: dict[str, Any], arrays: Any) -> Recording:
     recording = Recording(int(about["events"]))
     recording.wall = int(about["wall"])
+    _check(np.array([recording.wall], np.float64), "wall")
     for index, entry in enumerate(about["models"]):
-        record = recording.model(entry["name"])
+        record = recording.model(_text(entry["name"]))
         record.words.restore(entry["words"])
-        record.datatypes = entry["datatypes"]
-        record.marks.extend(Mark(*mark) for mark in entry["marks"])
-        record.mark_count = entry["mark_count"]
-        record.ids.extend((int(row), str(text)) for row, text in entry["ids"])
-        record.open = {serial: OpenStream(*facts) for serial, *facts in entry.get("open", [])}
+        record.datatypes = {_text(name): _text(datatype) for name, datatype in entry["datatypes"].items()}
+        record.marks.extend(_mark(*mark) for mark in entry["marks"])
+        record.mark_count = int(entry["mark_count"])
+        record.open = {int(serial): OpenStream(*facts) for serial, *facts in entry.get("open", [])}
         for table, ring in record.tables.items():
             if table not in entry["tables"]:
                 continue  # a file of an older version does not have it
@@ -189,11 +191,33 @@ def _restore(about: dict[str, Any], arrays: Any) -> Recording:
             if columns != list(ring.columns)[: len(columns)]:
                 raise RecordingError(f"table {table} has other columns than this version")
             later = len(ring.columns) - len(columns)  # columns that an older version did not have
-            ring.restore(total, np.pad(arrays[f"{index}.{table}"], ((0, 0), (0, later))))
+            rows = np.pad(arrays[f"{index}.{table}"], ((0, 0), (0, later)))
+            _check(rows, f"table {table}")
+            ring.restore(int(total), rows)
+        record.ids.extend((int(row), str(text)) for row, text in entry["ids"] if int(row) < record.requests.total)
+        if record.requests.by_column()["batch"].max(initial=-1) >= record.batches.total:
+            raise RecordingError("table requests has an execution that table batches does not have")
     recording.metrics.refused = int(about.get("refused", 0))
     for name, (kind, description) in about["families"].items():
-        recording.metrics.describe(name, kind, description)
+        recording.metrics.describe(_text(name), _text(kind), _text(description))
     for index, (name, labels, total) in enumerate(about["series"]):
-        ring = recording.metrics.ring((name, tuple(map(tuple, labels))))
-        ring.restore(total, arrays[f"series.{index}"])
+        ring = recording.metrics.ring((_text(name), tuple((_text(label), _text(value)) for label, value in labels)))
+        rows = arrays[f"series.{index}"]
+        _check(rows[:, 0], f"the times of metric {name}")
+        ring.restore(int(total), rows)
     return recording
+
+
+def _check(numbers: NDArray[np.float64], place: str) -> None:
+    if not (np.abs(numbers) < _MOST).all():  # false for NaN
+        raise RecordingError(f"{place}: a number is not finite, or has more than 62 bits")
+
+
+def _mark(number: int, time: int, kind: str, text: str, serial: int = 0) -> Mark:
+    return Mark(int(number), int(time), _text(kind), _text(text), int(serial))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
