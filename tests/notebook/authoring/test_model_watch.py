@@ -80,3 +80,18 @@ def test_a_model_of_cells_alone_has_nothing_to_watch(workspace: Workspace, timer
     workspace.load("m", answers("x"), options=OPTIONS)
     with pytest.raises(FileError, match="no file on disk to watch"):
         watched(workspace, timer).add("m")
+
+
+def test_a_config_that_cannot_be_loaded_does_not_end_the_watch(
+    workspace: Workspace, timer: FakeTimer, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "model.py", answers("x * 2"), 1)
+    workspace.load("m", str(source), options=OPTIONS)
+    watched(workspace, timer).add("m")
+    with pytest.raises(FileError, match="not a file below the model's directory"):
+        workspace.load("m", config='default_model_filename: "../../m.py"')
+    timer.advance(1100 * MS)
+    workspace.load("m", config='default_model_filename: "model.py"', options=OPTIONS)
+    write(source, answers("x * 5"), 2)
+    timer.advance(1100 * MS)
+    assert answer(workspace) == 5

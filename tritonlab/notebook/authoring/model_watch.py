@@ -14,7 +14,7 @@ from ...engine.schedulers.scheduler import WakeUp
 from ...engine.schedulers.timer import Timer
 from ...server.models.repository_poller import run_in_thread
 from .draft import Draft
-from .errors import FileError
+from .errors import FileError, NotebookError
 
 #: Nanoseconds between two looks at the files. A change counts once a second look finds the same.
 _PAUSE = 500_000_000
@@ -93,7 +93,10 @@ class ModelWatch:
             watched = dict(self._loaded)
             self._looks = bool(watched)
         for name, loaded in watched.items():
-            seen = _stamps(files_on_disk(self._workspace.draft(name)))
+            try:
+                seen = _stamps(files_on_disk(self._workspace.draft(name)))
+            except (NotebookError, OSError):  # of what a cell has just written, which showed it
+                continue
             with self._lock:
                 settled = self._changing.pop(name, None) == seen
                 # a file that is not there is being replaced by an editor
@@ -119,7 +122,7 @@ class ModelWatch:
 
 def files_on_disk(draft: Draft) -> list[Path]:
     """Return the files outside of the notebook that a model's next load reads: its source, and helper files."""
-    found = [file.content for file in draft.all_files().values() if isinstance(file.content, Path)]
+    found = [file.content for file in draft.tree.values() if isinstance(file.content, Path)]
     if draft.source_path is not None:
         found.append(draft.source_path)
     return list(dict.fromkeys(found))
