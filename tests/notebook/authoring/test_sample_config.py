@@ -75,3 +75,22 @@ def test_a_cell_names_it_as_a_request(notebook: Any) -> None:
         f"%%triton_model sampled --quiet --sample \"IN=np.ones((2, 3), 'f4'), NAME=[[b'a'], [b'b']]\"\n{SOURCE}"
     ).success
     assert notebook.run("sampled.config()['output'][0]['dims']").result == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("fails", "error"),
+    [("1 / 0", TritonError), ("return pb_utils.InferenceResponse([pb_utils.Tensor('SUM', np.array(1))])", OptionError)],
+)
+def test_a_sample_that_fails_leaves_the_former_model(workspace: Workspace, fails: str, error: type[Exception]) -> None:
+    workspace.load("sampled", SOURCE, sample=SAMPLE)
+    failing = SOURCE.replace("text = np", f"{fails}\n        text = np")
+    with pytest.raises(error):
+        workspace.load("sampled", failing, sample=SAMPLE)
+    assert workspace.server.model("sampled")(**SAMPLE)["SUM"].tolist() == [[3], [3]]
+    assert (source := workspace.draft("sampled").source) is not None and source.text() == failing
+
+
+def test_a_first_sample_that_fails_leaves_no_model(workspace: Workspace) -> None:
+    with pytest.raises(TritonError):
+        workspace.load("sampled", SOURCE, sample={"IN": np.ones(3, np.float32)})
+    assert not workspace.server.model("sampled").ready()

@@ -148,11 +148,34 @@ class Workspace:
             draft = draft if capture is None else draft.with_captured(capture)
             if sample is None:
                 return self._serve(draft, started, cell, if_changed)
+            return self._serve_by_sample(draft, sample, cell)
 
-        def load(found: ConfigOptions, behind: str) -> Model:
-            return self._serve(replace(draft, options=found).with_more(behind), time.perf_counter(), cell)
+    def _serve_by_sample(self, draft: Draft, sample: Mapping[str, Any], cell: str) -> Model:
+        """Serve the draft with the tensors of a sample in its config. If that fails after the model has answered the
+        sample, which takes a load of its own, load the former draft again."""
+        name, probed = draft.name, False
+        former = self.draft(name) if self.server.model(name).ready() else None
 
-        return load_by_sample(sample, draft.options, draft.config.message, load)
+        def load(options: ConfigOptions, behind: str) -> Model:
+            nonlocal probed
+            model = self._serve(replace(draft, options=options).with_more(behind), time.perf_counter(), cell)
+            probed = True
+            return model
+
+        try:
+            return load_by_sample(sample, draft.options, draft.config.message, load)
+        except BaseException:
+            if probed and not (former is not None and self._is_served_again(former, cell)):
+                self.unload(name, wait=False)
+            if name in self._models:
+                self._models[name].draft = draft
+            raise
+
+    def _is_served_again(self, former: Draft, cell: str) -> bool:
+        try:
+            return self._serve(former, time.perf_counter(), cell).ready()
+        except Exception:  # its files may have changed; the error of the present load is raised
+            return False
 
     def load_from_disk(self, name: str) -> Model:
         """Load the model again, with its source and helper files as they are on disk now. Raises as `load`."""
