@@ -76,6 +76,15 @@ def test_a_full_disk_is_reported_in_words(workspace: Workspace, monkeypatch: pyt
     assert workspace.load("m", IDENTITY, options=OPTIONS).ready()
 
 
+def test_a_helper_file_that_is_gone_is_reported_in_words(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("FACTOR = 2")
+    workspace.load("m", IDENTITY, options=OPTIONS, files=[tmp_path / "helper.py"])
+    (tmp_path / "helper.py").unlink()
+    with pytest.raises(FileError, match=r"^No such file or directory: .*helper\.py$"):
+        workspace.load("m")
+    assert answer(workspace) == [1, 2, 3]
+
+
 def test_a_load_that_fails_leaves_files_and_lines_of_the_good_one(workspace: Workspace) -> None:
     workspace.load("m", IDENTITY, options=OPTIONS)
     directory = workspace.repository / "m"

@@ -213,13 +213,14 @@ def _made(file: ModelFile) -> Made:
 
 
 def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
-    """Return a value that distinguishes `files` from others; copied files are compared by their stamps. Raises OSError
+    """Return a value that distinguishes `files` from others; copied files are compared by their stamps. Raises FileError
     for a missing file.
     """
-    return {
-        path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
-        for path, file in files.items()
-    }
+    with refused_files():
+        return {
+            path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
+            for path, file in files.items()
+        }
 
 
 def pids_of(server: Server, name: str) -> frozenset[int]:
