@@ -7,7 +7,9 @@ import difflib
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from .errors import FileError
@@ -74,10 +76,10 @@ class OriginalText:
         """Return the blank lines at the end of the file."""
         return b"".join(line.content + line.end for line in self._lines[first:])
 
-    @property
+    @cached_property
     def _usual_end(self) -> bytes:
-        ends = [line.end for line in self._lines if line.end]
-        return max(set(ends), key=ends.count) if ends else b"\n"
+        ends = Counter(line.end for line in self._lines if line.end)
+        return max(ends, key=ends.__getitem__, default=b"\n")
 
     def _encode(self, text: str) -> bytes:
         try:
