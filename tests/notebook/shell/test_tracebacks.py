@@ -53,6 +53,11 @@ def test_an_error_in_a_thread_points_into_the_cell(notebook: Any, waits: str, fr
     assert "model.py" not in result.text and "tritonlab/" not in result.text
 
 
+def test_blank_lines_at_the_end_of_a_cell_move_no_line(notebook: Any) -> None:
+    text = notebook.run("%%triton_model m\nimport nowhere_at_all\n\n\n").text  # IPython's history has none of them
+    assert f"Cell In[{notebook.number()}], line 2\n" in text and "----> 2 import nowhere_at_all\n" in text
+
+
 def test_the_errors_of_a_server_that_no_notebook_writes_to_are_left_alone(notebook: Any) -> None:
     notebook.run(MODEL)
     with pytest.raises(ModelError) as raised:

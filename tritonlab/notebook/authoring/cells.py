@@ -37,9 +37,9 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
         raw = f"%%{magic} {line}\n{body}"
         origin = f"<%%{magic} {line.split(maxsplit=1)[0] if line.strip() else ''}>"
     # above the body are the magic, others such as %%time, and blank lines, all of which count in the cell's line
-    # numbers
+    # numbers; below it IPython's history has no blank lines
     lines = raw.splitlines(keepends=True)
-    above = len(lines) - len(body.splitlines())
+    above = len(raw.rstrip().removesuffix(body.rstrip()).splitlines())
     # with the magics as comments the text is Python, which tracebacks colour and cut at statements
     displayed = [f"#{text}" if text.strip() else text for text in lines[:above]] + lines[above:]
     linecache.cache[origin] = (len(raw), None, displayed, origin)
