@@ -81,3 +81,14 @@ def test_a_model_repository_is_served_and_compared(tmp_path: Path, capfd: Any, m
     assert ElementTree.parse("found/golden.xml").getroot()[0].get("failures") == "1"
     assert main(["test", str(tmp_path / "nothing.ipynb")]) == 1
     assert "there is no such notebook" in capfd.readouterr().out
+
+
+def test_a_notebook_of_another_kernel_is_refused_in_words(tmp_path: Path, capfd: Any) -> None:
+    write(tmp_path / "other.ipynb", "1")
+    notebook = nbformat.read(tmp_path / "other.ipynb", as_version=4)
+    notebook.metadata["kernelspec"]["name"] = "of-elsewhere"
+    nbformat.write(notebook, tmp_path / "other.ipynb")
+    assert main(["test", str(tmp_path / "other.ipynb")]) == 1
+    text = capfd.readouterr().out
+    assert "its kernel 'of-elsewhere' is not installed here: run `" in text
+    assert "ipykernel install --sys-prefix --name of-elsewhere`" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,6 +84,7 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
     try:
         nbformat: Any = importlib.import_module("nbformat")
         nbclient: Any = importlib.import_module("nbclient")
+        kernelspec: Any = importlib.import_module("jupyter_client.kernelspec")
     except ModuleNotFoundError as error:
         return Suite(str(path), f"running a notebook needs {error.name}: pip install 'tritonlab[lab]'")
     try:
@@ -93,11 +95,16 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
     notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL))
     resources = {"metadata": {"path": str(path.resolve().parent)}}
     environment = {**os.environ, NOTEBOOK_VARIABLE: str(path.resolve())}
+    client = nbclient.NotebookClient(notebook, timeout=int(timeout), resources=resources)
     try:
-        nbclient.NotebookClient(notebook, timeout=int(timeout), resources=resources).execute(env=environment)
+        client.create_kernel_manager().kernel_spec  # noqa: B018 - a start that fails would leave Ctrl-C without effect
+        client.execute(env=environment)
     except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError) as error:
         return Suite(str(path), without_colours(str(error)).strip())
     except nbclient.exceptions.DeadKernelError:
         return Suite(str(path), "the kernel died")
+    except kernelspec.NoSuchKernel as error:
+        fix = f"run `{sys.executable} -m ipykernel install --sys-prefix --name {error.name}`"
+        return Suite(str(path), f"its kernel {error.name!r} is not installed here: {fix}")
     printed = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
     return Suite(str(path), json.loads(printed.partition(_MARK)[2].splitlines()[0]))
