@@ -103,3 +103,8 @@ def test_custom_metrics_are_those_of_the_model_that_made_them(notebook: Notebook
     first, folded = result.result._repr_html_().split("<details")  # in a browser Triton's own are folded
     assert "rows{" in first and "nv_" not in first and "nv_inference_count" in folded and "rows" not in folded
     assert not [line for line in lines if "two" in line]
+
+
+def test_a_line_that_no_shell_can_read_is_refused(notebook: Notebook) -> None:
+    text = notebook.run('%triton serve --http-port "8000').text
+    assert text.strip() == """UsageError: '--http-port "8000' cannot be read: No closing quotation"""

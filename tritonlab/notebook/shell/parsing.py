@@ -77,12 +77,17 @@ def check_variables(shell: Any, line: str) -> None:
         return
 
 
-def parse(parser: LineParser, line: str) -> argparse.Namespace:
-    """Return the arguments of `line`. Raises LineError, a UsageError."""
+def split_line(line: str) -> list[str]:
+    """Return the words of `line`, as a shell reads them. Raises LineError."""
     try:
-        words = shlex.split(line)
+        return shlex.split(line)
     except ValueError as error:
         raise LineError(f"{line!r} cannot be read: {error}") from None
+
+
+def parse(parser: LineParser, line: str) -> argparse.Namespace:
+    """Return the arguments of `line`. Raises LineError, a UsageError."""
+    words = split_line(line)
     try:
         arguments: argparse.Namespace = parser.parse_args(words)
     except UsageError as error:

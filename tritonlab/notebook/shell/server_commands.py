@@ -17,7 +17,7 @@ from ..views.record.record_view import KINDS
 from ..views.theme import stored_html
 from ..views.widget import LiveView, in_kernel
 from .logs import LogView
-from .parsing import unknown
+from .parsing import split_line, unknown
 from .subcommand import Context, Text, failed_load_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute
 def serve(context: Context, line: str) -> Endpoints | Text:
     """Open the ports, with a button that shows their token. With `--dynamo` open none, and return the commands that
     serve the notebook's models in a fleet of NVIDIA Dynamo."""
-    words, workspace = shlex.split(line), context.workspace
+    words, workspace = split_line(line), context.workspace
     if _DYNAMO in words:
         if len(words) > 1:
             others = " ".join(word for word in words if word != _DYNAMO)
