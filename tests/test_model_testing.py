@@ -66,6 +66,12 @@ def test_a_model_directory_in_this_process(directory: Path) -> None:
     assert output(older.execute(requests)[1]) == [[6.0]]
 
 
+def test_a_directory_that_triton_ignores_is_no_version(directory: Path) -> None:
+    (directory / "012").mkdir()
+    (directory / "012" / "model.py").write_text("")
+    assert build_args(directory)["model_version"] == "10"
+
+
 def test_the_class_can_find_its_source(directory: Path) -> None:
     import inspect
 

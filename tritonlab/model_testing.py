@@ -26,7 +26,7 @@ from .core.config.model_config_rules import autofill, instance_args, instance_sp
 from .core.inference.tensor import Tensor as ServerTensor
 from .core.metrics.metric_registry import MetricRegistry
 from .core.status import TritonError
-from .repository.layout import CONFIG_FILE, MODEL_FILE
+from .repository.layout import CONFIG_FILE, MODEL_FILE, version_numbers
 from .stub._pb_stub.api import bridge
 from .stub._pb_stub.api.infer_request import InferenceRequest
 from .stub._pb_stub.api.infer_response import InferenceResponse
@@ -247,7 +247,7 @@ def _model_file(path: Path) -> Path:
 
 def _newest_version(directory: Path, config: ModelConfig) -> int:
     name = config.default_model_filename or MODEL_FILE
-    versions = [int(p.name) for p in directory.iterdir() if p.name.isdecimal() and (p / name).is_file()]
+    versions = [version for version in version_numbers(directory) if (directory / str(version) / name).is_file()]
     if not versions:
         raise FileNotFoundError(f"{directory} is not a model directory: it has no <version>/{name}")
     return max(versions)
