@@ -32,7 +32,7 @@ from .engine.execution.payload import Payload
 from .ipc.link.link_reader import LinkReader
 from .ipc.link.stub_link import StubLink
 from .model_testing import FakeTriton, build_args, build_request, load_class
-from .notebook.authoring.config_options import ConfigOptions
+from .notebook.authoring.config_options import LOAD_ARGUMENTS, ConfigOptions
 from .notebook.authoring.draft import Source
 from .notebook.authoring.workspace import Workspace
 from .server.api.model import Model
@@ -257,7 +257,7 @@ def model_loader(server: Server) -> Iterator[Callable[..., Model]]:
         directory = Path(name)
         if source is None and directory.is_dir():
             name, source = directory.resolve().name, directory
-        authored = {key: settings.pop(key) for key in ("config", "files", "version") if key in settings}
+        authored = {key: settings.pop(key) for key in LOAD_ARGUMENTS if key in settings}
         options = ConfigOptions.from_keywords(**settings) if settings else None
         return workspace.load(str(name), source, options=options, **authored)
 

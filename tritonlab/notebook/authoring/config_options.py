@@ -15,6 +15,8 @@ from .config_text import ConfigText
 from .errors import OptionError
 
 KINDS = ("auto", "cpu", "gpu", "model")
+#: The arguments of `load` that are not options of the config.
+LOAD_ARGUMENTS = ("config", "files", "version", "base", "sample")
 
 _TENSOR = re.compile(r"^(?P<name>.+?):(?P<type>\w+)\[(?P<dims>[-\d,\s]*)\](?P<optional>\??)$")
 
@@ -58,7 +60,7 @@ class ConfigOptions:
     def from_keywords(**options: Any) -> ConfigOptions:
         """Make the options of the keyword arguments of `load`. Raises UnknownOption."""
         known = [f.name for f in fields(ConfigOptions)]
-        UnknownOption.check("load", options, [*known, "config", "files", "version"])
+        UnknownOption.check("load", options, [*known, *LOAD_ARGUMENTS])
         for name in ("inputs", "outputs"):
             if isinstance(options.get(name), str):
                 options[name] = (options[name],)
