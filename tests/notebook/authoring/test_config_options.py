@@ -138,5 +138,5 @@ def test_values_no_config_can_hold(options: dict[str, object]) -> None:
 def test_an_unknown_option_names_the_known_ones() -> None:
     with pytest.raises(UnknownOption, match=r"^load\(\) has no option 'max_batch': did you mean 'max_batch_size'\?$"):
         ConfigOptions.from_keywords(max_batch=8)
-    with pytest.raises(UnknownOption, match=r"it takes max_batch_size, instances, .*, config, files, version, base, sample$"):
+    with pytest.raises(UnknownOption, match=r"it takes max_batch_size, .*, config, files, version, base, sample$"):
         ConfigOptions.from_keywords(nope=8)

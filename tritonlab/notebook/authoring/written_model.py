@@ -213,8 +213,9 @@ def _made(file: ModelFile) -> Made:
 
 
 def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
-    """Return a value that distinguishes `files` from others; copied files are compared by their stamps. Raises FileError
-    for a missing file.
+    """Return a value that distinguishes `files` from others; copied files are compared by their stamps.
+
+    Raises FileError for a missing file.
     """
     with refused_files():
         return {
