@@ -230,3 +230,11 @@ def test_a_version_of_the_base_that_is_a_link_has_links_to_its_files(tmp_path: P
     (model / "2").symlink_to("nowhere")
     files = BaseDirectory.read(model).files()
     assert sorted(files) == ["1/model.py", "v-1/model.py"] and files["1/model.py"].link == str(model / "1" / "model.py")
+
+
+def test_an_empty_source_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    source = Draft("m").with_source("").source
+    assert source is not None and source.text() == ""

@@ -237,7 +237,7 @@ class Draft:
         """
         if isinstance(source, type):
             text, segments = model_file_of(source)
-        elif isinstance(source, str) and "\n" in source:
+        elif isinstance(source, str) and ("\n" in source or not source.strip()):
             text, segments = source, whole(source, origin, offset) if origin else ()
         elif not isinstance(source, (str, PathLike)):
             raise SourceError(f"a source is a text, a class or a path, not of type {type(source).__name__}")
