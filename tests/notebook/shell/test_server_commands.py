@@ -44,6 +44,13 @@ def test_why_names_cells_and_fixes(notebook: Notebook, why: Any) -> None:
     assert not notebook.run("%triton why nothing").success
 
 
+def test_no_lines_of_logs(notebook: Notebook) -> None:
+    notebook.run(MODEL.replace("responses = []", "responses = []\n        print('hello')"))
+    notebook.run("awaited(IN=[[1.0]])")
+    assert repr(notebook.run("%triton logs awaited -n 1").result) == "awaited_0  hello"
+    assert repr(notebook.run("%triton logs awaited -n 0").result) == "no output"
+
+
 def test_logs_of_one_request(notebook: Notebook) -> None:
     talking = MODEL.replace("responses = []", "responses = []\n        print([r.request_id() for r in requests])")
     notebook.run(talking)

@@ -104,7 +104,7 @@ def logs(context: Context, name: str | None = None, lines: int = 40, request: st
         context.check_known(name)
     if request is not None:
         records = [record for record in records if record.is_of_request(request)]
-    return LogView(records[-lines:], workspace.shell.cite_for)
+    return LogView(records[max(len(records) - lines, 0) :], workspace.shell.cite_for)
 
 
 def why(context: Context, name: str | None = None) -> Text:
