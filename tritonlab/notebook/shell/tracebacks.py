@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 import linecache
 import os
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -228,19 +229,9 @@ class Tracebacks:
 
     def _callers(self, error: BaseException) -> TracebackType | None:
         """Return the author's frames above ours, from the cell to the call of tritonlab; None if a magic was run."""
-        calling = []
-        trace = error.__traceback__
-        while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE + os.sep):
-            calling.append(trace)
-            trace = trace.tb_next
-        while calling and _of_ipython(calling[0]):
-            calling.pop(0)
-        if any(_of_ipython(frame) for frame in calling):
-            return None
-        callers = None
-        for frame in reversed(calling):
-            callers = TracebackType(callers, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-        return callers
+        calling = itertools.takewhile(lambda entry: not _is_ours(entry), _entries(error.__traceback__))
+        callers = list(itertools.dropwhile(_of_ipython, calling))
+        return None if any(map(_of_ipython, callers)) else _linked(callers)
 
 
 def install(tracebacks: Tracebacks) -> None:
@@ -250,6 +241,10 @@ def install(tracebacks: Tracebacks) -> None:
         return tracebacks.render(error)
 
     setattr(Explained, "_render_traceback_", _render_traceback_)  # noqa: B010  # mypy minds the plain assignment
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code.co_filename.startswith(_PACKAGE + os.sep)
 
 
 def _of_ipython(trace: TracebackType) -> bool:
@@ -274,7 +269,7 @@ def as_exception(remote: RemoteException, callers: TracebackType | None = None) 
             exception.__context__ = cause
         else:
             exception.__cause__ = cause
-    return exception.with_traceback(_chain(callers, frames))
+    return exception.with_traceback(_linked([*_entries(callers), *map(_traceback_at, frames)]))
 
 
 def _stand_in(remote: RemoteException) -> BaseException:
@@ -306,17 +301,17 @@ def _without_repeats(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return tuple(distinct)
 
 
-def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> TracebackType | None:
+def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _linked(entries: Sequence[TracebackType]) -> TracebackType | None:
+    """Return a traceback of these entries, outermost first; None if there are none."""
     trace = None
-    for frame in reversed(frames):
-        there = _traceback_at(frame)
-        trace = TracebackType(trace, there.tb_frame, there.tb_lasti, there.tb_lineno)
-    local = []
-    while callers is not None:
-        local.append(callers)
-        callers = callers.tb_next
-    for caller in reversed(local):
-        trace = TracebackType(trace, caller.tb_frame, caller.tb_lasti, caller.tb_lineno)
+    for entry in reversed(entries):
+        trace = TracebackType(trace, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return trace
 
 
