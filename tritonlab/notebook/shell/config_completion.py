@@ -44,12 +44,7 @@ def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, l
     message. `models` returns the names that a step may have."""
     if step := _STEP.search(text):
         return step[1], [name for name in models() if name.startswith(step[1])]
-    line = text.rpartition("\n")[2]
-    if "#" in line or line.count('"') % 2:
-        return None
-    found = _WORD.search(text)
-    fragment = found[0] if found else ""
-    message = _innermost(text[: len(text) - len(fragment)])
+    message, fragment = _at_end(text)
     if message.descriptor is None:
         return None
     if message.field:
@@ -63,13 +58,16 @@ def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, l
 def field_at(text: str) -> tuple[Any, str]:
     """Return the message at the end of `text`, as a descriptor, and the field name with which `text` ends. The
     descriptor is None if no name is expected: in a string, a comment, or a value."""
+    message, name = _at_end(text)
+    return None if message.field else message.descriptor, name
+
+
+def _at_end(text: str) -> tuple[_Message, str]:
+    """Return the message and the word at the end of `text`; in a string or a comment a message without descriptor."""
     line = text.rpartition("\n")[2]
-    found = _WORD.search(text)
-    name = found[0] if found else ""
-    message = _innermost(text[: len(text) - len(name)])
-    if "#" in line or line.count('"') % 2 or message.field:
-        return None, name
-    return message.descriptor, name
+    before = _WORD.sub("", text)
+    is_config = "#" not in line and line.count('"') % 2 == 0
+    return _innermost(before) if is_config else _Message(None), text[len(before) :]
 
 
 def _innermost(text: str) -> _Message:
@@ -81,7 +79,8 @@ def _innermost(text: str) -> _Message:
             stack.append(stack[-1].opened())
         elif token in "}>" and len(stack) > 1:
             stack.pop()
-            stack[-1].field *= stack[-1].listed  # in a list, more values may follow
+            if not stack[-1].listed:  # in a list, more values may follow
+                stack[-1].field = ""
         elif not token.startswith("#"):
             stack[-1].read(token)
     return stack[-1]
