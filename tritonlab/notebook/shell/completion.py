@@ -121,7 +121,7 @@ def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Wor
     name, colon, datatype = words[-1].rpartition(":")
     if before is not None and before.nargs is None and before.choices:
         yield from before.choices
-    elif last is not None and last.dest in ("input", "output") and colon and "[" not in datatype:
+    elif last is not None and last.dest in ("inputs", "outputs") and colon and "[" not in datatype:
         yield from (f"{name}:{known.name}[" for known in DataType if known is not DataType.INVALID)
     elif words[-1].startswith("-"):
         yield from (flag for flag in options if flag not in words[:-1] or flag in parser.repeated)
@@ -143,7 +143,7 @@ def _tensors(line: str, kind: str, magics: Any, workspace: Workspace) -> list[st
         arguments = parse(line_parser(type(magics).triton_model), line.partition(" ")[2])
     except UsageError:
         return []
-    if specs := getattr(arguments, kind):
+    if specs := getattr(arguments, f"{kind}s"):
         return [spec.rpartition(":")[0] for spec in specs]
     with contextlib.suppress(ConfigError):
         if named := [tensor.name for tensor in getattr(workspace.draft(arguments.name).config.message, kind)]:

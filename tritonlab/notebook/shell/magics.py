@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -63,18 +64,28 @@ def config_arguments(magic: Any) -> Any:
             ),
             argument(
                 "--input",
+                dest="inputs",
                 nargs="+",
                 action="extend",
                 metavar="SPEC",
                 help="inputs as NAME:FP32[-1,4], without the batch dimension; a ? at the end: optional",
             ),
-            argument("--output", nargs="+", action="extend", metavar="SPEC", help="outputs, in the same form"),
+            argument(
+                "--output", dest="outputs", nargs="+", action="extend", metavar="SPEC", help="outputs, in the same form"
+            ),
             argument(
                 "--sample",
                 metavar="'IN=expr, …'",
                 help="a request: the config gets its inputs, and the outputs that it is answered with",
             ),
-            argument("--param", nargs="+", action="extend", metavar="KEY=VALUE", help="parameters of the config"),
+            argument(
+                "--param",
+                dest="parameters",
+                nargs="+",
+                action="extend",
+                metavar="KEY=VALUE",
+                help="parameters of the config",
+            ),
             argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
             argument("--file", nargs="+", action="extend", metavar="PATH", help="files to lie beside model.py"),
             argument("--base", metavar="DIR", help="a model directory, whose files count where no cell writes them"),
@@ -303,20 +314,10 @@ def _is_raised_in(body: CellBody, error: Exception) -> bool:
 
 def _options(args: argparse.Namespace) -> ConfigOptions:
     parameters = {}
-    for pair in args.param or ():
+    for pair in args.parameters or ():
         key, equals, value = pair.partition("=")
         if not equals:
             raise LineError(f"--param {pair}: expected KEY=VALUE")
         parameters[key] = value
-    return ConfigOptions(
-        max_batch_size=args.max_batch_size,
-        instances=args.instances,
-        kind=args.kind,
-        gpus=tuple(args.gpus or ()),
-        dynamic_batching=args.dynamic_batching,
-        preferred_batch_size=tuple(args.preferred_batch_size or ()),
-        decoupled=args.decoupled,
-        inputs=tuple(args.input or ()),
-        outputs=tuple(args.output or ()),
-        parameters=parameters,
-    )
+    given = {each.name: getattr(args, each.name) for each in fields(ConfigOptions)} | {"parameters": parameters}
+    return ConfigOptions(**{name: value for name, value in given.items() if value is not None})
