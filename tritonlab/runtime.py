@@ -251,27 +251,9 @@ def export(
         NoRepository, UnknownTarget, EnvironmentRefused, ExportOptionError, ExportConflict, Cancelled: nothing was
             written.
     """
+    arguments = dict(locals())
     write: Callable[..., ExportReport] = tool_function("export")
-    return write(
-        default_workspace,
-        models,
-        directory,
-        overwrite=overwrite,
-        alone=alone,
-        include=include,
-        target=target,
-        env=env,
-        deploy=deploy,
-        capture=capture,
-        artifacts=artifacts,
-        verify=verify,
-        last=last,
-        dry_run=dry_run,
-        about=about,
-        progress=progress,
-        say=say,
-        cancel=cancel,
-    )
+    return write(default_workspace, **arguments)
 
 
 def verify(
@@ -312,19 +294,9 @@ def verify(
 
     Raises NotADirectoryError, UnknownTarget, or ValueError for unreadable requests or a missing release.
     """
+    arguments = dict(locals())
     prove: Callable[..., Verification] = tool_function("verify")
-    return prove(
-        directory,
-        triton=triton,
-        requests=requests,
-        hide=hide,
-        reads=reads,
-        open_findings=open_findings,
-        python=python,
-        load_seconds=load_seconds,
-        say=say,
-        cancel=cancel,
-    )
+    return prove(**arguments)
 
 
 def capture(
@@ -453,23 +425,11 @@ def connect(
     Raises UnavailableError if no server answers there, with the reason as far as it is known; ValueError for options
     that do not fit, OSError for a file that cannot be read.
     """
+    arguments = dict(locals())
     from .exchanges.remote import remote_server as remote
     from .notebook.authoring.hints import hint
 
-    return remote.connect(
-        address,
-        headers=headers,
-        token=token,
-        timeout=timeout,
-        ca=ca,
-        certificate=certificate,
-        key=key,
-        server_name=server_name,
-        kubernetes=kubernetes,
-        verify=verify,
-        advise=hint,
-        find_model=lambda name: default_server().model(name),
-    )
+    return remote.connect(**arguments, advise=hint, find_model=lambda name: default_server().model(name))
 
 
 def playground(model: Model) -> Playground:
