@@ -79,6 +79,13 @@ def test_a_class_of_a_notebook_brings_what_it_uses(main_module: Any) -> None:
             assert lines[line - 1] == origin[line + segment.offset - 1].rstrip("\n")
 
 
+def test_a_class_may_have_an_array(main_module: Any) -> None:
+    source = "class M:\n    MEAN = np.zeros(2)\n    def execute(self, requests):\n        return requests\n"
+    namespace = in_notebook(source, np=numpy)
+    main_module(namespace)
+    assert source in model_file_of(namespace["M"])[0]
+
+
 def test_a_variable_that_cannot_travel_is_named(main_module: Any) -> None:
     namespace = in_notebook(
         "class M:\n    def execute(self, requests):\n        return network(requests)\n", network=numpy.zeros(2)

@@ -123,7 +123,7 @@ def _source_of(value: Any) -> tuple[str, str, int]:
 
 def _first_method(cls: type) -> FunctionType | None:
     for member in vars(cls).values():
-        function = inspect.unwrap(getattr(member, "__func__", member)) if callable(member) or member else None
+        function = inspect.unwrap(getattr(member, "__func__", member))
         if isinstance(function, FunctionType) and function.__module__ == cls.__module__:
             return function
     return None
