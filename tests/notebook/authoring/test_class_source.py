@@ -79,6 +79,18 @@ def test_a_class_of_a_notebook_brings_what_it_uses(main_module: Any) -> None:
             assert lines[line - 1] == origin[line + segment.offset - 1].rstrip("\n")
 
 
+def test_a_function_may_have_another_name(main_module: Any) -> None:
+    namespace = in_notebook(
+        "def double(x):\n    return x * 2\n"
+        "twice = double\n"
+        "class M:\n    def execute(self, requests):\n        return twice(requests)\n"
+    )
+    main_module(namespace)
+    alone: dict[str, Any] = {}
+    exec(model_file_of(namespace["M"])[0], alone)
+    assert alone["TritonPythonModel"]().execute([1]) == [1, 1]
+
+
 def test_a_class_may_have_an_array(main_module: Any) -> None:
     source = "class M:\n    MEAN = np.zeros(2)\n    def execute(self, requests):\n        return requests\n"
     namespace = in_notebook(source, np=numpy)

@@ -50,7 +50,7 @@ class Assembler:
         self._module = module
         self._imports: list[str] = []
         self._constants: list[str] = []
-        self._sources: list[tuple[str, str, int]] = []  # text, origin, its first line there
+        self._sources: list[tuple[str, str, int]] = []  # text, origin or "", its first line there
         self._seen: set[str] = set()
 
     def add(self, name: str, value: Any, used_by: str = "") -> None:
@@ -63,7 +63,7 @@ class Assembler:
         elif isinstance(value, (type, FunctionType)) and value.__module__ == self._module:
             self._add_source(value)
             if value.__name__ != name:
-                self._constants.append(f"{name} = {value.__name__}")
+                self._sources.append((f"{name} = {value.__name__}\n", "", 0))
         elif (line := _import_line(name, value)) is not None:
             self._imports.append(line)
         elif (text := _literal(value)) is not None:
@@ -95,7 +95,8 @@ class Assembler:
         for source, origin, first in self._sources:
             head += "\n\n"
             start = head.count("\n") + line
-            segments.append(Segment(start, start + source.count("\n") - 1, origin, first - start))
+            if origin:
+                segments.append(Segment(start, start + source.count("\n") - 1, origin, first - start))
             head += source
         return head, tuple(segments)
 
