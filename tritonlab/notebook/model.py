@@ -212,14 +212,9 @@ class Model(ToolMethods, LoadTested, Replayable, served.Model):
         Raises InvalidArgumentError for settings that a config cannot have, or if no request was recorded yet;
         UnsupportedError for sequence models and ensembles.
         """
+        arguments = dict(locals())
         ask: Callable[..., WhatIf] = tool_function("Model.what_if")
-        return ask(
-            self,
-            max_queue_delay_microseconds=max_queue_delay_microseconds,
-            preferred_batch_size=preferred_batch_size,
-            max_batch_size=max_batch_size,
-            instances=instances,
-        )
+        return ask(arguments.pop("self"), **arguments)
 
     def tune(
         self,
@@ -258,18 +253,9 @@ class Model(ToolMethods, LoadTested, Replayable, served.Model):
         Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
         ensembles, and TritonError if the model fails its requests.
         """
+        arguments = dict(locals())
         find_best: Callable[..., TuneResult] = tool_function("Model.tune")
-        return find_best(
-            self,
-            p99_ms=p99_ms,
-            concurrency=concurrency,
-            request_rate=request_rate,
-            arrivals=arrivals,
-            max_instances=max_instances,
-            max_batch_size=max_batch_size,
-            seconds=seconds,
-            **requests,
-        )
+        return find_best(arguments.pop("self"), **arguments.pop("requests"), **arguments)
 
     @explains_unknown
     def check(
@@ -307,18 +293,9 @@ class Model(ToolMethods, LoadTested, Replayable, served.Model):
         Raises InvalidArgumentError, also for a model that talks to others, ModelLoadError if its copy does not load,
         and ImportError for a strategy without hypothesis.
         """
+        arguments = dict(locals())
         run: Callable[..., CheckResult] = tool_function("Model.check")
-        return run(
-            self,
-            seconds,
-            seed=seed,
-            relations=relations,
-            example=example,
-            strategies=strategies,
-            side_effects=side_effects,
-            progress=progress,
-            cite=self._cited,
-        )
+        return run(arguments.pop("self"), **arguments, cite=self._cited)
 
 
 class Server(ToolMethods, served_server.Server):
