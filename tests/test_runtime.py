@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import tritonlab
 from tests.models import ADD_SUB, ADD_SUB_CONFIG
+from tritonlab import runtime
 from tritonlab.core.status import InvalidArgumentError
 
 
@@ -63,3 +65,12 @@ def test_a_server_that_does_not_record_begins_on_request() -> None:
     assert list(server.instruments) == []
     assert tritonlab.recording() is tritonlab.recording()
     assert len(list(server.instruments)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_server_is_made_can_make_its_own() -> None:
+    with runtime._lock:
+        child = os.fork()
+        if not child:
+            os._exit(0 if runtime._lock.acquire(timeout=5) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -499,8 +499,9 @@ def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
 
 
 def _forget() -> None:
-    """Drop the server and its directory in a forked child, because they belong to the parent."""
-    global _server, _directory, _workspace
+    """Drop the server and its directory in a forked child, because they belong to the parent, as does the lock."""
+    global _lock, _server, _directory, _workspace
+    _lock = threading.Lock()
     _server = _directory = _workspace = None
 
 
