@@ -66,6 +66,11 @@ def test_a_model_directory_in_this_process(directory: Path) -> None:
     assert output(older.execute(requests)[1]) == [[6.0]]
 
 
+def test_the_text_of_a_config_may_be_one_line() -> None:
+    config = json.loads(build_args("max_batch_size: 4")["model_config"])
+    assert (config["name"], config["max_batch_size"]) == ("model", 4)
+
+
 def test_a_directory_that_triton_ignores_is_no_version(directory: Path) -> None:
     (directory / "012").mkdir()
     (directory / "012" / "model.py").write_text("")

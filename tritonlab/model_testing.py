@@ -66,12 +66,12 @@ def build_args(
 
     `name`: the model's name if neither has it. `instance`: the number of the config's instance. Raises ConfigError.
     """
-    if not isinstance(config, str) or "\n" not in config:
+    if isinstance(config, str) and _is_text(config):
+        directory, written, version = Path(name), parse_pbtxt(config, "the config text"), 1
+    else:
         directory = Path(config)
         written = read_config(directory / CONFIG_FILE)
         version = _newest_version(directory, written)
-    else:
-        directory, written, version = Path(name), parse_pbtxt(config, "the config text"), 1
     message = autofill(written, model_name=name or directory.name or "model", files=[MODEL_FILE])
     full = normalize_instance_groups(message, gpu_ids=gpu_ids)
     return instance_args(full, instance_specs(full)[instance], model_directory=str(directory), version=version)
@@ -243,6 +243,10 @@ def _model_file(path: Path) -> Path:
         return path
     config = read_config(path / CONFIG_FILE)
     return path / str(_newest_version(path, config)) / (config.default_model_filename or MODEL_FILE)
+
+
+def _is_text(config: str) -> bool:
+    return "\n" in config or (not {":", "{"}.isdisjoint(config) and not Path(config).is_dir())
 
 
 def _newest_version(directory: Path, config: ModelConfig) -> int:
