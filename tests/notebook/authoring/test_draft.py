@@ -238,3 +238,20 @@ def test_an_empty_source_is_not_the_working_directory(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     source = Draft("m").with_source("").source
     assert source is not None and source.text() == ""
+
+
+def test_the_files_of_the_working_directory_are_below_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "package" / "inner").mkdir(parents=True)
+    (tmp_path / "package" / "inner" / "a.py").write_text("")
+    for directory, given in (("package", "."), ("package/inner", "..")):
+        monkeypatch.chdir(tmp_path / directory)
+        assert list(Draft("m").with_files([given]).tree) == ["1/package/inner/a.py"]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    for directory in ("a", "b"):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "w.bin").write_text(directory)
+    with pytest.raises(FileError, match=r"^two files are named 'w.bin', of which one would be lost: load"):
+        Draft("m").with_files([tmp_path / "a" / "w.bin", tmp_path / "b" / "w.bin"])
+    assert list(Draft("m").with_files([tmp_path / "a" / "w.bin"] * 2).tree) == ["1/w.bin"]

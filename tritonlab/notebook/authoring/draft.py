@@ -389,9 +389,16 @@ def read_model(name: str, path: Path) -> Draft:
 
 def _read_files(files: Files) -> dict[str, ModelFile]:
     paths = (files,) if isinstance(files, (str, PathLike)) else files
-    named = files.items() if isinstance(files, Mapping) else [(Path(path).name, path) for path in paths]
+    listed = [(os.path.basename(os.path.abspath(path)), path) for path in paths]
+    named = files.items() if isinstance(files, Mapping) else listed
     each_file = [inside for name, value in named for inside in _in_directory(name, value)]
-    return {name: _model_file(name, value) for name, value in each_file}
+    found: dict[str, ModelFile] = {}
+    for name, value in each_file:
+        file = _model_file(name, value)
+        if found.setdefault(name, file) != file:
+            fix = "load(..., files={NAME: PATH}) gives each a name of its own"
+            raise FileError(f"two files are named {name!r}, of which one would be lost: {fix}", field=name, fix=fix)
+    return found
 
 
 def _in_directory(name: str, value: bytes | str | PathLike[str]) -> list[tuple[str, bytes | str | PathLike[str]]]:
