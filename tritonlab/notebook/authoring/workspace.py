@@ -120,21 +120,14 @@ class Workspace:
         base: str | PathLike[str] | None = None,
         sample: Mapping[str, Any] | None = None,
     ) -> Model:
-        """Write the model, load it, and return it READY.
+        """Write the model, load it, and return it READY. Further arguments are those of `tritonlab.load`.
 
         Args:
-            source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads the last
-                source again.
-            config: config.pbtxt as text or path, or its JSON form as a dict.
-            files: other files next to model.py: paths to copy, or a dict of name -> bytes or path.
-            version: the version directory of the source.
             options: None keeps the options of the last load if `source` is None.
             body: the cell of `source`.
             if_changed: whether to keep a model that already serves exactly this.
             capture: the variables of the notebook; those that the source uses and does not define are written before
                 it.
-            base: a model directory whose files count unless the source or cells write them; they are not copied.
-            sample: a request; the config gets its inputs and the outputs of its answer.
 
         Raises ModelLoadError, ConfigError, NotebookError or OSError; then a version that served before goes on
         serving.
