@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...core.clock import Clock, SystemClock
 from ...engine.schedulers.scheduler import WakeUp
@@ -16,14 +16,19 @@ from ...server.models.repository_poller import run_in_thread
 from .draft import Draft
 from .errors import FileError, NotebookError
 
-if TYPE_CHECKING:
-    from .workspace import Workspace
-
 #: Nanoseconds between two looks at the files. A change counts once a second look finds the same.
 _PAUSE = 500_000_000
 
 #: path -> (modification time ns, size); None for a file that is not there
 _Stamps = dict[Path, tuple[int, int] | None]
+
+
+class Watched(Protocol):
+    """The workspace whose models are watched."""
+
+    def draft(self, name: str) -> Draft: ...
+
+    def load_from_disk(self, name: str) -> object: ...
 
 
 class ModelWatch:
@@ -35,7 +40,7 @@ class ModelWatch:
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: Watched,
         clock: Clock | None = None,
         timer: WakeUp | None = None,
         run: Callable[[Callable[[], None]], None] = run_in_thread,
