@@ -31,6 +31,9 @@ from .request_commands import named_values, replay
 from .running_cell import PrintedLines
 from .subcommand import Context, bind
 
+#: An option with one or more values, which may be repeated.
+_SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
+
 
 def config_arguments(magic: Any) -> Any:
     """Add the options that describe the config, as `%%triton_model` accepts them."""
@@ -45,17 +48,10 @@ def config_arguments(magic: Any) -> Any:
                 metavar="DELAY",
                 help="join requests to batches; wait up to DELAY microseconds for more of them",
             ),
-            argument(
-                "--preferred-batch-size",
-                type=int,
-                nargs="+",
-                action="extend",
-                metavar="N",
-                help="batch sizes to prefer",
-            ),
+            argument("--preferred-batch-size", type=int, metavar="N", help="batch sizes to prefer", **_SEVERAL),
             argument("--instances", type=int, metavar="N", help="how many processes run the model"),
             argument("--kind", choices=KINDS, help="what the instances run on"),
-            argument("--gpus", type=int, nargs="+", action="extend", metavar="N", help="GPUs, each with its instances"),
+            argument("--gpus", type=int, metavar="N", help="GPUs, each with its instances", **_SEVERAL),
             argument(
                 "--decoupled",
                 action="store_true",
@@ -65,29 +61,19 @@ def config_arguments(magic: Any) -> Any:
             argument(
                 "--input",
                 dest="inputs",
-                nargs="+",
-                action="extend",
                 metavar="SPEC",
                 help="inputs as NAME:FP32[-1,4], without the batch dimension; a ? at the end: optional",
+                **_SEVERAL,
             ),
-            argument(
-                "--output", dest="outputs", nargs="+", action="extend", metavar="SPEC", help="outputs, in the same form"
-            ),
+            argument("--output", dest="outputs", metavar="SPEC", help="outputs, in the same form", **_SEVERAL),
             argument(
                 "--sample",
                 metavar="'IN=expr, …'",
                 help="a request: the config gets its inputs, and the outputs that it is answered with",
             ),
-            argument(
-                "--param",
-                dest="parameters",
-                nargs="+",
-                action="extend",
-                metavar="KEY=VALUE",
-                help="parameters of the config",
-            ),
+            argument("--param", dest="parameters", metavar="KEY=VALUE", help="parameters of the config", **_SEVERAL),
             argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
-            argument("--file", nargs="+", action="extend", metavar="PATH", help="files to lie beside model.py"),
+            argument("--file", metavar="PATH", help="files to lie beside model.py", **_SEVERAL),
             argument("--base", metavar="DIR", help="a model directory, whose files count where no cell writes them"),
             argument("--version", type=int, metavar="N", help="the version directory to write (the last one, or 1)"),
             argument("--capture", action="store_true", help="write what other cells define in front of the model"),
@@ -99,8 +85,8 @@ def config_arguments(magic: Any) -> Any:
 
 
 def _of_a_cell(magic: Any) -> Any:
-    """Write the usage of a cell magic with both of its percent signs, of which IPython writes one, and keep the
-    backslashes of its examples: `?` drops one at the end of a line."""
+    """Correct the help of a cell magic: IPython writes one percent sign in its usage, and `?` drops the backslash at
+    the end of a line."""
     text = magic.__doc__.replace(f"  %{magic.__name__} ", f"  %%{magic.__name__} ", 1)
     magic.__doc__ = text.replace("\\\n", "\\ \n")
     return magic
@@ -168,7 +154,7 @@ class TritonMagics(Magics):
     @argument(
         "--base", metavar="DIR", help="the model directory of an ensemble, whose other files are used as they are"
     )
-    @argument("--file", nargs="+", action="extend", metavar="PATH", help="files of the version directory: head.onnx")
+    @argument("--file", metavar="PATH", help="files of the version directory: head.onnx", **_SEVERAL)
     @argument("--no-load", action="store_true", help="keep the text for the next load")
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
