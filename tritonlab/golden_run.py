@@ -21,7 +21,7 @@ from .server.api.server import Server
 #: Exit statuses.
 PASSED, FAILED, NOTHING = 0, 1, 2
 _MARK = "tritonlab golden report: "
-#: Runs after the last cell; its names must not meet those of the notebook.
+#: The cell after the last one; its names must not be the notebook's.
 _LAST_CELL = f"""
 import json as _json
 import tritonlab as _tritonlab

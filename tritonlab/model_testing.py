@@ -1,5 +1,4 @@
-"""Unit tests of a model.py in the test's own process, with breakpoints and coverage, without a
-server.
+"""Unit tests of a model.py in the test's own process, with breakpoints and coverage, without a server.
 
     class_ = load_class("models/add_sub")
     model = class_()

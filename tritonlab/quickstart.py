@@ -71,7 +71,7 @@ def copy_notebooks(folder: Path, directory: Path) -> None:
 
 def copy_notebook(text: str, path: Path) -> bool:
     """Write a notebook to `path`, unless a copy of the same cells is there; return False for a copy that a person
-    has edited, which stays. Outputs, and empty cells, as JupyterLab adds one at the end, are no edits.
+    has edited, which stays. Outputs and empty cells, such as JupyterLab's last one, do not count.
     """
     notebook = json.loads(text)
     mark = _cells_mark(notebook)
@@ -100,6 +100,6 @@ def _cells_mark(notebook: Any) -> str:
 
 def linked_to_site(text: str) -> str:
     """Return the text of a notebook with links to the pages of the documentation in place of those to other notebooks,
-    which are not beside a copy."""
+    which are not next to a copy."""
     text = text.replace("](README.md)", f"]({_SITE}/page/how-to/index.html)")
     return re.sub(r"\]\((\d\d_\w+)\.ipynb\)", rf"]({_SITE}/page/how-to/\1.html)", text)

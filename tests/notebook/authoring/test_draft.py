@@ -243,9 +243,9 @@ def test_an_empty_source_is_not_the_working_directory(tmp_path: Path, monkeypatc
 def test_the_files_of_the_working_directory_are_below_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "package" / "inner").mkdir(parents=True)
     (tmp_path / "package" / "inner" / "a.py").write_text("")
-    for directory, given in (("package", "."), ("package/inner", "..")):
+    for directory, path in (("package", "."), ("package/inner", "..")):
         monkeypatch.chdir(tmp_path / directory)
-        assert list(Draft("m").with_files([given]).tree) == ["1/package/inner/a.py"]
+        assert list(Draft("m").with_files([path]).tree) == ["1/package/inner/a.py"]
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -329,7 +329,7 @@ def test_an_export_is_cancelled_from_the_window(
 
 
 def test_what_it_does_not_know_is_an_answer(window: Window) -> None:
-    assert "knows no 'dance'" in window.request("dance")["text"]
+    assert "has no call 'dance'" in window.request("dance")["text"]
 
 
 def test_a_closed_window_receives_nothing(windows: Windows, window: Window, notebook: Notebook) -> None:

@@ -235,8 +235,8 @@ def test_a_box_that_was_visible_and_is_not_any_more_is_gone(clock: Clock) -> Non
         for _ in range(9):
             clock.now += 0.5
             watch.seen(False)
-        assert watch._nobody_sees_it(1)
-        assert not watch._nobody_sees_it(0)
+        assert watch._is_unseen(1)
+        assert not watch._is_unseen(0)
 
 
 def test_a_box_that_went_before_it_was_seen_is_gone(clock: Clock) -> None:
@@ -246,7 +246,7 @@ def test_a_box_that_went_before_it_was_seen_is_gone(clock: Clock) -> None:
         for _ in range(9):
             clock.now += 0.5
             watch.seen(False, asked=True)
-        assert watch._nobody_sees_it(1)
+        assert watch._is_unseen(1)
 
 
 def test_a_window_of_a_front_end_without_the_prompt_ends_nothing(clock: Clock) -> None:
@@ -255,18 +255,18 @@ def test_a_window_of_a_front_end_without_the_prompt_ends_nothing(clock: Clock) -
         for _ in range(99):
             clock.now += 0.5
             watch.seen(False, asked=False)
-        assert not watch._nobody_sees_it(1)
+        assert not watch._is_unseen(1)
 
 
 def test_windows_that_have_not_answered_yet_may_only_be_slow(clock: Clock) -> None:
     watch = PromptWatch(lambda waits: 1)
     with watch:
         clock.now += 10
-        assert not watch._nobody_sees_it(1)
+        assert not watch._is_unseen(1)
         watch.seen(True)
-        assert not watch._nobody_sees_it(1)
+        assert not watch._is_unseen(1)
     with watch:  # the next prompt, after a box that was seen
         clock.now += 10
-        assert not watch._nobody_sees_it(1)
+        assert not watch._is_unseen(1)
         clock.now += 11
-        assert watch._nobody_sees_it(1)
+        assert watch._is_unseen(1)

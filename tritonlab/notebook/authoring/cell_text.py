@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ...core.quoting import magic_line
 
-#: Columns of a line that is not broken: what a JupyterLab of 1,280 pixels shows beside its side panel.
+#: The longest line that is not broken: a JupyterLab of 1,280 pixels shows so many columns next to its side panel.
 WIDTH = 80
 _INDENT = "    "
 

@@ -36,8 +36,8 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
     if origin is None or not raw.rstrip().endswith(body.rstrip()):
         raw = f"%%{magic} {line}\n{body}"
         origin = f"<%%{magic} {line.split(maxsplit=1)[0] if line.strip() else ''}>"
-    # above the body are the magic, others such as %%time, and blank lines, all of which count in the cell's line
-    # numbers; below it IPython's history has no blank lines
+    # lines above the body count: the magic, others such as %%time, blank lines. IPython's history lacks blank lines
+    # below it
     lines = raw.splitlines(keepends=True)
     above = len(raw.rstrip().removesuffix(body.rstrip()).splitlines())
     # with the magics as comments the text is Python, which tracebacks colour and cut at statements

@@ -102,7 +102,7 @@ class Assembler:
 
 
 def _source_of(value: Any) -> tuple[str, str, int]:
-    """Return (text, name of its file, first line) of a function or class, also of one that was defined in a cell."""
+    """Return (text, name of its file, first line) of a function or class, which may be defined in a cell."""
     function = value if isinstance(value, FunctionType) else _first_method(value)
     if function is None:
         raise SourceError(f"the class {value.__name__} has no methods")

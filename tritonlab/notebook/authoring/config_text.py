@@ -139,8 +139,8 @@ def _line_of_reason(reason: str, written: ConfigText) -> int:
 
 
 def faults(written: ConfigText) -> Iterator[ConfigTextError]:
-    """Yield the faults for which the server would refuse a config text. A parser ends at the first fault; so the text
-    is parsed again without the wrong field, as long as that field can be found."""
+    """Yield the faults of a config text that the server would refuse. A parser ends at the first fault, so the text is
+    parsed again without the wrong field, as long as that field can be found."""
     text, parsed = written.text, False
     for _ in range(_MOST_FAULTS):
         try:

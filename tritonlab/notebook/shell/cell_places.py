@@ -37,7 +37,7 @@ class CellPlaces:
         self._earlier = earlier
 
     def reading(self, locate: Locate) -> CellPlaces:
-        """Return the same for other lines."""
+        """Return places that take the lines from `locate`."""
         return CellPlaces(locate, self._label, self._earlier)
 
     def __call__(self, text: str) -> str:
@@ -61,7 +61,7 @@ class CellPlaces:
 
 
 class CellLines:
-    """The line numbers of pdb in model files as those of cells, and back. `locate` maps lines, `label` names a cell."""
+    """Line numbers of pdb: from model files to cells, and back. `locate` maps lines, `label` names a cell."""
 
     def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
         self._locate = locate

@@ -1,5 +1,4 @@
-"""The kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no
-port.
+"""The kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no port.
 
 A window sends `{"id": 7, "do": "export", "with": {…}}` and gets `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`, before
 that `{"id": 7, "progress": …}` from a long call; `comm_calls.CALLS` lists the calls. Without a call it gets `{"hello":
@@ -115,7 +114,7 @@ class Windows:
         try:
             call = CALLS.get(do) or window_call(do)
         except KeyError:
-            raise ValueError(f"tritonlab {VERSION} knows no {do!r}") from None
+            raise ValueError(f"tritonlab {VERSION} has no call {do!r}") from None
         tells = {"tell": tell} if "tell" in inspect.signature(call).parameters else {}
         return call(self._workspace(), **arguments, **tells)
 

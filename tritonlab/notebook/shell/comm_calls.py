@@ -44,8 +44,7 @@ def _cells(workspace: Workspace, model: str) -> JsonAnswer:
 
 
 def _load(workspace: Workspace, name: str) -> JsonAnswer:
-    """Load a model from its last draft, or the model of that name in the repository
-    (`tritonlab.load(name)`)."""
+    """Load a model from its last draft, or the model of that name in the repository (`tritonlab.load(name)`)."""
     if workspace.draft(name).loadable:
         workspace.load(name)
     else:
@@ -79,7 +78,7 @@ def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
 
 
 def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
-    """Note whether a window has opened for the line for which a debugger waits, and shows a box for it."""
+    """Note whether a window was opened for the debugger's prompt, and shows its box."""
     desk = workspace.server.debugger.desk
     if isinstance(desk, NotebookDesk):
         desk.watch.seen(shown, asked)

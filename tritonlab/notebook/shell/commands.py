@@ -15,7 +15,7 @@ from ..views.record.record_view import KINDS
 from .parsing import LineParser, parse, unknown
 from .subcommand import Context, JsonFacts, MarkdownText, Text
 
-#: What asks for the help of a subcommand in its line; `%triton help NAME` is the same.
+#: The options that show the help of a subcommand, as `%triton help NAME` does.
 _HELP = ("--help", "-h")
 
 

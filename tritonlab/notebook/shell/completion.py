@@ -154,7 +154,7 @@ def _tensors(line: str, kind: str, magics: Any, workspace: Workspace) -> list[st
 
 
 def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
-    """Return the same as `completions` for the body of a `%%triton_config` cell, which ends at the cursor."""
+    """Return the last word of a `%%triton_config` cell that ends at the cursor, and its completions."""
     line, body = split_cell(text.lstrip())
     if body is None or not line.startswith("%%triton_config "):
         return None
@@ -245,7 +245,8 @@ def model_cell(text: str, tensors_of: Callable[[str, str], Sequence[str]]) -> tu
 
 
 def input_keys(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-    """Return the same for a key of the inputs in a call such as `model.infer(inputs={"`, of a model in `namespace`."""
+    """Return the last word and its completions for a key in the inputs of a call of a model in `namespace`, such as
+    `model.infer(inputs={"`."""
     found = _KEY.search(text)
     model = namespace.get(found["model"]) if found is not None else None
     if found is None or not isinstance(model, Model):

@@ -99,7 +99,7 @@ class PromptWatch:
         self._answered = False  # whether a window has answered since the prompt began
 
     def seen(self, visible: bool, asked: bool = False) -> None:
-        """Note whether a window shows a box, and has got this line: the box may have gone before anybody saw it."""
+        """Note whether a window shows a box, and received this question: the box may have gone before it was seen."""
         with self._lock:
             self._looked = time.monotonic()
             self._answered = True
@@ -126,13 +126,13 @@ class PromptWatch:
         while not ended.wait(_ASK_SECONDS):
             windows = max(windows, self._ask(True))
             with self._lock:
-                if not ended.is_set() and self._nobody_sees_it(windows):
+                if not ended.is_set() and self._is_unseen(windows):
                     self.gone = "its output was cleared or its page closed"
                     self._ask(False)  # before the cell ends: a user who sees its end may run another cell at once
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                     break
 
-    def _nobody_sees_it(self, windows: int) -> bool:
+    def _is_unseen(self, windows: int) -> bool:
         """Return whether no window has reported for long that it shows the prompt. A window that reports, but shows no
         box, may belong to another front end than the prompting one."""
         latest = self._visible_at if self._known else self._looked

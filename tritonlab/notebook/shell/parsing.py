@@ -62,7 +62,7 @@ class LineError(Explained, UsageError):
 
 
 def check_variables(shell: Any, line: str) -> None:
-    """Refuse a line in braces of which is a variable that is not defined: IPython leaves such a line as it is typed.
+    """Refuse a line with an undefined variable in braces, which IPython would leave as it is typed.
 
     Raises LineError.
     """
@@ -73,7 +73,7 @@ def check_variables(shell: Any, line: str) -> None:
     except NameError as error:
         advice = "define it in a cell above this one, or write {{ and }} for braces"
         raise LineError(f"no variable `{error.name}`: {advice}", advice) from None
-    except Exception:  # it is no expression, such as JSON
+    except Exception:  # not an expression: JSON, for example
         return
 
 

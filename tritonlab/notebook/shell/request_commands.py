@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The actions of `%triton golden`.
 VERBS = ("add", "check", "update")
 _GOLDEN_USAGE = "%triton golden add [--error] NAME INPUT0=expression, … | check [NAME] | update [NAME]"
-#: The most seconds for which the replay after a load keeps the author waiting.
+#: The most seconds that the replay after a load takes.
 _PATIENCE = 10.0
 
 

@@ -34,8 +34,8 @@ _PLAIN = "\x1b[0m"
 
 
 def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
-    """Make IPython call methods of an object at events, such as `pre_run_cell`, in place of those of any other object
-    of its class: the extension may be loaded again."""
+    """Make IPython call methods of an object at events, such as `pre_run_cell`. They replace the methods of another
+    object of its class, because the extension may be loaded again."""
     for event, callback in callbacks.items():
         kind = type(getattr(callback, "__self__", None))
         for other in list(shell.events.callbacks[event]):
@@ -103,9 +103,9 @@ class PrintedLines(Instrument):
         self._places = places
         self._advise = advise
         self._lock = threading.Lock()  # guards everything below
-        #: those that run: the last one was run by the others. It is made while one runs, whose beginning it has missed
+        #: the running cells, each run by the one before; the first stands for the cell that runs as this object is made
         self._cells = [_Cell(self)]
-        self._quiet = 0  # how many callers want no output
+        self._quiet = 0  # the number of callers that suppress output
         self._failing: set[str] = set()  # the models whose thread is writing its traceback
 
     def log(self, record: LogRecord) -> None:
