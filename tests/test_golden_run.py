@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+import signal
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -34,9 +37,9 @@ def keep(directory: Path, answer: list[float]) -> None:
     GoldenSet(directory).add(outcome)
 
 
-def write(path: Path, *cells: str) -> None:
+def write(path: Path, *cells: str, kernel: str = "python3") -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata["kernelspec"] = {"name": kernel, "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, path)
 
 
@@ -83,12 +86,24 @@ def test_a_model_repository_is_served_and_compared(tmp_path: Path, capfd: Any, m
     assert "there is no such notebook" in capfd.readouterr().out
 
 
-def test_a_notebook_of_another_kernel_is_refused_in_words(tmp_path: Path, capfd: Any) -> None:
-    write(tmp_path / "other.ipynb", "1")
-    notebook = nbformat.read(tmp_path / "other.ipynb", as_version=4)
-    notebook.metadata["kernelspec"]["name"] = "of-elsewhere"
-    nbformat.write(notebook, tmp_path / "other.ipynb")
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("", "its kernel 'other' is not installed here: run `.* -m ipykernel install --sys-prefix --name other`"),
+        ("/nowhere/python", "its kernel does not start: .*/nowhere/python"),
+        ("/bin/false", "its kernel does not start: Kernel died before replying"),
+    ],
+)
+def test_a_notebook_whose_kernel_does_not_start_is_reported(
+    tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch, program: str, text: str
+) -> None:
+    if program:
+        (tmp_path / "kernels" / "other").mkdir(parents=True)
+        spec = {"argv": [program], "display_name": "other", "language": "python"}
+        (tmp_path / "kernels" / "other" / "kernel.json").write_text(json.dumps(spec))
+        monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    write(tmp_path / "other.ipynb", "1", kernel="other")
+    interrupts = signal.getsignal(signal.SIGINT)
     assert main(["test", str(tmp_path / "other.ipynb")]) == 1
-    text = capfd.readouterr().out
-    assert "its kernel 'of-elsewhere' is not installed here: run `" in text
-    assert "ipykernel install --sys-prefix --name of-elsewhere`" in text
+    assert re.search(f"other.ipynb: {text}", capfd.readouterr().out)
+    assert signal.getsignal(signal.SIGINT) is interrupts

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,8 +100,9 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
     environment = {**os.environ, NOTEBOOK_VARIABLE: str(path.resolve())}
     client = nbclient.NotebookClient(notebook, timeout=int(timeout), resources=resources)
     try:
-        client.create_kernel_manager().kernel_spec  # noqa: B018 - a start that fails would leave Ctrl-C without effect
-        client.execute(env=environment)
+        client.create_kernel_manager().kernel_spec  # noqa: B018 - raises NoSuchKernel
+        with _kept_signals():
+            client.execute(env=environment)
     except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError) as error:
         return Suite(str(path), without_colours(str(error)).strip())
     except nbclient.exceptions.DeadKernelError:
@@ -106,5 +110,20 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
     except kernelspec.NoSuchKernel as error:
         fix = f"run `{sys.executable} -m ipykernel install --sys-prefix --name {error.name}`"
         return Suite(str(path), f"its kernel {error.name!r} is not installed here: {fix}")
+    except (OSError, RuntimeError) as error:
+        atexit.unregister(client._cleanup_kernel)  # it would end a kernel that does not run
+        return Suite(str(path), f"its kernel does not start: {error}")
     printed = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
     return Suite(str(path), json.loads(printed.partition(_MARK)[2].splitlines()[0]))
+
+
+@contextmanager
+def _kept_signals() -> Iterator[None]:
+    """Restore the handlers of signals: nbclient leaves its own if a kernel does not start, and Ctrl-C ends nothing."""
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
