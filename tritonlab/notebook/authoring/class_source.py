@@ -105,7 +105,9 @@ def _source_of(value: Any) -> tuple[str, str, int]:
     """Return (text, name of its file, first line) of a function or class, which may be defined in a cell."""
     function = value if isinstance(value, FunctionType) else _first_method(value)
     if function is None:
-        raise SourceError(f"the class {value.__name__} has no methods")
+        raise SourceError(
+            f"the class {value.__name__} has no methods, by which to find it: give load() its text or a path"
+        )
     file = function.__code__.co_filename
     lines = linecache.getlines(file)
     try:
