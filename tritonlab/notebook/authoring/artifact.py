@@ -28,11 +28,11 @@ def artifact_of(path: str, value: Any) -> Artifact:
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return Artifact(bytes(value), "open(path, 'rb').read()")
-    if isinstance(value, (np.ndarray, np.generic)) and not _has_objects(value):
+    if isinstance(value, (np.ndarray, np.generic)) and _is_whole_in_file(value):
         return _saved(lambda file: np.save(file, value, allow_pickle=False), "numpy.load(path)")
     if isinstance(value, Mapping) and value and all(isinstance(each, np.ndarray) for each in value.values()):
         named = {str(name): each for name, each in value.items()}
-        if not any(map(_has_objects, named.values())):
+        if all(map(_is_whole_in_file, named.values())):
             _check_names(path, named)
             return _saved(lambda file: np.savez(file, **named), "numpy.load(path)")
     torch = sys.modules.get("torch")
@@ -64,8 +64,10 @@ def _check_names(path: str, named: Mapping[str, Any]) -> None:
             raise FileError(text, field=path, fix=fix)
 
 
-def _has_objects(array: Any) -> bool:
-    return bool(array.dtype.hasobject)
+def _is_whole_in_file(array: Any) -> bool:
+    """Return whether numpy's file keeps all of an array: it drops a mask, and the datatypes of other libraries."""
+    is_foreign = array.dtype.isbuiltin == 2
+    return not (array.dtype.hasobject or is_foreign or isinstance(array, np.ma.MaskedArray))
 
 
 def _is_of_torch(torch: Any, value: Any) -> bool:
