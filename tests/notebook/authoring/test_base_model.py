@@ -41,7 +41,7 @@ def test_the_config_comes_from_hints_here_and_where_it_is_deployed(tmp_path: Pat
         assert model(A=ROW)["SUM"].tolist() == ROW.tolist()
         with pytest.raises(tritonlab.TritonError, match="it is negative"):
             model(A=-ROW)
-        report = tritonlab.export(model, tmp_path / "models")
+        report = tritonlab.export(server.model("hinted"), tmp_path / "models")
     assert report.plan.warnings == ()
     assert (tmp_path / "models/hinted/1" / BASE_FILE.name).read_bytes() == BASE_FILE.read_bytes()
     with Server(tmp_path / "models") as server:
