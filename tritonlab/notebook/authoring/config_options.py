@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 from ...core.config.model_config import ModelConfig, with_only
@@ -43,16 +44,18 @@ class ConfigOptions:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.max_batch_size is not None and self.max_batch_size < 0:
-            raise OptionError(f"max_batch_size must be 0 (the model does not batch) or more, not {self.max_batch_size}")
-        if self.instances is not None and self.instances < 1:
-            raise OptionError(f"instances must be 1 or more, not {self.instances}")
+        if not _is_number(self.max_batch_size, 0):
+            text = f"max_batch_size must be 0 (the model does not batch) or more, not {self.max_batch_size!r}"
+            raise OptionError(text)
+        if not _is_number(self.instances, 1):
+            raise OptionError(f"instances must be 1 or more, not {self.instances!r}")
         if self.kind is not None and self.kind not in KINDS:
             raise OptionError(f"kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
-        if min(self.gpus, default=0) < 0:
-            raise OptionError(f"gpus are numbers from 0, not {min(self.gpus)}")
-        if isinstance(self.dynamic_batching, int) and self.dynamic_batching < 0:
-            raise OptionError(f"the delay of dynamic batching is 0 microseconds or more, not {self.dynamic_batching}")
+        for gpu in self.gpus:
+            if not _is_number(gpu, 0):
+                raise OptionError(f"gpus are numbers from 0, not {gpu!r}")
+        if not _is_number(self.dynamic_batching, 0):
+            raise OptionError(f"the delay of dynamic batching is 0 microseconds or more, not {self.dynamic_batching!r}")
         if self.inputs or self.outputs:
             _ = self._tensors  # is read here, before the model's draft remembers it
 
@@ -137,6 +140,11 @@ class ConfigOptions:
         if self.dynamic_batching is not None and not isinstance(self.dynamic_batching, bool):
             part.dynamic_batching.max_queue_delay_microseconds = self.dynamic_batching
         return part
+
+
+def _is_number(value: Any, least: int) -> bool:
+    """Return whether an option is not set, or is an integer, which may be numpy's, of this value or more."""
+    return value is None or (isinstance(value, Integral) and value >= least)
 
 
 def _check_agrees(option: str, name: str, part: ModelConfig, written: ConfigText) -> None:
