@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from ...core.config.model_config import ModelConfig, with_only
 from ...core.inference.data_type import DataType
@@ -143,8 +144,8 @@ class ConfigOptions:
 
 
 def _is_number(value: Any, least: int) -> bool:
-    """Return whether an option is not set, or is an integer, which may be numpy's, of this value or more."""
-    return value is None or (isinstance(value, Integral) and value >= least)
+    """Return whether an option is not set, or is an integer of this value or more."""
+    return value is None or (isinstance(value, (int, np.integer)) and bool(value >= least))
 
 
 def _check_agrees(option: str, name: str, part: ModelConfig, written: ConfigText) -> None:
