@@ -18,7 +18,7 @@ from ..views.widget import in_kernel
 from .cell_places import CellLines, CellPlaces, Places
 from .comm import listen
 from .debugger_desk import NotebookDesk, PromptWatch
-from .running_cell import FailureNotice, PrintedLines, RunningCell, WaitingNotice
+from .running_cell import PrintedLines, RunningCell, WaitingNotice, show_failures
 from .tracebacks import Tracebacks, install
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class NotebookShell(NoShell):
         self._desk.listen()
         self.printed.follow(shell)
         kernel_status.cell_runs = self.printed.cell_runs
-        FailureNotice(self._show_failure).listen_to(shell)
+        show_failures(shell, self._show_failure)
 
     def follow(self, workspace: Workspace) -> None:
         self._followed = weakref.ref(workspace)

@@ -34,12 +34,11 @@ _PLAIN = "\x1b[0m"
 
 
 def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
-    """Make IPython call methods of an object at events, such as `pre_run_cell`. They replace the methods of another
-    object of its class, because the extension may be loaded again."""
+    """Make IPython call functions at events, such as `pre_run_cell`. They replace functions of the same names, also
+    methods of other objects, because the extension may be loaded again."""
     for event, callback in callbacks.items():
-        kind = type(getattr(callback, "__self__", None))
         for other in list(shell.events.callbacks[event]):
-            if type(getattr(other, "__self__", None)) is kind:
+            if getattr(other, "__qualname__", "") == callback.__qualname__:
                 shell.events.unregister(event, other)
         shell.events.register(event, callback)
 
@@ -183,17 +182,12 @@ class WaitingNotice(Instrument):
         self._cell.write(self._places(text), error=True)
 
 
-class FailureNotice:
-    """The check, after each cell of a shell, whether it failed. `show` shows the pane of a capsule."""
+def show_failures(shell: Any, show: Callable[[FailureCapsule], None]) -> None:
+    """Call `show` with the capsule of each cell that fails from now on, in place of any other such function."""
 
-    def __init__(self, show: Callable[[FailureCapsule], None]) -> None:
-        self._show = show
-
-    def ended(self, result: Any) -> None:
+    def ended(result: Any) -> None:
         capsule = getattr(result.error_in_exec, "capsule", None)
         if isinstance(capsule, FailureCapsule):
-            self._show(capsule)
+            show(capsule)
 
-    def listen_to(self, shell: Any) -> None:
-        """Check each cell of the shell from now on, in place of any other notice."""
-        follow_cells(shell, post_run_cell=self.ended)
+    follow_cells(shell, post_run_cell=ended)

@@ -16,7 +16,7 @@ from tests.serving import Lab, config
 from tritonlab.core.observe.failure_capsule import MOST_TENSOR
 from tritonlab.core.status import ModelError
 from tritonlab.notebook.model import ShownFailure
-from tritonlab.notebook.shell.running_cell import FailureNotice
+from tritonlab.notebook.shell.running_cell import show_failures
 from tritonlab.notebook.views.card.failure_pane import FailurePane
 from tritonlab.server.api.failures import KeptFailure
 from tritonlab.server.api.model import Model
@@ -169,8 +169,8 @@ class Result:
 def test_the_notice_shows_what_the_cell_raised(model: Model) -> None:
     shell = type("Shell", (), {"events": Events()})()
     displayed: list[Any] = []
-    FailureNotice(displayed.append).listen_to(shell)
-    FailureNotice(displayed.append).listen_to(shell)
+    show_failures(shell, displayed.append)
+    show_failures(shell, displayed.append)
     (notice,) = shell.events.callbacks["post_run_cell"]
     with pytest.raises(ModelError) as caught:
         model(X=np.float32([-1]))
