@@ -43,7 +43,6 @@ from tritonlab.ipc.link.stub_link import StubLink
 from tritonlab.ipc.processes.stub_launcher import StubProcess
 from tritonlab.server.api.server import Server
 from tritonlab.server.observe import idle_memory
-from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument
 
 #: Answers with a number; `{n}` is it.
@@ -588,25 +587,6 @@ def test_stop_while_stubs_die_and_start(tmp_path: Path, strangers: set[psutil.Pr
 
 
 # -- texts
-
-
-@pytest.mark.parametrize(("text", "number"), [("", -1), ("1", 1), ("12", 12), ("0", 0), (" +7x", 7)])
-def test_versions_as_text(text: str, number: int) -> None:  # rule 1.15.7
-    assert parse_version(text) == number
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("abc", "version string 'abc' (details: stol), version should be an integral value > 0"),
-        ("-3", "version string '-3', version should be an integral value > 0"),
-        ("9" * 20, f"version string '{'9' * 20}' (details: stol), version should be an integral value > 0"),
-    ],
-)
-def test_versions_that_are_none(text: str, message: str) -> None:
-    with pytest.raises(InvalidArgumentError) as raised:
-        parse_version(text)
-    assert raised.value.message == "failed to get model version from specified " + message
 
 
 def test_statistics_and_metrics_follow_the_requests(lab: Lab, name: str) -> None:

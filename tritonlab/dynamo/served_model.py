@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from ..core.config.model_config import parse_pbtxt
 from ..core.inference.infer_request import InferenceRequest
@@ -20,13 +20,6 @@ from . import wire
 
 #: The key of requests by which workers query each other's models; no frontend sends it.
 ASK = "_tritonlab_worker"
-
-
-class RequestContext(Protocol):
-    """Dynamo's information about a request, besides its tensors."""
-
-    def async_killed_or_stopped(self) -> asyncio.Future[bool]:
-        """Return a future that is done when the client is gone or its deadline has passed."""
 
 
 class WorkerError(Exception):
@@ -61,8 +54,10 @@ class ServedModel:
                 "serve one (version_policy), or give each a name of its own"
             )
 
-    async def generate(self, sent: Mapping[str, Any], context: RequestContext) -> AsyncIterator[dict[str, Any]]:
-        """Answer a request of the frontend, of Dynamo's health check, or of another worker. Raises WorkerError."""
+    async def generate(self, sent: Mapping[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
+        """Answer a request of the frontend, of Dynamo's health check, or of another worker. `context` is Dynamo's, with
+        the end of the request. Raises WorkerError.
+        """
         if sent.get(self._probe) is True:
             yield self._ready()
         elif ASK in sent:
@@ -79,7 +74,7 @@ class ServedModel:
                 self.busy -= 1
                 self.last_request = time.monotonic()
 
-    async def _answer(self, sent: Mapping[str, Any], context: RequestContext) -> AsyncIterator[dict[str, Any]]:
+    async def _answer(self, sent: Mapping[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
         classes = wire.read_classes(sent)
         request = wire.read_request(sent, self.name)
         responses = self._model.async_infer(request)
@@ -112,7 +107,7 @@ class ServedModel:
         return {"id": "", "model": self.name, "tensors": []}
 
 
-async def _cancel_with(context: RequestContext, responses: AsyncResponseIterator) -> None:
+async def _cancel_with(context: Any, responses: AsyncResponseIterator) -> None:
     """Cancel a request when its client goes or its deadline has passed."""
     await context.async_killed_or_stopped()
     responses.cancel()

@@ -1,6 +1,6 @@
 """The composition of a server: its parts are made and connected only here, and never exchanged later.
 
-A part gets the parts below it as objects, and calls to the parts above it as functions.
+A part gets the parts below it as objects, and calls to the parts above it, and to the server, as functions.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..core.clock import Clock, SystemClock
 from ..core.inference.copies import Copies
-from ..core.inference.infer_request import InferenceRequest
 from ..core.metrics.metric_registry import MetricRegistry
 from ..core.metrics.metrics_config import MetricsConfig
 from ..core.observe.failure_capsule import FailureBook
@@ -38,8 +37,9 @@ from ..stub._pb_stub.devices.gpus import CUDA, SIMULATED
 from .models.backend_choice import BackendChoices
 from .models.backend_config import shm_settings
 from .models.backends import Backends
+from .models.global_map import GlobalMap
 from .models.model_control import CONTROL_MODES, ModelControl
-from .models.model_lifecycle import LoadServices, ModelVersion
+from .models.model_lifecycle import LoadServices
 from .models.repository_poller import RepositoryPoller
 from .models.serving_instances import ExecutionOptions
 from .observe.announcer import Announcer
@@ -50,20 +50,8 @@ from .observe.tracer import Tracer
 from .observe.watchdog import Watchdog
 from .options import Options
 
-
-class ServerCalls(Protocol):
-    """The calls from the parts to the server above them, once all parts exist."""
-
-    def infer(
-        self, request: InferenceRequest, version: ModelVersion | None = None, *, from_model: bool = False
-    ) -> None: ...
-
-    def find(self, name: str, version: int = -1) -> ModelVersion: ...
-
-    @property
-    def control(self) -> ModelControl: ...
-
-    def model_ready(self, name: str, version: str = "") -> bool: ...
+#: Starts a request of a model or an ensemble; its second argument is the version if it was found before.
+Infer = Callable[..., None]
 
 
 class Parts(NamedTuple):
@@ -84,29 +72,25 @@ class Parts(NamedTuple):
     poller: RepositoryPoller | None
 
 
-def build(
-    repositories: Sequence[str | Path], options: Options, server: ServerCalls, metrics: MetricRegistry | None
-) -> Parts:
+def build(repositories: Sequence[str | Path], options: Options, infer: Infer, metrics: MetricRegistry | None) -> Parts:
     """Build a server's parts; nothing runs yet. `metrics`: custom metrics that servers share. Raises TritonError."""
     mode = _control_mode(options)
     repository = _repository(repositories, options, choices := BackendChoices(options.backends))
+    models = GlobalMap(repository.namespacing)
     clock, instruments = options.clock or SystemClock(), Instruments()
     timer, announcer = Timer(clock), Announcer(clock, instruments)
     later = partial(_call_later, clock, timer)
     gpus = VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
-    trace_settings, tracer = _tracing(options, server, instruments, announcer)
-    executor = _executor(options, server, announcer, tracer, later=later, clock=clock, instruments=instruments)
+    trace_settings, tracer = _tracing(options, models, instruments, announcer)
+    executor = _executor(options, infer, models, announcer, tracer, later=later, clock=clock, instruments=instruments)
     debugger = Debugger(later, options.postmortem_seconds)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
-    config = options.metrics_config or MetricsConfig()
+    server_metrics = ServerMetrics(config := options.metrics_config or MetricsConfig(), metrics, clock, gpus)
     if config.histogram_latencies:
-        instruments.add(FirstResponses(server.find))
-    server_metrics = ServerMetrics(config, metrics, clock, gpus)
+        instruments.add(FirstResponses(models.find))
     link_reader = LinkReader(cores := Cores())
-    shm = shm_settings(options.backend_config or {})
-    buffers = GpuBuffers(SIMULATED if gpus.simulated else CUDA, options.cuda_memory_pool_sizes)
-    pool = StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers, audits=options.audit_reads)
-    calls = _stub_calls(server, metrics, executor=executor, announcer=announcer, debugger=debugger)
+    pool = _pool(options, link_reader, gpus)
+    calls = _stub_calls(models, lambda: control, metrics, executor=executor, announcer=announcer, debugger=debugger)
     instances = InstanceServices(
         pool,
         clock,
@@ -119,9 +103,12 @@ def build(
         failures=FailureBook(options.kept_failures),
         debugger=debugger,
     )
-    services = _load_services(options, server, choices, instances, timer=timer, gpus=gpus, metrics=server_metrics)
+    services = _load_services(
+        options, infer, models, choices, instances=instances, timer=timer, gpus=gpus, metrics=server_metrics
+    )
     control = ModelControl(
         repository,
+        models,
         services,
         mode,
         on_state=announcer.model_state,
@@ -129,7 +116,7 @@ def build(
         drain_seconds=options.drain_seconds,
     )
     idle = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
-    ROOM.owners.add(idle)
+    ROOM.add(idle.give_back_now)
     watchdog = _watchdog(options, clock, timer, control, executor=executor, announcer=announcer, idle_memory=idle)
     return Parts(
         services=services,
@@ -147,9 +134,16 @@ def build(
     )
 
 
+def _pool(options: Options, link_reader: LinkReader, gpus: VisibleGpus) -> StubPool:
+    shm = shm_settings(options.backend_config or {})
+    buffers = GpuBuffers(SIMULATED if gpus.simulated else CUDA, options.cuda_memory_pool_sizes)
+    return StubPool(link_reader, warm=options.warm, shm=shm, gpu_buffers=buffers, audits=options.audit_reads)
+
+
 def _executor(
     options: Options,
-    server: ServerCalls,
+    infer: Infer,
+    models: GlobalMap,
     announcer: Announcer,
     tracer: Tracer,
     later: Callable[[int, Callable[[], None]], None],
@@ -157,8 +151,8 @@ def _executor(
     instruments: Instruments,
 ) -> RequestExecutor:
     return RequestExecutor(
-        infer=partial(server.infer, from_model=True),
-        find=server.find,
+        infer=infer,
+        find=models.find,
         clock=clock,
         later=later,
         patience=int(options.watchdog_seconds * 1e9),
@@ -170,7 +164,8 @@ def _executor(
 
 def _load_services(
     options: Options,
-    server: ServerCalls,
+    infer: Infer,
+    models: GlobalMap,
     choices: BackendChoices,
     instances: InstanceServices[ModelInstance],
     timer: Timer,
@@ -181,8 +176,8 @@ def _load_services(
         instances,
         timer,
         backends=Backends(options.backend_directory, instances.log, choices, options.backend_config),
-        infer=partial(server.infer, from_model=True),
-        find=server.find,
+        infer=infer,
+        find=models.find,
         stats=metrics.stats,
         first_response=metrics.first_response,
         gpus=gpus,
@@ -228,9 +223,9 @@ def _repository(
 
 
 def _tracing(
-    options: Options, server: ServerCalls, instruments: Instruments, announcer: Announcer
+    options: Options, models: GlobalMap, instruments: Instruments, announcer: Announcer
 ) -> tuple[TraceSettings, Tracer]:
-    settings = TraceSettings(options.trace_setting or TraceSetting(), server.model_ready, lambda: tracer.refresh())
+    settings = TraceSettings(options.trace_setting or TraceSetting(), models.ready, lambda: tracer.refresh())
     tracer = Tracer(settings, instruments, announcer.say)
     return settings, tracer
 
@@ -256,16 +251,21 @@ def _watchdog(
 
 
 def _stub_calls(
-    server: ServerCalls, metrics: MetricRegistry, executor: RequestExecutor, announcer: Announcer, debugger: Debugger
+    models: GlobalMap,
+    control: Callable[[], ModelControl],
+    metrics: MetricRegistry,
+    executor: RequestExecutor,
+    announcer: Announcer,
+    debugger: Debugger,
 ) -> StubCalls:
     return StubCalls(
         metrics,
         executor,
         announcer.polled,
         debugger,
-        load=lambda *model: server.control.load(*model),
-        unload=lambda *model: server.control.unload(*model),
-        ready=server.model_ready,
+        load=lambda *model: control().load(*model),
+        unload=lambda *model: control().unload(*model),
+        ready=models.ready,
     )
 
 

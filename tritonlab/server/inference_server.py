@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
     InvalidArgumentError,
     ModelLoadError,
-    NotFoundError,
     TritonError,
     UnavailableError,
 )
@@ -28,13 +28,14 @@ from ..ipc.link.link_reader import LoopReader
 from ..repository.model_repository_manager import ModelRepositoryManager
 from .build import build
 from .models.backend_choice import Written
+from .models.global_map import parse_version
 from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
 from .models.startup_models import load_startup_models
 from .observe.requests_in_flight import HeldRequest, survey
 from .observe.why import ServerSnapshot, Why, why
 from .options import Options
-from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
+from .server_metadata import EXTENSIONS, SERVER_VERSION
 
 _RELEASED = RequestState.RELEASED
 #: The index's reason for a name that two repositories have (rule 5.11.10).
@@ -64,7 +65,7 @@ class InferenceServer:
         been added. `metrics`: the custom metrics, if servers share them; then the `metric` hook is not called.
         """
         self.options = options = options or Options()
-        parts = build(repositories, options, self, metrics)
+        parts = build(repositories, options, partial(self.infer, from_model=True), metrics)
         services, shared = parts.services, parts.services.instances
         self.clock = shared.clock
         self.instruments = shared.instruments
@@ -256,10 +257,7 @@ class InferenceServer:
         """Return whether a version can answer; an unknown version cannot (rule 1.15.7). Raises InvalidArgumentError for
         a version that is not a number, and for a name that several models have.
         """
-        try:
-            return self.models.find(name, parse_version(version)).ready()
-        except (NotFoundError, UnavailableError):
-            return False
+        return self.models.ready(name, version)
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
         """Return the repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were

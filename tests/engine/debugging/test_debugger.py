@@ -21,7 +21,7 @@ import pytest
 
 from tests.serving import SOON, Lab, Script, config, eventually, instances
 from tritonlab.core.status import ModelError, NotFoundError, UnsupportedError
-from tritonlab.engine.debugging.debug_session import DebugSession
+from tritonlab.engine.debugging.debug_session import DebugSession, Desk
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.response_iterator import RequestInterrupted
 from tritonlab.stub._pb_stub.wire.message_bodies import Prompt
@@ -34,7 +34,7 @@ return [answer(OUT=np.float32([x]))]
 """
 
 
-class FakeDesk:
+class FakeDesk(Desk):
     """A desk that types `lines` and records the prompts. A line may be an exception, or a function that returns one."""
 
     def __init__(self, *lines: Any, reads: bool = True, here: bool = True) -> None:
@@ -73,7 +73,7 @@ def desk(lab: Lab) -> Iterator[Callable[..., FakeDesk]]:
         return found
 
     yield sit
-    lab.server.debugger.desk = None
+    lab.server.debugger.desk = Desk()
     assert eventually(lambda: not lab.server.debugger.sessions())
 
 

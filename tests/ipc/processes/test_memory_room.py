@@ -14,7 +14,7 @@ class SmallMachine:
         self.looks = self.returns = 0
         self.now = 1000.0
         self.room = MemoryRoom(self.look, lambda: self.now)
-        self.room.owners.add(self)
+        self.room.add(self.give_back_now)
 
     def look(self) -> int:
         self.looks += 1
@@ -72,6 +72,6 @@ def test_a_look_holds_longer_for_little_than_for_much() -> None:
 def test_an_owner_that_was_deleted_is_skipped() -> None:
     machine = SmallMachine(left=0)
     room = MemoryRoom(lambda: 0, lambda: 0.0)
-    room.owners.add(machine)
+    room.add(machine.give_back_now)
     del machine
     assert not room.has(1)

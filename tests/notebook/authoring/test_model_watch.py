@@ -34,7 +34,7 @@ def write(path: Path, text: str, when: int) -> Path:
 
 
 def watched(workspace: Workspace, timer: FakeTimer) -> ModelWatch:
-    return ModelWatch(workspace, timer._clock, timer, run=lambda work: work())
+    return ModelWatch(workspace.draft, workspace.load_from_disk, timer._clock, timer, run=lambda work: work())
 
 
 def test_a_helper_file_that_changes_loads_the_model_again(

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.rules import rule
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, NotFoundError, TritonError
-from tritonlab.server.models.global_map import GlobalMap
+from tritonlab.server.models.global_map import GlobalMap, parse_version
 from tritonlab.server.models.loaded_model import LoadedModel
 from tritonlab.server.models.model_lifecycle import ModelState, ModelVersion
 
@@ -116,3 +116,22 @@ def test_a_model_that_is_unloaded_during_the_lookup_is_refused() -> None:
     models = GlobalMap(namespacing=False)
     models["m"] = Unloading("m")
     assert models.find("m") == "the version"
+
+
+@pytest.mark.parametrize(("text", "number"), [("", -1), ("1", 1), ("12", 12), ("0", 0), (" +7x", 7)])
+def test_versions_as_text(text: str, number: int) -> None:  # rule 1.15.7
+    assert parse_version(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("abc", "version string 'abc' (details: stol), version should be an integral value > 0"),
+        ("-3", "version string '-3', version should be an integral value > 0"),
+        ("9" * 20, f"version string '{'9' * 20}' (details: stol), version should be an integral value > 0"),
+    ],
+)
+def test_versions_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        parse_version(text)
+    assert raised.value.message == "failed to get model version from specified " + message

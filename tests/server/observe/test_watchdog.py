@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ class FakeInstance:
         self.stub = SimpleNamespace(dump_stacks=lambda timeout: f"stacks of {self.plan.name}")
         self.inflight: dict[int, InferenceRequest] = {}
         self.running: list[InferenceRequest] = []
-        self.debugged = DebugSessions()
+        self.debugged = DebugSessions(self.name, Mock(), Mock(), Mock())
         self.limiter = None
 
     def executes(self, request: InferenceRequest) -> bool:

@@ -68,7 +68,7 @@ class StubCalls:
             Infer: executor.start,
             InferCancel: lambda instance, link, ident, call: executor.cancel(link, ident),
             Prompt: lambda instance, link, ident, call: debugger.prompt(
-                instance, instance.plan.source.model, link, call=ident, prompt=call
+                instance.debugged, instance.plan.source.model, link, call=ident, prompt=call
             ),
         }
         self._quick: dict[type[Any], Callable[[ModelInstance, StubLink, Any], Any]] = {

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from collections.abc import Callable
 
 from ...ipc.link.stub_link import Prompt, StubLink
-
-
-class DebuggedInstance(Protocol):
-    """The model instance whose stub has a debugger."""
-
-    debugged: DebugSessions
-
-    @property
-    def name(self) -> str: ...
-
-    def say(self, text: str, level: str) -> None:
-        """Add a line to the log under the instance's name."""
-
-    def wait_for_another(self, waits: bool) -> None:
-        """Note that its `execute` waits for a line, so that the caller stops reading the stub's answer itself."""
-
-    def wake_reader(self, link: StubLink) -> None:
-        """Wake the caller that reads the stub's own link, unless `link` is that link."""
 
 
 class DebugSession:
@@ -33,8 +15,9 @@ class DebugSession:
     Guarantees: each prompt is answered once.
     """
 
-    def __init__(self, instance: DebuggedInstance, model: str, link: StubLink, first: Prompt) -> None:
-        self.instance = instance
+    def __init__(self, sessions: DebugSessions, model: str, link: StubLink, first: Prompt) -> None:
+        #: all of its instance, with this one
+        self.sessions = sessions
         self.model = model
         self.link = link
         self.live = first.live
@@ -59,7 +42,7 @@ class DebugSession:
         """Take a prompt, which arrived as the call of that number."""
         with self._lock:
             self.prompt, self._call = prompt, call
-        self.instance.wait_for_another(True)
+        self.sessions.wait_for_another(True)
 
     def answer(self, line: str | None) -> None:
         """Give the debugger a line, or None if none will come and the model continues. Ignored if no prompt waits."""
@@ -67,24 +50,40 @@ class DebugSession:
             if self.prompt is None:
                 return
             self.prompt = None
-        self.instance.wait_for_another(False)
+        self.sessions.wait_for_another(False)
         if not self.link.lost:
             self.link.reply(self._call, line)
 
     def story(self, why: str) -> str:
         """Return the log text of a model that continues because of `why`, with the author's frames and variables."""
         if self.attended:
-            return f"'{self.instance.name}' goes on at {self.place}, because {why}."
+            return f"'{self.sessions.name}' goes on at {self.place}, because {why}."
         if not self.live:
-            return f"{why.capitalize()}. This is where '{self.instance.name}' raised:\n{self.snapshot}"
-        return f"'{self.instance.name}' is at a breakpoint and goes on, because {why}.\n{self.snapshot}"
+            return f"{why.capitalize()}. This is where '{self.sessions.name}' raised:\n{self.snapshot}"
+        return f"'{self.sessions.name}' is at a breakpoint and goes on, because {why}.\n{self.snapshot}"
 
 
 class DebugSessions(list[DebugSession]):
-    """The sessions of one instance."""
+    """The sessions of the instance of this name.
 
-    #: the latest examination of an exception
-    looked: DebugSession | None = None
+    `say(text, level)` adds a line to the log under that name. `wait_for_another` notes whether its `execute` waits for
+    a line, so that the caller stops reading the stub's answer itself. `wake_reader(link)` wakes the caller that reads
+    the stub's own link, unless `link` is that link.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        say: Callable[[str, str], None],
+        wait_for_another: Callable[[bool], None],
+        wake_reader: Callable[[StubLink], None],
+    ) -> None:
+        self.name = name
+        self.say = say
+        self.wait_for_another = wait_for_another
+        self.wake_reader = wake_reader
+        #: the latest examination of an exception
+        self.looked: DebugSession | None = None
 
     @property
     def place(self) -> str:
@@ -99,17 +98,23 @@ class DebugSessions(list[DebugSession]):
         return f", which is paused in the debugger at {place}" if (place := self.place) else ""
 
 
-class Desk(Protocol):
-    """The place for typing lines. Its methods are called on any thread; only `read` may block."""
+class Desk:
+    """The place for typing lines. At this one, of a server without a notebook, none can be.
+
+    The methods are called on any thread; only `read` may block.
+    """
 
     def can_read(self) -> bool:
         """Return whether a line could be typed at all."""
+        return False
 
     def reads_here(self) -> bool:
         """Return whether this thread, which waits for a model, may read lines now."""
+        return False
 
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
         """Show the debugger's output and return the typed line; None if none can be. May raise KeyboardInterrupt."""
+        return None
 
     def say(self, session: DebugSession, text: str) -> None:
         """Show a text of or about the debugger."""

@@ -16,7 +16,7 @@ from typing import NoReturn
 from ...core.quoting import magic_line
 from ...ipc.link.interrupts import interruptible
 from ...ipc.link.stub_link import Prompt, Resumed, StubLink
-from .debug_session import DebuggedInstance, DebugSession, Desk
+from .debug_session import DebugSession, DebugSessions, Desk
 
 #: Seconds of a pause without a typist: before the desk is told to find one, and before the pause ends.
 NOTICE_SECONDS = 1.0
@@ -36,7 +36,7 @@ class Debugger:
     def __init__(self, later: Callable[[int, Callable[[], None]], None], keeps: float = 0.0) -> None:
         """`keeps`: seconds for which stubs keep the last exception of `execute` alive (`look`)."""
         self.keeps = keeps
-        self.desk: Desk | None = None
+        self.desk = Desk()
         self._later = later
         self._changed = threading.Condition()  # guards the sessions; notified at each change of one
         #: the sessions by their link and number; empty while no model is in a debugger
@@ -47,24 +47,24 @@ class Debugger:
 
     # -- calls of stubs, on whichever thread reads
 
-    def prompt(self, instance: DebuggedInstance, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
-        """Take a prompt of an instance of `model`, which arrived as the call of that number."""
+    def prompt(self, sessions: DebugSessions, model: str, link: StubLink, call: int, prompt: Prompt) -> None:
+        """Take a prompt of an instance of `model`, with these sessions, which arrived as the call of that number."""
         with self._changed:
             session = self.running.get((link, prompt.session))
             fresh = session is None
             if session is None:
-                session = self.running[link, prompt.session] = DebugSession(instance, model, link, prompt)
-                instance.debugged.append(session)
+                session = self.running[link, prompt.session] = DebugSession(sessions, model, link, prompt)
+                sessions.append(session)
                 if not session.live:
-                    instance.debugged.looked = session
+                    sessions.looked = session
             session.ask(call, prompt)
             self._changed.notify_all()
-        if not self._reads():
+        if not self.desk.can_read():
             self._go_on(session, "nobody can type here")
         elif session.left:
             session.answer(_QUIT)
         else:
-            instance.wake_reader(link)
+            sessions.wake_reader(link)
             self._wake_sleeper()
             if fresh:
                 self._later(int(NOTICE_SECONDS * 1e9), lambda: self._seek(session))
@@ -79,9 +79,8 @@ class Debugger:
     def resumed(self, link: StubLink, resumed: Resumed) -> None:
         """End a session whose model continues."""
         session = self._end((link, resumed.session))
-        desk = self.desk
-        if session is not None and session.attended and resumed.text and desk is not None:
-            desk.say(session, resumed.text)
+        if session is not None and session.attended and resumed.text:
+            self.desk.say(session, resumed.text)
 
     def end(self, link: StubLink) -> None:
         """End the sessions of a process that has ended."""
@@ -95,7 +94,7 @@ class Debugger:
             session = self.running.pop(key, None)
             if session is not None:
                 session.prompt, session.ended = None, True
-                session.instance.debugged.remove(session)
+                session.sessions.remove(session)
                 self._changed.notify_all()
         return session
 
@@ -109,14 +108,13 @@ class Debugger:
     def words(self, model: str | None = None) -> str:
         """Return the instances, all or of this model, that a debugger has paused, and where; empty if none is."""
         paused = [session for session in self.sessions(model) if session.live and session.place]
-        return "; ".join(f"'{one.instance.name}' is paused in the debugger at {one.place}" for one in paused)
+        return "; ".join(f"'{one.sessions.name}' is paused in the debugger at {one.place}" for one in paused)
 
     # -- for the thread that waits for a model
 
     def reads_here(self) -> bool:
         """Return whether this thread reads the lines of a pause that comes while it waits for a model."""
-        desk = self.desk
-        return desk is not None and desk.reads_here()
+        return self.desk.reads_here()
 
     def sleep(self, sleeper: threading.Lock, done: Callable[[], bool]) -> None:
         """Sleep until `sleeper` is released. If a model pauses meanwhile, read lines for it until it continues. Raises
@@ -132,7 +130,7 @@ class Debugger:
 
     def waiting(self) -> DebugSession | None:
         """Return a pause that waits for a line, if one can be typed; otherwise `prompt` lets the model continue."""
-        if not self.running or not self._reads():
+        if not self.running or not self.desk.can_read():
             return None
         return next((session for session in self.sessions() if session.prompt is not None and session.live), None)
 
@@ -145,12 +143,12 @@ class Debugger:
 
     def serve(self, session: DebugSession) -> None:
         """Read one line for the session if it waits for one. Raises KeyboardInterrupt like `sleep`."""
-        desk, prompt, place = self.desk, session.prompt, session.place
+        prompt, place = session.prompt, session.place
         if prompt is None:
             return
         before, session.attended = session.attended, True
         try:
-            line = interruptible(desk.read, session, prompt) if desk is not None else None
+            line = interruptible(self.desk.read, session, prompt)
         except KeyboardInterrupt as interrupt:
             self._leave(session, place, str(interrupt) or "interrupted")
         if line is None:
@@ -165,15 +163,14 @@ class Debugger:
         while True:
             try:
                 with self._changed:
-                    self._changed.wait_for(lambda: session.ended or (session.prompt is not None and self._reads()))
+                    self._changed.wait_for(
+                        lambda: session.ended or (session.prompt is not None and self.desk.can_read())
+                    )
             except KeyboardInterrupt:
                 self._leave(session, session.place, "interrupted")
             if session.ended:
                 return
             self.serve(session)
-
-    def _reads(self) -> bool:
-        return self.desk is not None and self.desk.can_read()
 
     def wait_for(self, holds: Callable[[], bool], seconds: float) -> None:
         """Wait until the condition on the sessions holds, for at most that many seconds."""
@@ -185,22 +182,21 @@ class Debugger:
         session.answer(_QUIT)
         where = f" at {place}" if place else ""
         what = ", and its request fails with BdbQuit" if session.live else ""
-        raise KeyboardInterrupt(f"the debugger of '{session.instance.name}' was left{where} ({why}){what}.") from None
+        raise KeyboardInterrupt(f"the debugger of '{session.sessions.name}' was left{where} ({why}){what}.") from None
 
     # -- the end of pauses without a typist
 
     def _seek(self, session: DebugSession) -> None:
         """Find a typist for a pause without one."""
-        desk = self.desk
-        if desk is not None and session.live and session.prompt is not None and not session.attended:
+        if session.live and session.prompt is not None and not session.attended:
             name, minutes = session.model, UNATTENDED_SECONDS / 60
             command = magic_line("%triton", "debug", name)
             text = (
                 f"Model '{name}' is paused in the debugger at {session.place}. Type to it with `{command}`, "
                 f"once no cell runs; it goes on by itself in {minutes:g} minutes."
             )
-            session.instance.say(text, "WARNING")
-            desk.say(session, text)
+            session.sessions.say(text, "WARNING")
+            self.desk.say(session, text)
 
     def _give_up(self, session: DebugSession) -> None:
         if not session.attended and session.prompt is not None:
@@ -210,17 +206,16 @@ class Debugger:
         """Let the model continue; the frames and variables for the author go to its log and the desk."""
         text, place, now = session.story(why), session.place, time.monotonic()
         if session.live and now - self._described_at.get(place, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
-            text = f"'{session.instance.name}' goes on at {place} again, because {why}."
+            text = f"'{session.sessions.name}' goes on at {place} again, because {why}."
         else:
             self._described_at[place] = now
         if session.live:
-            session.instance.say(text, "WARNING")
-        if self.desk is not None:
-            self.desk.say(session, text)
+            session.sessions.say(text, "WARNING")
+        self.desk.say(session, text)
         session.answer(None)
 
     def close(self) -> None:
         """Let every paused model continue, because the server stops."""
-        self.desk = None
+        self.desk = Desk()
         for session in self.sessions():
             self._go_on(session, "the server stops")

@@ -54,7 +54,7 @@ class ModelInstance:
         #: the names of the models called by its BLS calls
         self.called: set[str] = set()
         #: the sessions of debuggers in its stub, kept by `debugger.Debugger`
-        self.debugged = DebugSessions()
+        self.debugged = DebugSessions(plan.label, self.say, self.wait_for_another, self.wake_reader)
         #: gives it its turns if executions share resources
         self.limiter: RateLimiter | None = None
         #: the warmup executed before it is READY

@@ -14,7 +14,7 @@ from ...core.inference.infer_request import ClientRequest, InferenceRequest, Req
 from ...core.inference.infer_response import ParameterValue
 from ...core.inference.tensor import WIRE_ELEMENTS, Tensor, wire_elements
 from ...core.status import InvalidArgumentError
-from ...server.server_metadata import parse_version
+from ...server.models.global_map import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded
 from ..shared.infer_exchange import OutputPlan

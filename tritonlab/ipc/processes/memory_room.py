@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 from .out_of_memory import memory_left
 
@@ -20,23 +20,21 @@ _LITTLE = 16
 _PATIENCE, _AGAIN = 0.3, 0.1
 
 
-class MemoryOwner(Protocol):
-    """An object with memory that it can return to the system."""
-
-    def give_back_now(self) -> None: ...
-
-
 class MemoryRoom:
     """The memory that is left. Any thread may call it. Two threads at once may be promised the same memory; the reserve
     covers that."""
 
     def __init__(self, left: Callable[[], int] = memory_left, now: Callable[[], float] = time.monotonic) -> None:
-        #: called in `has` before it returns False, as long as they live
-        self.owners: weakref.WeakSet[MemoryOwner] = weakref.WeakSet()
+        self._givers: set[weakref.WeakMethod[Callable[[], Any]]] = set()
         self._memory_left = left
         self._now = now
         self._left = 0
         self._looked = self._tried = float("-inf")
+
+    def add(self, give_back: Callable[[], Any]) -> None:
+        """Call this method, which returns memory to the system, before `has` returns False, as long as its object
+        lives."""
+        self._givers.add(weakref.WeakMethod(give_back, self._givers.discard))
 
     def has(self, nbytes: int, later: int = 0) -> bool:
         """Return whether `nbytes` can be allocated now, and `later` of them after that. If not, give back unused memory
@@ -55,7 +53,7 @@ class MemoryRoom:
     def reclaim(self) -> threading.Thread | None:
         """Begin to give back unused memory of earlier requests. Return the thread that does it, as that may wait for
         messages that the caller handles; None if nothing can be given back so soon."""
-        if not self.owners or self._now() - self._tried <= _AGAIN:
+        if not self._givers or self._now() - self._tried <= _AGAIN:
             return None
         self._tried = self._now()
         thread = threading.Thread(target=self._give_back, name="give memory back", daemon=True)
@@ -69,8 +67,9 @@ class MemoryRoom:
         return self._left
 
     def _give_back(self) -> None:
-        for owner in list(self.owners):
-            owner.give_back_now()
+        for giver in list(self._givers):
+            if (give_back := giver()) is not None:
+                give_back()
         self._tried = self._now()
 
 

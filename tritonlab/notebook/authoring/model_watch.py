@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from ...core.clock import Clock, SystemClock
 from ...engine.schedulers.scheduler import WakeUp
@@ -23,16 +22,9 @@ _PAUSE = 500_000_000
 _Stamps = dict[Path, tuple[int, int] | None]
 
 
-class Watched(Protocol):
-    """The workspace whose models are watched."""
-
-    def draft(self, name: str) -> Draft: ...
-
-    def load_from_disk(self, name: str) -> object: ...
-
-
 class ModelWatch:
-    """The watch over the files of models of one workspace. `run` starts a load, which must not block the timer.
+    """The watch over the files of models. `draft` returns the draft of a model, `load` loads it from its files; `run`
+    starts a load, which must not block the timer.
 
     Guarantees: a load that fails leaves the version that serves, and is tried again at the next change; the model's
     card shows it, as every load.
@@ -40,12 +32,14 @@ class ModelWatch:
 
     def __init__(
         self,
-        workspace: Watched,
+        draft: Callable[[str], Draft],
+        load: Callable[[str], object],
         clock: Clock | None = None,
         timer: WakeUp | None = None,
         run: Callable[[Callable[[], None]], None] = run_in_thread,
     ) -> None:
-        self._workspace = workspace
+        self._draft = draft
+        self._load_from_disk = load
         self._clock = clock or SystemClock()
         self._timer = timer or Timer(self._clock)
         self._run = run
@@ -57,7 +51,7 @@ class ModelWatch:
 
     def add(self, name: str) -> list[Path]:
         """Watch the files of a model, and return them. Raises FileError for a model without files on disk."""
-        files = files_on_disk(self._workspace.draft(name))
+        files = files_on_disk(self._draft(name))
         if not files:
             fix = f"%%triton_model {name} --file PATH"
             text = f"'{name}' has no file on disk to watch: its cells write all of it; {fix} names one"
@@ -94,7 +88,7 @@ class ModelWatch:
             self._looks = bool(watched)
         for name, loaded in watched.items():
             try:
-                seen = _stamps(files_on_disk(self._workspace.draft(name)))
+                seen = _stamps(files_on_disk(self._draft(name)))
             except (NotebookError, OSError):  # of what a cell has just written, which showed it
                 continue
             with self._lock:
@@ -114,7 +108,7 @@ class ModelWatch:
     def _load(self, name: str) -> None:
         try:
             with contextlib.suppress(Exception):  # of the author's code; the card shows it
-                self._workspace.load_from_disk(name)
+                self._load_from_disk(name)
         finally:
             with self._lock:
                 self._busy.discard(name)

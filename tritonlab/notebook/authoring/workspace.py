@@ -181,7 +181,7 @@ class Workspace:
             if self._watch is None:
                 from .model_watch import ModelWatch
 
-                self._watch = ModelWatch(self)
+                self._watch = ModelWatch(self.draft, self.load_from_disk)
             return self._watch
 
     def _serve(self, draft: Draft, started: float, cell: str, if_changed: bool = False) -> Model:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ...engine.debugging.debug_session import DebugSession
+from ...engine.debugging.debug_session import DebugSession, Desk
 from ...ipc.link.stub_link import Prompt
 from .cell_places import CellLines
 from .running_cell import RunningCell, follow_cells
@@ -28,7 +28,7 @@ _GONE_SECONDS = 4.0
 _FIRST_SECONDS = 20.0
 
 
-class NotebookDesk:
+class NotebookDesk(Desk):
     """The reader of lines by IPython's `input` while a cell runs, if the front end has input (nbclient has none)."""
 
     def __init__(

@@ -37,7 +37,7 @@ def follow_pauses(debugger: Debugger, model: str | None) -> None:
     session: DebugSession | None = paused[0]
     while session is not None:
         debugger.follow(session)
-        again = session.instance.debugged
+        again = session.sessions
         debugger.wait_for(lambda again=again: bool(again.place), _SOON)  # type: ignore[misc]
         session = next((each for each in again if each.live), None)
 

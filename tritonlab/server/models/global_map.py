@@ -1,7 +1,9 @@
-"""The models that a server knows, by identifier, and the lookup of the models that a name means (rule 5.11.12)."""
+"""The models that a server knows, by identifier, and the lookup of the models that a name means (rule 5.11.12), and of
+the versions that a client's text means."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -11,6 +13,8 @@ from ...core.status import InvalidArgumentError, NotFoundError, UnavailableError
 from .dependency_graph import DependencyGraph, composing_models
 from .loaded_model import LoadedModel
 from .model_lifecycle import ModelVersion
+
+_NUMBER = re.compile(r"[ \t-\r]*[+-]?[0-9]{1,99}")
 
 
 def is_meant(model: LoadedModel | ModelVersion, name: str) -> bool:
@@ -90,6 +94,15 @@ class GlobalMap(dict[str, LoadedModel]):
             raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")
         raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
 
+    def ready(self, name: str, version: str = "") -> bool:
+        """Return whether a version can answer; an unknown version cannot (rule 1.15.7). Raises InvalidArgumentError for
+        a version that is not a number, and for a name that several models have.
+        """
+        try:
+            return self.find(name, parse_version(version)).ready()
+        except (NotFoundError, UnavailableError):
+            return False
+
     def resolve(
         self, config: ModelConfig, namespace: str, more: Callable[[str], Sequence[str]] = lambda name: ()
     ) -> ModelConfig:
@@ -109,3 +122,24 @@ class GlobalMap(dict[str, LoadedModel]):
             return False
         resolved = self.resolve(config, namespace)
         return resolved != config and all(self.named(model) for model in composing_models(resolved))
+
+
+def parse_version(text: str) -> int:
+    """Return the number of a version in a client's text; `""` is -1, the latest. Raises InvalidArgumentError with
+    Triton's texts (rule 1.15.7).
+
+    Triton reads only the leading number: `1x` is 1 (measured).
+    """
+    if not text:
+        return -1
+    digits = _NUMBER.match(text)
+    if digits is None or not -(1 << 63) <= int(digits[0]) < 1 << 63:
+        detail = " (details: stol)"
+    elif (number := int(digits[0])) >= 0:
+        return number
+    else:
+        detail = ""
+    raise InvalidArgumentError(
+        f"failed to get model version from specified version string '{text}'{detail}, "
+        "version should be an integral value > 0"
+    )

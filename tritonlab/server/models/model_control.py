@@ -36,6 +36,7 @@ class ModelControl:
     def __init__(
         self,
         repository: ModelRepositoryManager,
+        models: GlobalMap,
         services: LoadServices,
         mode: str,
         on_state: Callable[[ModelVersion, str], None],
@@ -44,7 +45,7 @@ class ModelControl:
     ) -> None:
         self.repository = repository
         #: by identifier; requests read it without a lock
-        self.models = GlobalMap(repository.namespacing)
+        self.models = models
         self.explicit = mode == "explicit"
         #: set once nothing may load any more
         self.stopped = False
