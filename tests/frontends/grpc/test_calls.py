@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from packaging.requirements import Requirement
 
 from tests.serving import eventually
@@ -525,18 +526,18 @@ def test_idle_and_confused_connections_hold_nobody_up(server: CallServer) -> Non
 # -- the private parts of grpcio
 
 
-@pytest.mark.parametrize("name", [*calls._USED, "ReceiveMessageOperation", "SendMessageOperation"])
+@pytest.mark.parametrize("name", [*calls._USED, *calls._OPERATIONS])
 def test_a_grpcio_without_a_part_that_is_used_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(calls.cygrpc, name)
+    monkeypatch.delattr(cygrpc, name)
     with pytest.raises(UnavailableError, match=rf"grpcio .*{name}.*: pip install 'grpcio<[\d.]+', or serve without it"):
         calls.load_cygrpc()
 
 
 def test_other_arguments_and_parts_that_are_gone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls.cygrpc, "SendMessageOperation", lambda message: None)
+    monkeypatch.setattr(cygrpc, "SendMessageOperation", lambda message: None)
     with pytest.raises(UnavailableError, match="argument"):
         calls.load_cygrpc()
-    monkeypatch.setattr(calls.cygrpc, "CompletionQueue", object)
+    monkeypatch.setattr(cygrpc, "CompletionQueue", object)
     with pytest.raises(UnavailableError, match="'poll'"):
         calls.load_cygrpc()
 

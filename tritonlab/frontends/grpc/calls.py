@@ -35,6 +35,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import grpc
@@ -48,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
-#: Every name of `cygrpc` that this module uses, with the attributes used.
+#: Every part of `cygrpc` that this module uses, with the attributes used.
 _USED = {
     "Server": ("register_completion_queue", "add_http2_port", "start", "request_call", "shutdown", "destroy"),
     "CompletionQueue": ("poll", "shutdown"),
@@ -59,32 +60,39 @@ _USED = {
     "WriteFlag": ("buffer_hint",),
     "GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY": (),
 }
+#: Its operations, with arguments by which each is made once at the start, as a release may need others.
+_OPERATIONS: dict[str, tuple[Any, ...]] = {
+    "ReceiveCloseOnServerOperation": (0,),
+    "ReceiveMessageOperation": (0,),
+    "SendMessageOperation": (b"", 0),
+    "SendInitialMetadataOperation": (None, 0),
+    "SendStatusFromServerOperation": (None, 0, b"", 0),
+}
 
 
-def load_cygrpc() -> Any:
-    """Return grpcio's private module. Raises UnavailableError for a grpcio without a used part."""
+def load_cygrpc() -> SimpleNamespace:
+    """Return the used parts of grpcio's private module by name. Raises UnavailableError for a grpcio without one."""
     try:
-        from grpc._cython import cygrpc  # type: ignore[attr-defined]
+        from grpc._cython import cygrpc as module  # type: ignore[attr-defined]
 
-        attrgetter(*_USED, *(f"{name}.{part}" for name, parts in _USED.items() for part in parts))(cygrpc)
-        # the objects that this module makes are made once here, as a release may need other arguments
-        cygrpc.ReceiveCloseOnServerOperation(0)
-        cygrpc.ReceiveMessageOperation(0).message()
-        cygrpc.SendMessageOperation(b"", 0)
-        cygrpc.SendInitialMetadataOperation(None, 0)
-        cygrpc.SendStatusFromServerOperation(None, 0, b"", 0)
+        attrgetter(*(f"{name}.{part}" for name, parts in _USED.items() for part in parts))(module)
+        used = {name: getattr(module, name) for name in (*_USED, *_OPERATIONS)}
+        for name, arguments in _OPERATIONS.items():
+            used[name](*arguments)
+        used["ReceiveMessageOperation"](0).message()
     except (ImportError, AttributeError, TypeError) as error:
         below = f"{NEWEST[0]}.{NEWEST[1] + 1}"
         raise UnavailableError(
             f"the gRPC service does not run with grpcio {grpc.__version__} ({error}): pip install 'grpcio<{below}', or "
             "serve without it: --allow-grpc=false"
         ) from error
-    return cygrpc
+    return SimpleNamespace(**used)
 
 
 cygrpc = load_cygrpc()
 _COMPRESSION = cygrpc.GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY
 _HINT = cygrpc.WriteFlag.buffer_hint
+_SHUTDOWN = cygrpc.CompletionType.queue_shutdown
 _OK: int = grpc.StatusCode.OK.value[0]
 _receive = cygrpc.ReceiveMessageOperation
 _receive_close = cygrpc.ReceiveCloseOnServerOperation
@@ -461,7 +469,7 @@ class CallServer:
             except MemoryError:  # for a message that has come; grpcio drops it and cancels its call
                 _log.error("there was no memory for a message of a client; its call is cancelled")
                 continue
-            if event.completion_type == cygrpc.CompletionType.queue_shutdown:
+            if event.completion_type == _SHUTDOWN:
                 return
             try:
                 event.tag(event)
