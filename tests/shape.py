@@ -28,6 +28,8 @@ from tests.test_layering import PACKAGE, ROOT, Import, imports_of, module_name
 PUBLIC = {"InferenceRequest": 20, "Model": 25, "Server": 20, "Options": 32}
 #: A module of fewer lines that only one other imports may be a part of that one.
 SMALL = 60
+#: The line of a program.
+_MAIN = '\nif __name__ == "__main__":\n'
 _PROTOCOL_BASES = ("Protocol", "typing.Protocol")
 
 _COUNT_MODULES = "import sys, tritonlab; print(sum(name.split('.')[0] == 'tritonlab' for name in sys.modules))"
@@ -143,16 +145,21 @@ def whole(found: Iterable[Class], target: str) -> Face:
 
 
 def one_importer(imports: Iterable[Import], package: Path, root: Path) -> list[tuple[str, int, str]]:
-    """Return the small modules that only one other imports, with their lines and that one."""
+    """Return the small modules that only one other imports, with their lines and that one.
+
+    One that another process runs as a program is a file for that: an editor starts a copy of `editor_adapter.py`.
+    """
     importers: dict[str, set[str]] = {}
     for item in imports:
         if item.module != item.target:
             importers.setdefault(item.target, set()).add(item.module)
     found = []
     for path in sorted(package.rglob("*.py")):
-        lines = path.read_text(encoding="utf-8").count("\n")
-        name = module_name(path, root)
-        if 0 < lines < SMALL and path.name != "__init__.py" and len(by := importers.get(name, set())) == 1:
+        text = path.read_text(encoding="utf-8")
+        lines, name = text.count("\n"), module_name(path, root)
+        if path.name == "__init__.py" or _MAIN in text:
+            continue
+        if 0 < lines < SMALL and len(by := importers.get(name, set())) == 1:
             found.append((name, lines, *by))
     return found
 

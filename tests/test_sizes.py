@@ -123,7 +123,8 @@ def test_protocols_and_modules_without_a_choice_are_found(package: Path) -> None
         "class One(Protocol):\n    def stop(self): ...\nclass Called(Protocol):\n    def __call__(self): ...\n"
         "class A:\n    def go(self): ...\n    def stop(self): ...\nclass B:\n    go = 1\n"
     )
-    (package / "b.py").write_text("from .a import A\n")
+    (package / "b.py").write_text("from . import program\nfrom .a import A\n")
+    (package / "program.py").write_text('import sys\nif __name__ == "__main__":\n    sys.exit()\n')
     assert single_protocols(classes(package, package.parent)) == [("tritonlab.a.One", ["A"])]
     imports = own_imports(package.parent, package)
     assert one_importer(imports, package, package.parent) == [("tritonlab.a", 12, "tritonlab.b")]
