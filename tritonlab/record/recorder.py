@@ -126,6 +126,8 @@ class Recorder(Instrument):
         now: int,
     ) -> None:
         """Add the rows of one execution; the caller holds the record's lock."""
+        # by position: as a NamedTuple the row of a request takes 1.2 us instead of 0.1, the row of a batch 2.1 us
+        # instead of 0.2 (2026-11-29, the least of 25 times `timeit` of 10,000)
         table, batches = record.requests, record.batches
         data, write, size_of, capacity = table.data or table.reserve(), table.write, table.size, table.capacity
         batch, first = batches.total, table.total
