@@ -301,7 +301,6 @@ def numbers(text: str) -> list[float]:
     return [float(word) for word in text.split(",")]
 
 
-
 def _models_to(use: str) -> tuple[Argument, Argument]:
     """Return the arguments for a model repository, and for the only models of it."""
     return Argument("--model-repository", dest="repository", metavar="DIR", type=Path, required=True, help=use), _ONLY

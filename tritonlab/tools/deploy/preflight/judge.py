@@ -50,6 +50,7 @@ from .versions import numpy_of_the_target, python_of_the_target
 if TYPE_CHECKING:
     from .trial import ModelTrial
 
+
 def _names_of_other_cells(subject: Subject) -> Iterator[Finding]:
     """Yield a finding for each file of a model that uses names it does not define, such as names from other cells."""
     for source in subject.sources:
