@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -171,11 +172,7 @@ class ModelRecord:
         #: executions that are not in these tables yet
         self.lone = LoneExecutions(self._batches, self._requests)
         self.lock = RecordLock(self.lone)  # guards everything here except the notes
-        self.extras = Ring(EXTRAS, events)
-        self.rejected = Ring(REJECTED, events)
-        self.responses = Ring(RESPONSES, events)
-        self.streams = Ring(STREAMS, events)
-        self.copies = Ring(COPIES, events)
+        self._events = events
         self.words = Words()
         #: by `InferenceRequest.shape_key` and batch size, the number of the shapes of requests
         self.shapes_by_key: dict[object, dict[int, int]] = {}
@@ -188,10 +185,35 @@ class ModelRecord:
         #: (row of REQUESTS, request id) of each request that has an id
         self.ids: deque[tuple[int, str]] = deque(maxlen=events)
         self.open: dict[int, OpenStream] = {}
-        #: the texts of the last streams; they are not saved
-        self.texts = StreamTexts()
         #: by serial, of requests that may still run; the oldest are dropped first
         self.cancelling: dict[int, Cancellation] = {}
+
+    # what few models fill is made when it is first used
+
+    @cached_property
+    def extras(self) -> Ring:
+        return Ring(EXTRAS, self._events)
+
+    @cached_property
+    def rejected(self) -> Ring:
+        return Ring(REJECTED, self._events)
+
+    @cached_property
+    def responses(self) -> Ring:
+        return Ring(RESPONSES, self._events)
+
+    @cached_property
+    def streams(self) -> Ring:
+        return Ring(STREAMS, self._events)
+
+    @cached_property
+    def copies(self) -> Ring:
+        return Ring(COPIES, self._events)
+
+    @cached_property
+    def texts(self) -> StreamTexts:
+        """The texts of the last streams; they are not saved."""
+        return StreamTexts()
 
     @property
     def batches(self) -> Ring:

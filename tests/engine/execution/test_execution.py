@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from tritonlab.core.inference.copies import Copies
 from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.metrics.infer_stats import ExecuteTimes, InferStats
 from tritonlab.core.observe.instrument import Instrument, Instruments
@@ -39,7 +40,11 @@ class Bench:
         self.stub.link.devices.brought = False
         self.instruments = instruments = Instruments()
         services: Any = SimpleNamespace(
-            clock=self.clock, instruments=instruments, cores=self.cores, failures=MagicMock(capacity=0)
+            clock=self.clock,
+            instruments=instruments,
+            cores=self.cores,
+            copies=Copies(instruments, self.clock),
+            failures=MagicMock(capacity=0),
         )
         plan: Any = SimpleNamespace(source=SimpleNamespace(version=1), label="m_0_0", reshapes=None, decoupled=False)
         self.events: Any = SimpleNamespace(reschedule=None, iterative=False, leads=False, idle=lambda: None)

@@ -42,7 +42,7 @@ def stub_process(link_reader: LinkReader) -> Iterator[StubProcess]:
 
 
 def test_a_stub_says_hello(stub_process: StubProcess) -> None:
-    hello = stub_process.link.await_hello(1)
+    hello = stub_process.link.hello.value
     assert hello is not None
     version, python, numpy, pid = hello
     assert (version, pid) == (WIRE_VERSION, stub_process.pid)

@@ -111,10 +111,30 @@ def test_a_missing_file_is_reported_at_once(fake_bridge: FakeBridge, monkeypatch
 # -- auto_complete_config
 
 CONFIG = json.dumps({"name": "m", "max_batch_size": 0, "input": [], "output": []})
+#: A module of a model's own, with all that its import needs.
+_OWN_UTILS = "def deserialize_bytes_tensor(): ...\ndef serialize_byte_tensor(): ..."
 
 
 def test_without_the_method_nothing_is_completed(load: Load) -> None:  # rule 2.4.1
     assert load("class TritonPythonModel: pass").auto_complete_config(CONFIG) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "files", "completes"),
+    [
+        ("class TritonPythonModel: pass", {}, False),
+        ("class TritonPythonModel:\n    def auto_complete_config(config): ...", {}, True),
+        ("class Base:\n    auto_complete_config = 1\nclass TritonPythonModel(Base): pass", {}, True),
+        # the call raises, for a module without a class, and one that finds another module
+        ("x = 1", {}, True),
+        ("import sys\nsys.modules[__name__] = 1", {}, True),
+        ("class TritonPythonModel: pass", {"triton_python_backend_utils": _OWN_UTILS}, True),
+    ],
+)
+def test_the_call_is_left_out_where_it_would_do_nothing(
+    load: Load, source: str, files: dict[str, str], completes: bool
+) -> None:
+    assert load(source, **files).completes_config() is completes
 
 
 def test_what_it_returns_is_returned(load: Load) -> None:

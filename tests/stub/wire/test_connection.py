@@ -124,6 +124,13 @@ def test_a_message_across_the_end_of_the_buffer(pair: Pair) -> None:
                 assert pair.b.receive(timeout=60) == (LOG, expected, body)
 
 
+def test_the_buffer_is_allocated_when_something_is_received(pair: Pair) -> None:
+    assert len(pair.b._buffer) == 0
+    pair.a.send(LOG, 1, "x")
+    assert pair.b.receive(timeout=60) == (LOG, 1, "x")
+    assert len(pair.b._buffer) == 1 << 16
+
+
 def test_a_large_message_does_not_keep_its_buffer(pair: Pair) -> None:
     sender = threading.Thread(target=lambda: pair.a.send(LOG, 1, "z" * (8 << 20)))
     sender.start()

@@ -33,7 +33,6 @@ class StubMessages:
         self._services = services
         self._keeper = executor.keeper
         self._on_call = on_call
-        self._copies = executor.copies
         stub.link.region.on_grow = partial(self._on_grow, "kernel")
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
 
@@ -60,7 +59,7 @@ class StubMessages:
             final = bool(sent.flags)
             version, reshapes = self._plan.source.version, self._plan.reshapes
             output = [sent.tensors, sent.error, sent.parameters]
-            copies = self._copies
+            copies = self._services.copies
             response = build_response(request, reader, output, version, final=final, copies=copies, reshapes=reshapes)
             response.empty = bool(sent.flags & NO_RESPONSE)
             if isinstance(response.error, ModelError):

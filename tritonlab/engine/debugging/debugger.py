@@ -112,10 +112,6 @@ class Debugger:
 
     # -- for the thread that waits for a model
 
-    def reads_here(self) -> bool:
-        """Return whether this thread reads the lines of a pause that comes while it waits for a model."""
-        return self.desk.reads_here()
-
     def sleep(self, sleeper: threading.Lock, done: Callable[[], bool]) -> None:
         """Sleep until `sleeper` is released. If a model pauses meanwhile, read lines for it until it continues. Raises
         KeyboardInterrupt with a text if the author has left the debugger.

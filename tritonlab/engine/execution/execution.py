@@ -152,7 +152,6 @@ class StubExecutor:
         self._leader = self.lead if events.leads else None
         self._record = record
         self._numbers = numbers
-        self.copies = Copies(services.instruments, services.clock)
         #: a decoupled model's threads print even after `execute` has returned
         self._ends_lines = not plan.decoupled
         self._on_lost = on_lost
@@ -175,7 +174,7 @@ class StubExecutor:
         stub, services = self.stub, self._services
         idle: Callable[[], object] = self._events.idle if warmup is None else _ignore
         now = services.clock.now()
-        packed, error = _pack(payload.requests, stub.link, self.copies)
+        packed, error = _pack(payload.requests, stub.link, services.copies)
         if payload.late is not None and (late := payload.late(payload.requests)):
             if packed is not None:
                 stub.link.drop(packed)
@@ -249,7 +248,7 @@ class StubExecutor:
             self.inflight.give_back_released(requests, outputs)
         released = self._release(execution)
         reader = BlockReader(self.stub.link, executed.block)
-        version, reshapes, copies = self._plan.source.version, self._plan.reshapes, self.copies
+        version, reshapes, copies = self._plan.source.version, self._plan.reshapes, self._services.copies
         answered = [
             (request, build_response(request, reader, output, version, final=True, copies=copies, reshapes=reshapes))
             for request, output in zip(requests, outputs, strict=True)

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 from ...core.clock import Clock
+from ...core.inference.copies import Copies
 from ...core.inference.infer_request import InferenceRequest
 from ...core.inference.output_reshape import OutputReshapes
 from ...core.observe.failure_capsule import FailureBook
@@ -71,6 +72,10 @@ class InstanceServices(Generic[InstanceT]):
     later: Callable[[int, Callable[[], None]], None]
     failures: FailureBook
     debugger: Debugger
+
+    def __post_init__(self) -> None:
+        #: reports the copies of requests' tensors between the host and GPUs
+        self.copies = Copies(self.instruments, self.clock)
 
 
 @dataclass

@@ -148,7 +148,7 @@ class ModelStub:
         self.process.output.retarget(self._on_line)
         self.link = self.process.link
         self.readiness = ReadinessCheck(self.process.monitor, self.instance)
-        self._imported: Answer | None = self.link.import_model(
+        self._imported = self.link.import_model(
             module=source.module,
             path=source.path,
             paths=source.paths,
@@ -191,19 +191,17 @@ class ModelStub:
             )
         )
 
-    def await_import(self) -> None:
-        """Wait until the model's module is imported."""
-        if self._imported is not None:
-            answer, self._imported = self._imported, None
-            try:
-                self.process.await_hello()
-            except InterpreterError as error:
-                raise ModelError(str(error)) from error
-            except StubStartError as error:
-                raise _not_started(self.instance, error) from error
-            except KeyboardInterrupt as interrupt:
-                raise interrupted_load(self.instance, "", str(interrupt)) from None
-            self._outcome(lambda: answer)
+    def await_import(self) -> bool:
+        """Wait until the model's module is imported. Return whether `auto_complete` may do anything."""
+        try:
+            self.process.await_hello()
+        except InterpreterError as error:
+            raise ModelError(str(error)) from error
+        except StubStartError as error:
+            raise _not_started(self.instance, error) from error
+        except KeyboardInterrupt as interrupt:
+            raise interrupted_load(self.instance, "", str(interrupt)) from None
+        return bool(self._outcome(lambda: self._imported))
 
     def auto_complete(self, config: str) -> dict[str, Any] | None:
         """Return the config after auto_complete_config (JSON text); None if the model has no such method."""
@@ -217,10 +215,16 @@ class ModelStub:
         )
 
     def _outcome(self, ask: Callable[[], Answer]) -> Any:
-        """Return the stub's answer. The command is sent within, as an interrupt may come as soon as the stub has it."""
+        """Return the stub's answer, for which it waits without a deadline: a slow model is not a dead one (rule 2.2.3).
+        The command is sent within, as an interrupt may come as soon as the stub has it.
+        """
+        debugger = self.debugger
         try:
             answer = ask()
-            self._await(answer)
+            if debugger is not None and debugger.desk.reads_here():
+                self._await_with(debugger, answer)
+            else:
+                self.link.await_answer(answer)
         except KeyboardInterrupt:
             raise interrupted_load(self.instance, self.dump_stacks(_INTERRUPTED_SECONDS)) from None
         if answer.lost:
@@ -230,12 +234,8 @@ class ModelStub:
             raise failure_of(answer.failure, self.last_lines())
         return answer.value
 
-    def _await(self, answer: Answer) -> None:
-        """Wait for the answer. It has no deadline: a slow model is not a dead one (rule 2.2.3)."""
-        debugger = self.debugger
-        if debugger is None or not debugger.reads_here():
-            self.link.await_answer(answer)
-            return
+    def _await_with(self, debugger: Debugger, answer: Answer) -> None:
+        """Wait for the answer, and read the lines of pauses that come meanwhile."""
         running = debugger.running
         while not answer.done():
             if not self.link.lead(lambda: answer.done() or (len(running) > 0 and debugger.waiting() is not None)):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...core.clock import Clock
-from ...core.status import CancelledError, ModelError, TritonError, UnavailableError
+from ...core.status import CancelledError, ModelError, TritonError
 from ..execution.execution import Death
 from ..execution.payload import Payload
 from .instance_plan import BoundEvents
@@ -133,7 +133,7 @@ class StubReplacement:
         self._waiting: Payload | None = None
         self._gone = False  # whether the scheduler was informed that the instance is gone
         # only the replacing thread uses the rest
-        self._error: TritonError = UnavailableError("")  # of the last death
+        self._error: TritonError  # of the last death
         self._policy = RestartPolicy()
         self._started = clock.now()
 

@@ -111,7 +111,8 @@ class StubConnection:
         self._lost = False
         self._lost_lock = threading.Lock()
         self._arm_lock = threading.Lock()  # makes arming match the latest state
-        self._hello = Answer(ROW[Hello])
+        #: the stub's report of itself, a Hello; its value is None until it has come, and if the stub died before
+        self.hello = Answer(ROW[Hello])
         #: the watch of the socket, which the owner starts
         self.watch = Watch(link_reader, sock.fileno(), self._on_event)
 
@@ -175,10 +176,6 @@ class StubConnection:
             if not self.lead(answer.done, timeout=left):
                 answer.wait(0.05 if left is None else min(left, 0.05))
         return True
-
-    def await_hello(self, timeout: float) -> Hello | None:
-        """Return the stub's report of itself; None if it did not arrive within `timeout` seconds or the stub died."""
-        return self._hello.value if self.await_answer(self._hello, timeout) else None
 
     # -- receiving
 
@@ -263,7 +260,7 @@ class StubConnection:
             elif command == _RESULT:
                 self._give_result(ident, body)
             elif command == _HELLO:
-                self._hello.set(ROW[Hello].read(body))
+                self.hello.set(ROW[Hello].read(body))
             else:
                 raise WireError(f"unexpected {BY_NUMBER[command].name}")
         except (LinkClosed, WireError):
@@ -297,7 +294,7 @@ class StubConnection:
             self._lost = True
             self.lost_reason = reason
         self.watch.remove()
-        self._hello.lose()
+        self.hello.lose()
         for answer in list(self._awaited.values()):
             answer.lose()
         if self.on_lost is not None:

@@ -137,8 +137,11 @@ class StubLink(StubConnection):
         cwd: str,
         audits: bool = False,
     ) -> Answer:
-        """Ask the stub to import the module. `cwd` is empty if the working directory was removed. `audits`: whether an
-        audit hook records the files that it reads."""
+        """Ask the stub to import the module. The value is whether `auto_complete` may do anything.
+
+        `cwd` is empty if the working directory was removed. `audits`: whether an audit hook records the files that it
+        reads.
+        """
         body = Import(module, path, list(paths), model_dir, instance=instance, env=env, cwd=cwd, audits=audits)
         return self.ask(body)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
+from ...stub._pb_stub.wire.message_bodies import Hello
 from ...stub._pb_stub.wire.serialization import WIRE_VERSION
 from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError, create_region_file
 from ..link.fork_links import ForkLinks
@@ -214,7 +215,8 @@ class StubProcess:
         Raises InterpreterError if its Python is to blame, else StubStartError with its output; the process has ended
         then.
         """
-        hello = self.link.await_hello(timeout)
+        self.link.await_answer(self.link.hello, timeout)
+        hello: Hello | None = self.link.hello.value
         program = self.interpreter.executable
         if hello is None:
             why = self.link.lost_reason
@@ -269,7 +271,7 @@ class StubProcess:
     def signal_stacks(self) -> bool:
         """Make the stub write its threads' stacks to stderr, even if no thread can run. Returns False if that is
         impossible: the system has no such signal, or the stub does not handle it yet and would die."""
-        if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
+        if STACKS_SIGNAL is None or self.link.hello.value is None:
             return False
         if not self._ended.is_set():
             self.child.send_signal(STACKS_SIGNAL)

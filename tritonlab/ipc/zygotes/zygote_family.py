@@ -130,7 +130,7 @@ class Growth:
     def ended_within(self, seconds: float) -> bool:
         """Wait until it is up or has failed. Raises KeyboardInterrupt that names the running step."""
         try:
-            return interruptible(self.done.wait, seconds)
+            return self.done.is_set() or interruptible(self.done.wait, seconds)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"during the import of {self.names()}") from None
 

@@ -113,7 +113,7 @@ class ResponseIterator(ProcessBound, Iterator[InferenceResponse]):
         sleeper = threading.Lock()
         sleeper.acquire()
         self._sleeper = sleeper
-        if self._debugger is not None and self._debugger.reads_here():
+        if self._debugger is not None and self._debugger.desk.reads_here():
             self._debugger.sleep(sleeper, lambda: bool(self._responses))
         elif not self._responses:
             interruptible(sleeper.acquire)

@@ -70,7 +70,7 @@ class ModelControl:
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
-            turn = self._known(identifier).turn
+            turn = known.turn if (known := self.models.get(identifier)) is not None else 0
             followed = self.ensembles.follow_files(identifier)  # outside the lock: it loads other models
             try:
                 self.load_model(identifier, config, files, followed=followed, turn=turn)

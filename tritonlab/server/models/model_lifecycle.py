@@ -493,8 +493,7 @@ def complete_config(
     """Return the final configuration, completed by the author's auto_complete_config in the stub `auto`. `configured`:
     whether a config.pbtxt exists. Raises TritonError.
     """
-    if auto is not None:
-        auto.await_import()
+    if auto is not None and auto.await_import():
         returned = auto.auto_complete(to_json(config))
         try:
             config = config if returned is None else merge_auto_complete(config, returned)

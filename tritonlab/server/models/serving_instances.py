@@ -79,7 +79,8 @@ class ServingInstances:
         self._stats = stats
         self._execution = execution
         self._simulated = simulated
-        self._signatures: dict[ModelInstance, Signature] = {}
+        #: the configuration and group by which each was started
+        self._origins: dict[ModelInstance, tuple[ModelConfig, InstanceSpec]] = {}
         self._starting: list[ModelInstance] = []
 
     def start(self, config: ModelConfig, first: ModelStub) -> None:
@@ -94,7 +95,7 @@ class ServingInstances:
         their names. Blocks until the start is over. Raises TritonError; then nothing has changed.
         """
         wanted = [(spec, _signature(config, spec)) for spec in instance_specs(config)]
-        staying, new = match_instances([(i, self._signatures[i]) for i in self.serving], wanted)
+        staying, new = match_instances([(i, _signature(*self._origins[i])) for i in self.serving], wanted)
         started = self._start(config, new) if new else []
         leaving = [instance for instance in self.serving if instance not in staying]
         self.serving = [*staying, *started]
@@ -136,7 +137,7 @@ class ServingInstances:
             start_instances(instances, first)
             self._limit(instances, specs)
             for instance, spec in zip(instances, specs, strict=True):
-                self._signatures[instance] = _signature(config, spec)
+                self._origins[instance] = config, spec
                 if not spec.passive:
                     self._scheduler.instance_ready(instance)
         except BaseException:  # an interrupt may come after the last one has started
@@ -219,7 +220,7 @@ class ServingInstances:
         self._instance_gone(instance)
         self._unregister([instance])
         instance.stop()
-        self._signatures.pop(instance, None)
+        self._origins.pop(instance, None)
         self.leaving.pop(instance, None)
 
 

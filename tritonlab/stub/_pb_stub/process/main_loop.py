@@ -82,7 +82,7 @@ class MainLoop:
                 body = row.read(fields)
                 self._bridge.tell(result_of(self._bridge, self._handlers[row.body], body), ident)
 
-    def _import(self, body: Import) -> None:
+    def _import(self, body: Import) -> bool:
         if body.env != self._environment:  # otherwise unchanged: a preloaded module may have changed it
             os.environ.clear()
             os.environ.update(body.env)
@@ -93,6 +93,7 @@ class MainLoop:
         if self._reads is not None:
             self._reads.begin(body.model_dir, body.audits)
         self._context.load(body.module, body.paths, body.path)
+        return self._context.completes_config()
 
     def _initialize(self, body: Initialize) -> None:
         self._executor = BatchExecutor(self._bridge, self._context, body)

@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from importlib import machinery
+from types import ModuleType
 from typing import Any, Dict, List, Optional, Set
 
 from ..api import own_threads
@@ -72,6 +73,13 @@ class ModelContext:
             run_authors(getattr, utils, name)  # rule 2.1.9: the module may be the model's own
         compiled = importlib.import_module("c_python_backend_utils")
         compiled.attach(utils)  # not earlier: rule 1.1.2
+
+    def completes_config(self) -> bool:
+        """Return whether `auto_complete_config` may do anything: the model has such a method, or the call raises, for a
+        module without a model, or one with a module `triton_python_backend_utils` of its own (rule 2.1.9)."""
+        kind = vars(self._module).get("TritonPythonModel") if type(self._module) is ModuleType else None
+        is_ours = os.path.dirname(file_of("triton_python_backend_utils")) == self._backend_directory
+        return kind is None or not is_ours or _has(kind, "auto_complete_config")
 
     def auto_complete_config(self, config: str) -> Optional[str]:
         """Return the config JSON of the model's auto_complete_config for `config`; None without it (rule 2.4.1)."""

@@ -127,7 +127,7 @@ Nothing = type(None)
 
 COMMANDS = (
     # life cycle; each is answered by RESULT with the same id
-    _row(1, "IMPORT", TO_STUB, CONTROL, bodies.Import, Nothing),
+    _row(1, "IMPORT", TO_STUB, CONTROL, bodies.Import, bool),  # whether AUTO_COMPLETE may do anything
     _row(2, "AUTO_COMPLETE", TO_STUB, CONTROL, bodies.AutoComplete, Optional[str]),  # None: the method does not exist
     _row(3, "INITIALIZE", TO_STUB, CONTROL, bodies.Initialize, Nothing),
     _row(4, "FINALIZE", TO_STUB, CONTROL, bodies.Finalize, Nothing),

@@ -18,7 +18,7 @@ from typing import Any, Callable, List, Optional, Union
 import numpy as np
 
 #: Part of the sum in every header; a server and a stub of different releases refuse each other instead of misreading.
-WIRE_VERSION = 6
+WIRE_VERSION = 7
 
 #: The most characters of the author's text on the wire (rule 3.5.5).
 MAX_TEXT = 1 << 20
