@@ -18,6 +18,7 @@ from .differences import (
     NOT_SENT,
     NOT_VERIFIED,
     ORDER,
+    TEXT,
     WORDS,
     Difference,
     compare_exchanges,
@@ -46,6 +47,7 @@ class SentRequest:
     sent: int
     symbol: str
     key: str
+    is_open: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "result": WORDS[self.symbol]}
@@ -178,6 +180,7 @@ def _evidence(case: Exchange, theirs: ModelAnswers, findings: Sequence[Differenc
         sent=sum(len(theirs.answers.get((way, case.name), ())) for way in (ALONE, TOGETHER, STREAM)),
         symbol=max((finding.symbol for finding in findings), key=ORDER.index, default=EQUAL),
         key=key_of(case),
+        is_open=any(finding.symbol in (DIFFERS, TEXT) and not finding.known for finding in findings),
     )
 
 

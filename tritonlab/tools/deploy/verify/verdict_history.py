@@ -12,7 +12,6 @@ from typing import Any
 from ....core.foreign_file import read_json
 from ..export_record import record_of
 from ..exported_files import FileFacts, files_of
-from .differences import DIFFERS
 from .release_verdict import ReleaseVerdict
 from .shipped_requests import requests_of
 
@@ -91,7 +90,7 @@ class VerdictHistory:
                     for name, model in release["models"].items():
                         for each in model["requests"] if isinstance(model["requests"], list) else ():
                             opened.pop((name, each["key"]), None)
-                            if each["symbol"] == DIFFERS:
+                            if each["is_open"]:
                                 about = f"{name} differed on {entry['when'][:10]} for {each['name']}"
                                 opened[name, each["key"]] = f"{about}, which was not sent again"
         yield from (text for key, text in opened.items() if key not in sent)
@@ -119,7 +118,7 @@ def _is_verdict(entry: Any) -> bool:
             if release["triton"] and isinstance(model["requests"], list)
             for request in model["requests"]
         ]
-        return all(each.keys() >= {"key", "symbol", "name"} for each in requests) and isinstance(entry["when"], str)
+        return all(each.keys() >= {"key", "is_open", "name"} for each in requests) and isinstance(entry["when"], str)
     except (AttributeError, KeyError, TypeError):
         return False
 
