@@ -18,6 +18,7 @@ from tritonlab.tools.deploy.verify.judgement import judge
 from tritonlab.tools.deploy.verify.judges import WheelJudge
 from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
 from tritonlab.tools.deploy.verify.replayed_requests import ALONE, ModelAnswers
+from tritonlab.tools.deploy.verify.shipped_requests import shipped_requests
 from tritonlab.tools.deploy.verify.verification import static_findings, verify
 
 SOURCE = "import triton_python_backend_utils as pb_utils\nmaker = pb_utils.MetricFamily\n"
@@ -79,8 +80,8 @@ def test_an_export_has_one_record_by_whichever_directory_it_is_named(
     place = verify(tmp_path / first, requests=[case]).record
     sent: list[Exchange] = []
 
-    def answer_here(work: object, cases: list[Exchange], say: object) -> tuple[dict[str, ModelAnswers], str]:
-        sent.extend(cases)
+    def answer_here(work: verification._Work) -> tuple[dict[str, ModelAnswers], str]:
+        sent.extend(work.cases)
         return {}, ""
 
     monkeypatch.setattr(verification, "_ask_here", answer_here)
@@ -173,3 +174,37 @@ def test_one_problem_is_printed_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(verification._Work, "run", lambda self, who: {})
     monkeypatch.setattr(verification, "find_docker_judge", lambda release, container: "no container")
     assert str(verify(tmp_path, triton="2.60")).count("no container") == 1
+
+
+ENSEMBLE = {"ensemble_scheduling": {"step": [{"model_name": "step"}]}}
+
+
+@pytest.mark.parametrize(("error", "symbol"), [(None, "="), (TritonError("no"), "0")])
+def test_a_step_is_reached_only_by_requests_that_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: TritonError | None, symbol: str
+) -> None:
+    sent = Exchange(InferenceRequest("whole", {}), error=error)
+    found = {"whole": ModelAnswers("whole", config=ENSEMBLE, answers={(ALONE, "one"): [sent]})}
+    found["step"] = ModelAnswers("step")
+    who = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: found)
+    work = verification._Work(list(found), [], 1, print, threading.Event(), tmp_path, {}, {})
+    verdict = work.verdict(who, found, "")  # type: ignore[arg-type]
+    assert [each.symbol for each in verdict.models if each.name == "step"] == [symbol]
+
+
+def test_requests_of_one_name_are_judged_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path / "models", "m", SOURCE, "")
+    seen: list[str] = []
+
+    def run(self: verification._Work, who: object) -> dict[str, ModelAnswers]:
+        seen[:] = [case.name for case in self.cases]
+        return {"m": ModelAnswers("m")}
+
+    monkeypatch.setattr(verification._Work, "run", run)
+    judge_of = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
+    cases = [Exchange(InferenceRequest("m", {}, request_id=name), name=name[0]) for name in ("a1", "a2", "b", "a3")]
+    verify(tmp_path, requests=cases)
+    assert seen == ["a", "a-2", "b", "a-3"]
+    assert {case.name for case in shipped_requests(tmp_path)} == {*seen}

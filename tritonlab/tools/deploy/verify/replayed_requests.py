@@ -40,6 +40,11 @@ class ModelAnswers:
     answers: dict[tuple[str, str], list[Exchange]] = field(default_factory=dict)
     latencies_ms: list[float] = field(default_factory=list)
 
+    @property
+    def is_answered(self) -> bool:
+        """Return whether one of its requests was answered without an error."""
+        return any(one.error is None for sent in self.answers.values() for one in sent)
+
 
 @dataclass
 class RequestReplay:

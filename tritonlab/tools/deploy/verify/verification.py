@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 import re
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -68,7 +69,7 @@ def verify(
     root, cancel = _root_of(Path(directory).expanduser().resolve()), cancel or threading.Event()
     models = root / "models" if (root / "models").is_dir() else root
     names = _names(models)
-    cases = _cases(requests, root)
+    cases = list(_name_apart(_cases(requests, root)))
     given = dict.fromkeys((Path(path).expanduser().resolve() for path in hide), "what --hide names")
     hidden = author_paths({**given, **dict.fromkeys((models, backends_of(models)), "the export itself")}, reads)
     lock, wanted = _lock(root, models), releases(triton)
@@ -76,13 +77,13 @@ def verify(
     found = history.open_findings if open_findings is None else open_findings
     work = _Work(names, cases, load_seconds, say, cancel, models=models, hide=hidden, open_findings=found)
     say(f"{len(names)} model{'s' * (len(names) != 1)}, {len(cases)} request{'s' * (len(cases) != 1)}: first here")
-    ours, own_place = _ask_here(work, cases, say)
+    ours, own_place = _ask_here(work)
     verdicts = []
     for release in dict.fromkeys(wanted):
         say(f"Triton {release}")
         try:
             verdict = work.verdict(_judge_for(release, python, lock, work), ours, own_place)
-        except (NoWheel, LookupError, CommandFailed) as error:
+        except (LookupError, CommandFailed) as error:
             verdict = ReleaseVerdict(release, "none", problem=f"{error}".strip())
         verdicts.append(replace(verdict, still_open=tuple(history.still_open(verdict))))
     if not isinstance(requests, str | PathLike):
@@ -137,28 +138,24 @@ def _names(models: Path) -> list[str]:
     return names
 
 
-def _ask_here(work: _Work, cases: Sequence[Exchange], say: Say) -> tuple[dict[str, ModelAnswers], str]:
+def _ask_here(work: _Work) -> tuple[dict[str, ModelAnswers], str]:
     """Return our server's answers on the copy, and the copy's path; also the answers of a second start, if the first
     differ from the notebook's.
     """
     ours = work.run(OwnServer())
     place = work.place
-    if _is_other(ours, cases):
-        say("answers differ from the notebook's: our server is started again, to see whether they vary")
+    if any(_is_other(ours[case.model], case) for case in work.cases if case.model in ours):
+        work.say("answers differ from the notebook's: our server is started again, to see whether they vary")
         for name, again in work.run(OwnServer()).items():
             ours[name].answers |= {(AGAIN, case): each for (way, case), each in again.answers.items() if way == ALONE}
     return ours, place
 
 
-def _is_other(ours: Mapping[str, ModelAnswers], cases: Sequence[Exchange]) -> bool:
-    """Return whether our server's answer to one of the requests differs from the notebook's."""
-    for case in cases:
-        sent = ours[case.model].answers.get((ALONE, case.name)) if case.model in ours else None
-        kept = kept_answer(case)
-        is_answered = sent and kept is not None and kept.error is None and sent[0].error is None
-        if sent and kept and is_answered and not compare(kept, sent[0]).same:
-            return True
-    return False
+def _is_other(ours: ModelAnswers, case: Exchange) -> bool:
+    """Return whether our server's answer to a request differs from the notebook's."""
+    kept = kept_answer(case)
+    answered = (one for one in ours.answers.get((ALONE, case.name), ()) if one.error is None)
+    return kept is not None and kept.error is None and any(not compare(kept, one).same for one in answered)
 
 
 def _cases(requests: str | PathLike[str] | Sequence[Exchange], root: Path) -> list[Exchange]:
@@ -171,6 +168,17 @@ def _cases(requests: str | PathLike[str] | Sequence[Exchange], root: Path) -> li
         raise ValueError(f"{place} does not exist; name a directory of golden cases, or one of its files")
     files = [place] if place.is_file() else sorted(place.glob("*/*.json"))
     return [read_exchange(path) for path in files]
+
+
+def _name_apart(cases: Iterable[Exchange]) -> Iterator[Exchange]:
+    """Yield the cases, with a number for each that has the name of an earlier one of its model: answers are kept by
+    that name."""
+    seen: set[tuple[str, str]] = set()
+    for case in cases:
+        names = itertools.chain([case.name], (f"{case.name}-{number}" for number in itertools.count(2)))
+        name = next(each for each in names if (case.model, each) not in seen)
+        seen.add((case.model, name))
+        yield replace(case, name=name)
 
 
 def _judge_for(release: str, python: str, lock: str, work: _Work) -> Judge:
@@ -230,7 +238,7 @@ class _Work(RequestReplay):
                         shutil.copytree(entry, copy / entry.name, symlinks=True)
                     else:
                         shutil.copy2(entry, copy / entry.name)
-                self.place = hiding.place("models", copy) if not isinstance(who, OwnServer) else str(copy)
+                self.place = hiding.place("models", copy)
                 backends = self._copy_backends(scratch / "brought")
                 begin = lambda ports: who.start(copy, backends, scratch, hiding, ports)  # noqa: B023, E731
                 with JudgeServer(begin, scratch, self.cancel) as server:
@@ -262,7 +270,7 @@ class _Work(RequestReplay):
             step["model_name"]: name
             for name in self.names
             for step in theirs[name].config.get("ensemble_scheduling", {}).get("step", ())
-            if theirs[name].answers
+            if theirs[name].is_answered  # a request that fails may not have reached all steps
         }
         found = [
             judge(
