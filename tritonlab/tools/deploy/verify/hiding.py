@@ -73,7 +73,8 @@ exec "$@"
 class Hiding:
     """The part of the author's machine that a server cannot see. `hidden`: directories, with a word for each; `files`:
     hidden files of visible directories; `kept`: visible parts of hidden directories; `common`: the same, but parts that
-    every machine has; `left`: what stays visible, one sentence each.
+    every machine has; `left`: what stays visible, one sentence each. `root`: the directory below which the files that a
+    server needs are bound.
 
     `own_tmp`: whether another directory is its /tmp; `in_tmp`: words for what that hides.
     """
@@ -104,7 +105,7 @@ class Hiding:
     def _text(self, hidden: Sequence[str], kept: str) -> str:
         if not self.unshare:
             return "no mount namespace here: another path and a scrubbed environment; absolute paths were not caught"
-        own = "" if self.root == "/" or not self.own_tmp else " and /tmp"  # a container contains nothing of the machine
+        own = " and /tmp" if self.root and self.own_tmp else ""  # a container contains nothing of the machine
         text = f"hidden: {', '.join(hidden) or 'nothing'}{own}{kept}"
         return f"{text}; {'; '.join(self.left)}" if self.left else text
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from .wheels import TritonFiles, Wheel, cache_directory, locked
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENGINE_SECONDS = 20.0
+#: A comment of a lock; in an address `#` begins the hash.
+_COMMENT = re.compile(r"(^|\s+)#.*")
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,10 @@ class WheelJudge:
 
     def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         backends = scratch / "backends"
-        if not backends.exists():
-            shutil.copytree(self.files.server / "backends", backends, ignore=shutil.ignore_patterns("__pycache__"))
-            shutil.copy2(self.files.stub(self.python.version), backends / "python" / STUB)
-            for backend in brought:
-                shutil.copytree(backend, backends / backend.name, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(self.files.server / "backends", backends, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy2(self.files.stub(self.python.version), backends / "python" / STUB)
+        for backend in brought:
+            shutil.copytree(backend, backends / backend.name, symlinks=True, dirs_exist_ok=True)
         places = {"triton": self.files.root, "backends": backends, "models": models, "python": self.python.prefix}
         seen = {name: hiding.place(name, path) for name, path in places.items()}
         server = f"{seen['triton']}/pytriton/tritonserver"
@@ -118,7 +120,8 @@ class DockerJudge:
         return f"{self.image} in {self.engine}"
 
     def hiding(self) -> Hiding:
-        return Hiding((self.engine,), "/", {"everything outside the container": "everything outside the container"})
+        everything = "everything outside the container"
+        return Hiding((self.engine,), root="", hidden={everything: everything})
 
     def start(self, models: Path, brought: Sequence[Path], scratch: Path, hiding: Hiding, ports: Ports) -> Start:
         name = f"tritonlab-verify-{os.getpid()}-{ports.http}"
@@ -220,8 +223,9 @@ def judge_python(wheel: Wheel, version: str, lock: str, say: Say, cancel: thread
     machine has that, or else this process's. `lock`: the text of the export's requirements.lock, empty if there is
     none."""
     python = _choose(wheel, version)
-    wanted = _pinned(lock) or [Pin("numpy", pin.version) for pin in pins([], wheel.triton, python.version)]
-    key = hashlib.sha256(repr((python.full_version, str(python.prefix), [pin[:2] for pin in wanted])).encode())
+    wanted = list(pinned(lock)) or [Pin("numpy", pin.version) for pin in pins([], wheel.triton, python.version)]
+    packages = [(pin.name, pin.version or pin.url) for pin in wanted]
+    key = hashlib.sha256(repr((python.full_version, str(python.prefix), packages)).encode())
     place = cache_directory() / "pythons" / f"{python.version}-{key.hexdigest()[:16]}"
     relocatable = not python.why_not_relocatable
     with locked(place):
@@ -244,9 +248,13 @@ def _choose(wheel: Wheel, version: str) -> Python:
     raise LookupError(f"{text}, and this machine has none of these with a libpython")
 
 
-def _pinned(lock: str) -> list[Pin]:
-    rows = [line.partition("#")[0].strip() for line in lock.splitlines()]
-    return [Pin(name.strip(), version.strip()) for name, equals, version in (r.partition("==") for r in rows) if equals]
+def pinned(lock: str) -> Iterator[Pin]:
+    """Yield the pins in the text of a requirements.lock."""
+    for line in lock.splitlines():
+        name, _, url = _COMMENT.sub("", line).partition(" @ ")
+        name, _, version = name.partition("==")
+        if version or url:
+            yield Pin(name, version, url=url)
 
 
 def _make(python: Python, wanted: list[Pin], place: Path, say: Say, cancel: threading.Event) -> None:
@@ -260,7 +268,7 @@ def _make(python: Python, wanted: list[Pin], place: Path, say: Say, cancel: thre
     run_command([str(python.executable), "-m", "venv", str(place)], cancel=cancel)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     try:
-        run_command([*pip, *(f"{pin.name}=={pin.version}" for pin in wanted)], cancel=cancel)
+        run_command([*pip, *(pin.requirement for pin in wanted)], cancel=cancel)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
