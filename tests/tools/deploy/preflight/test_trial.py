@@ -131,3 +131,9 @@ def test_nothing_of_a_trial_is_left(one: Callable[[Code], Preflight], tmp_path: 
     assert not found.passed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "models"]
     assert (tmp_path / "a.txt").read_text() == "2"
+
+
+def test_a_model_whose_process_dies_in_the_trial_is_not_called_right(one: Callable[[Code], Preflight]) -> None:
+    found = one(Code("self.k = 2", execute="os._exit(1)"))
+    assert not found.is_complete, found
+    assert any("its process has ended" in note for note in found.notes), found

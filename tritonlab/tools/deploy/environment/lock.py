@@ -174,7 +174,9 @@ def resolved(found: Sequence[Pin], python: Python, cancel: threading.Event, say:
     A distribution whose pinned release needs another numpy gets an older release; its comment says so.
     """
     try:
-        answer = _report([pin.requirement if pin.version or pin.url else pin.name for pin in found], python, cancel, say)
+        answer = _report(
+            [pin.requirement if pin.version or pin.url else pin.name for pin in found], python, cancel, say
+        )
     except CommandFailed as error:
         if not any(sign in str(error) for sign in _NOT_TOGETHER):
             raise

@@ -77,13 +77,14 @@ class Job:
 class Seen:
     """The observations of a process about one model. `problem`: why it was not loaded; `answers`: for each case its
     error, then a digest of its responses; `opened`: the files that any process opened meanwhile in watched
-    directories."""
+    directories; `is_whole`: whether `reads` has all reads, because its processes did not end meanwhile."""
 
     problem: str = ""
     answers: tuple[tuple[str, str], ...] = ()
     reads: tuple[ReadsRecorded, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
     opened: frozenset[str] = frozenset()
+    is_whole: bool = False
 
     @property
     def result(self) -> tuple[bool, tuple[tuple[bool, str], ...]]:
@@ -166,6 +167,8 @@ class _Suspect:
     def trial(self) -> ModelTrial:
         if self.seen.problem:
             return _make_untried(self.seen.problem)
+        if not self.seen.is_whole:
+            self.notes.append("its process has ended at a request that was sent, so what its requests read is not known")
         return ModelTrial(
             self.seen.reads,
             self.seen.modules,

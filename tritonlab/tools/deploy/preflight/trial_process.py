@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ....core.status import TritonError
@@ -65,14 +66,14 @@ def _load_and_look(server: Server, model: LoadedAgain, watch: FolderWatch) -> Se
         loaded = server.load(model.name, config=model.config)
     except TritonError as error:
         return Seen(problem=error.message, opened=watch.take())
-    answers = tuple(_answer(ask(loaded, request, _REQUEST_SECONDS)) for request in model.requests)
-    try:
-        return Seen(answers=answers, reads=tuple(loaded.reads()), modules=loaded.modules(), opened=watch.take())
-    except TritonError:  # its process has died meanwhile
-        return Seen(answers=answers, opened=watch.take())
-    finally:
-        with suppress(TritonError):
-            server.unload(model.name, timeout=3.0)
+    seen = Seen(answers=tuple(_answer(ask(loaded, request, _REQUEST_SECONDS)) for request in model.requests))
+    with suppress(TritonError):
+        reads, modules = tuple(loaded.reads()), loaded.modules()
+        is_whole = bool(reads) and not any(instance["last_death"] for instance in loaded.instances())
+        seen = replace(seen, reads=reads, modules=modules, is_whole=is_whole)
+    with suppress(TritonError):
+        server.unload(model.name, timeout=3.0)
+    return replace(seen, opened=watch.take())
 
 
 def _answer(exchange: Exchange) -> tuple[str, str]:
