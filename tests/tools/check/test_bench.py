@@ -11,7 +11,7 @@ import pytest
 
 from tritonlab.core.config.model_config import parse_pbtxt
 from tritonlab.core.inference.tensor import Tensor
-from tritonlab.tools.check.bench import Bench, Known
+from tritonlab.tools.check.bench import Bench, Known, Stopped
 from tritonlab.tools.check.generated import Generator, RequestShape
 from tritonlab.tools.check.noise import AnswerNoise
 from tritonlab.tools.check.relations.company import _are_mixed_up, _batches
@@ -134,3 +134,14 @@ def test_answers_are_mixed_up_if_that_is_no_chance(values: list[list[float]], mi
     )
     # two answers of one value each are equal by chance where there are few values
     assert _are_mixed_up(bench) == mixed_up
+
+
+def test_a_longer_time_limit_ends_with_its_request() -> None:
+    def stop() -> None:
+        raise Stopped
+
+    bench = bench_at([0.0], poll=stop)
+    bench.scratch.timeout = 5.0
+    with pytest.raises(Stopped):
+        bench.retry(known([1]).sample, ModelAnswer())
+    assert bench.scratch.timeout == 5.0

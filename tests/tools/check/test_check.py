@@ -162,6 +162,14 @@ def test_an_interrupt_keeps_what_was_found(load: Load) -> None:
     assert result.stopped == "interrupted" and len(result.findings) == 1
 
 
+def test_a_check_that_is_stopped_before_anything_is_tried_proves_nothing(load: Load) -> None:
+    result = load(ALL["scaled"]).check(SECONDS, progress=lambda doing: doing.text != "sending edge values")
+    assert result.stopped == "stopped" and all(one.left_out for one in result.tried)
+    assert not result.ok and not result.checked and "nothing could be checked" in result.verdict
+    result = load(ALL["scaled"]).check(SECONDS, relations=["sequences"])
+    assert not result.ok and not result.checked and "not tried: the model has no sequences" in result.text()
+
+
 def test_a_model_that_refuses_everything_is_recognised(load: Load) -> None:
     source = answers('return pb_utils.InferenceResponse(error=pb_utils.TritonError("a licence is needed"))')
     result = load(Planted("licensed", VECTOR, source)).check(10)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tritonlab.core.inference.infer_request import InferenceRequest
-from tritonlab.core.status import ModelLoadError, UnavailableError
+from tritonlab.core.status import ModelLoadError, TritonError, UnavailableError
 from tritonlab.tools.check import scratch_model
-from tritonlab.tools.check.scratch_model import ScratchModel, _copy, _SentRequest, _wait
+from tritonlab.tools.check.scratch_model import CopyWatch, ScratchModel, _copy, _SentRequest, _wait
 
 
 class Done:
@@ -103,3 +103,18 @@ def test_a_directory_of_another_place_is_not_copied_with_the_model(tmp_path: Pat
     assert copy.joinpath("home").is_symlink() and copy.joinpath("home", "a.txt").read_text() == "a"
     # what the model may write to is its own
     assert not copy.joinpath("a.txt").is_symlink() and not copy.joinpath("shared").is_symlink()
+
+
+def test_a_request_is_not_taken_for_an_earlier_one_that_checked_its_cancellation() -> None:
+    copy: Any = ScratchModel.__new__(ScratchModel)
+    copy.timeout, copy.watch, copy.is_ensemble = 5.0, CopyWatch(), False
+    version = SimpleNamespace(instances=[], scheduler=None)
+    request = InferenceRequest("m", {})
+
+    def infer(sent: InferenceRequest, version: object) -> None:
+        raise TritonError("no")
+
+    core = SimpleNamespace(find=lambda name: version, infer=infer)
+    copy.name, copy.server = "m", SimpleNamespace(core=core)
+    copy.watch.request_polled(request, 0)  # as the number of an object is used again
+    assert not copy.ask([request])[0].polled

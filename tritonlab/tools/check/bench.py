@@ -168,9 +168,10 @@ class Bench:
         """Send a request again with twice the time limit: a slow start is not a missing answer."""
         self.recover(unanswered)
         before, self.scratch.timeout = self.scratch.timeout, 2 * self.scratch.timeout
-        answer = self.alone(sample)
-        self.scratch.timeout = before
-        return answer
+        try:
+            return self.alone(sample)
+        finally:
+            self.scratch.timeout = before
 
     def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
         self._check_time()

@@ -53,8 +53,8 @@ class Tried:
 
 @dataclass(eq=False, repr=False)
 class CheckResult(Shown):
-    """The result of `Model.check`. `checked`: whether the model answered any request and there was time to try
-    anything. `ok`: it was checked, and nothing was found. `tried`: the relations, each with its explanation. `notes`:
+    """The result of `Model.check`. `checked`: whether the model answered any request and any relation was
+    tried. `ok`: it was checked, and nothing was found. `tried`: the relations, each with its explanation. `notes`:
     sentences on how to read it.
     """
 

@@ -191,7 +191,7 @@ class _Run:
         ]
         seconds = time.monotonic() - self._began
         answered = bool(self._findings) or bool(bench is not None and bench.pool)
-        has_tried = any(one.left_out != _NO_TIME for one in self._tried)
+        has_tried = any(not one.left_out for one in self._tried)
         return CheckResult(
             self._model.name,
             group_findings(self._findings),

@@ -384,6 +384,7 @@ class ScratchModel:
                 ends.
         """
         version = self.version
+        self.watch.polled.clear()  # a number of an object is used again
         before = len(self.watch.deaths)
         held = self._hold(version) if gather else []
         sent = []
