@@ -45,6 +45,7 @@ from .preflight.subject import Subject
 from .preflight.variables import variables_of
 from .releases import Target, find_target
 from .report import ExportPlan, ExportReport
+from .verify.verdict import Verification
 from .verify.verdict_history import VerdictHistory
 from .verify.verification import releases, verify
 
@@ -190,6 +191,48 @@ class Delivery:
             raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
         return deployed.image if deployed.has_lock and (beside / "deploy" / "Dockerfile").is_file() else ""
 
+    def _verify(self, subjects: Mapping[Model, Subject]) -> Verification:
+        """Return the verdict of real servers on the written files of these models. Raises Cancelled."""
+        options = self._options
+        cases = [*self._cases, *answered_cases(subjects, options.last)]
+        tried = self._try_models(subjects, [case for case in cases if not case.unsent])
+        reads = set[str]().union(*map(paths_of_the_machine, tried.values()))
+        open_findings = {
+            model.name: [
+                *never_ran(choice_words(subject.config)),
+                *_of_needed(model),
+                *_open_findings(judge(subject, options.target)),
+            ]
+            for model, subject in tried.items()
+        }
+        try:
+            return verify(
+                self._place,
+                triton=options.verify,
+                requests=cases,
+                reads=[Path(path) for path in sorted(reads)],
+                open_findings=open_findings,
+                say=options.say,
+                cancel=options.cancel,
+            )
+        except Cancelled:
+            text = f"the proof was cancelled; {self._repository} was written before, and stays"
+            raise Cancelled(text) from None
+
+    def _try_models(self, subjects: Mapping[Model, Subject], cases: Sequence[Exchange]) -> dict[Model, Subject]:
+        """Return the models with what they read once more: models with their own Python code are loaded again, and are
+        sent the requests."""
+        from .preflight.trial import try_models
+
+        python = [model for model, subject in subjects.items() if subject.sources]
+        if python:
+            self._options.say("pre-flight: the models are loaded once more, and what their requests read is recorded")
+        trials = try_models(python, cases)
+        return {
+            model: with_trial(subject, trials[model.name]) if model.name in trials else subject
+            for model, subject in subjects.items()
+        }
+
 
 class _Export(Delivery):
     """One export: its models are built with everything that belongs to them, compared with the present files, moved to
@@ -282,47 +325,7 @@ class _Export(Delivery):
 
     def prove(self, report: ExportReport) -> ExportReport:
         """Return the report with the verdict of real servers. Raises Cancelled."""
-        options = self._options
-        cases = [*self._cases, *answered_cases([build.model for build in self._builds], options.last)]
-        tried = self._try_models([case for case in cases if not case.unsent])
-        reads = set[str]().union(*(paths_of_the_machine(subject) for subject, _ in tried.values()))
-        found = {
-            build.model.name: [
-                *never_ran(choice_words(build.subject.config)),
-                *_of_needed(build.model),
-                *_open_findings(tried[build.model.name][1]),
-            ]
-            for build in self._builds
-        }
-        try:
-            verification = verify(
-                self._place,
-                triton=options.verify,
-                requests=cases,
-                reads=[Path(path) for path in sorted(reads)],
-                open_findings=found,
-                say=options.say,
-                cancel=options.cancel,
-            )
-        except Cancelled:
-            raise Cancelled(f"the proof was cancelled; {report.repository} was written before, and stays") from None
-        return replace(report, verification=verification)
-
-    def _try_models(self, cases: Sequence[Exchange]) -> dict[str, tuple[Subject, Preflight]]:
-        """Return the subject of pre-flight and its findings for each model. Before that, models with their own Python
-        code are loaded once more and sent the requests."""
-        from .preflight.trial import try_models
-
-        python = [build.model for build in self._builds if build.subject.sources]
-        if python:
-            self._options.say("pre-flight: the models are loaded once more, and what their requests read is recorded")
-        trials = try_models(python, cases)
-        found = {}
-        for build in self._builds:
-            trial = trials.get(build.model.name)
-            subject = with_trial(build.subject, trial) if trial is not None else build.subject
-            found[build.model.name] = subject, judge(subject, self._options.target)
-        return found
+        return replace(report, verification=self._verify({build.model: build.subject for build in self._builds}))
 
 
 def _open_findings(found: Preflight) -> Iterator[str]:

@@ -13,7 +13,6 @@ from typing import Any
 from ...core.config.model_config import ConfigError, read_config
 from ...core.status import InvalidArgumentError
 from ...core.unknown_option import UnknownOption
-from ...exchanges.last_cases import answered_cases
 from ...notebook.authoring.errors import FileError
 from ...notebook.authoring.opened_repository import OpenedRepository
 from ...repository.layout import CONFIG_FILE
@@ -34,7 +33,6 @@ from .releases import find_target
 from .report import ExportPlan, ExportReport, RepositoryReport
 from .repository import Delivery, operator_facts
 from .secrets import secret_sentences, why_secret
-from .verify.verification import verify
 
 #: The part of the directory in which an export is built with the backends that go next to the repository.
 _BACKENDS = "backends"
@@ -168,15 +166,9 @@ class _Whole(Delivery):
         return replace(report, models=tuple(models))
 
     def prove(self, report: RepositoryReport) -> RepositoryReport:
-        """Return the report with the verdict of real servers."""
-        cases = [*self._cases, *answered_cases(self._served.values(), self._options.last)]
-        verification = verify(
-            self._place,
-            triton=self._options.verify,
-            requests=cases,
-            say=self._options.say,
-            cancel=self._options.cancel,
-        )
+        """Return the report with the verdict of real servers. Raises Cancelled."""
+        subjects = {model: subject_of(model, self._options.include) for model in self._served.values()}
+        verification = self._verify(subjects)
         first, *others = report.models
         return replace(report, models=(replace(first, verification=verification), *others))
 

@@ -168,7 +168,7 @@ class _Suspect:
         if self.seen.problem:
             return _make_untried(self.seen.problem)
         if not self.seen.is_whole:
-            self.notes.append("its process has ended at a request that was sent, so what its requests read is not known")
+            self.notes.append("its process has ended at a request, so what its requests read is not known")
         return ModelTrial(
             self.seen.reads,
             self.seen.modules,
