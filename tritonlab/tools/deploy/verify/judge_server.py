@@ -18,7 +18,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
+from ....exchanges.http_document import model_path
 from ....exchanges.remote.http_link import error_text
 from ..child_command import CommandFailed, raise_if_cancelled, start_command
 
@@ -100,20 +102,21 @@ class JudgeServer:
     def load(self, model: str, timeout: float) -> str:
         """Load a model and return the reason if that failed; empty if it did not."""
         try:
-            status, body = self._ask("POST", f"/v2/repository/models/{model}/load", timeout)
+            status, body = self._ask("POST", f"/v2/repository/models/{quote(model, safe='')}/load", timeout)
         except TimeoutError:
             return f"it was not loaded within {timeout:g} s"
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             return f"the server does not answer: {error}"
         return "" if status == 200 else error_text(body, status)
 
     def is_ready(self, model: str) -> bool:
         """Return whether the model is ready, by the request of a load balancer."""
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            return self._ask("GET", f"/v2/models/{model}/ready", 30.0)[0] == 200
+        with contextlib.suppress(OSError):
+            return self._ask("GET", f"{model_path(model, '')}/ready", 30.0)[0] == 200
         return False
 
     def _ask(self, method: str, path: str, timeout: float) -> tuple[int, bytes]:
+        """Return the status and the body of an answer. Raises OSError."""
         connection = http.client.HTTPConnection(self.http, timeout=timeout)
         try:
             connection.request(method, path, b"{}" if method == "POST" else None)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,6 @@ from .wheels import NoWheel, find_wheel, unpacked
 
 #: The default release of a test.
 ON_PATH = "path"
-#: The real server sometimes crashes under batches (SIGSEGV in libtriton_python.so); then it is started again.
-_TRIES = 2
 
 
 def verify(
@@ -225,31 +224,34 @@ class _Work(RequestReplay):
         refused = self._foreign_stubs(who)
         if len(refused) == len(self.names):
             return {name: ModelAnswers(name, problem) for name, problem in refused.items()}
-        for left in reversed(range(_TRIES)):
+        while True:
             with ScratchDirectory("verify-") as scratch:
                 scratch.chmod(0o755)
-                copy = scratch / "models"
-                copy.mkdir()
-                for entry in self._entries():
-                    raise_if_cancelled(self.cancel)
-                    if entry.name not in self.names and leads_out(entry, (self.models,)):
-                        (copy / entry.name).symlink_to(entry.resolve())
-                    elif entry.is_dir():
-                        shutil.copytree(entry, copy / entry.name, symlinks=True)
-                    else:
-                        shutil.copy2(entry, copy / entry.name)
+                copy = self._copy_models(scratch / "models")
                 self.place = hiding.place("models", copy)
-                backends = self._copy_backends(scratch / "brought")
-                begin = lambda ports: who.start(copy, backends, scratch, hiding, ports)  # noqa: B023, E731
-                with JudgeServer(begin, scratch, self.cancel) as server:
+                start = partial(who.start, copy, self._copy_backends(scratch / "brought"), scratch, hiding)
+                with JudgeServer(start, scratch, self.cancel) as server:
                     found = self.replay(server, refused)
                     if server.running:
                         return found
-                    if not left:
+                    if self.restarts:
                         raise CommandFailed(f"the server crashed twice:\n{server.last_lines()}")
+            # the real server sometimes crashes under batches (SIGSEGV in libtriton_python.so)
             self.restarts += 1
             self.say("  the server crashed; it is started again")
-        raise AssertionError("unreachable")
+
+    def _copy_models(self, directory: Path) -> Path:
+        """Copy the models, and the files next to them, to a directory that is made, and return it."""
+        directory.mkdir()
+        for entry in self._entries():
+            raise_if_cancelled(self.cancel)
+            if entry.name not in self.names and leads_out(entry, (self.models,)):
+                (directory / entry.name).symlink_to(entry.resolve())
+            elif entry.is_dir():
+                shutil.copytree(entry, directory / entry.name, symlinks=True)
+            else:
+                shutil.copy2(entry, directory / entry.name)
+        return directory
 
     def _copy_backends(self, directory: Path) -> list[Path]:
         """Return copies of the Python-based backends that are exported with the models."""

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import shutil
-import stat
 import sys
 import threading
 import zipfile
@@ -167,4 +166,4 @@ def _unpack(file: Path, directory: Path) -> None:
 
 def _is_program(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF" or bool(path.stat().st_mode & stat.S_IXUSR)
+        return file.read(4) == b"\x7fELF"
