@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tritonlab.core.config.model_config import parse_pbtxt
+from tritonlab.core.inference.infer_request import InferenceRequest
 from tritonlab.core.inference.tensor import Tensor
 from tritonlab.tools.check.bench import Bench, Known, Stopped
 from tritonlab.tools.check.generated import Generator, RequestShape
@@ -30,7 +31,7 @@ RAGGED = 'max_batch_size: 4 input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }
 
 
 def bench_at(clock: list[float], answer: ModelAnswer | None = None, **more: Any) -> Bench:
-    scratch: Any = SimpleNamespace(config=CONFIG, alone=lambda sample, **more: answer)
+    scratch: Any = SimpleNamespace(name="m", config=CONFIG, ask=lambda requests: [answer])
     random = np.random.default_rng(0)
     return Bench(scratch, Generator(RequestShape(CONFIG), random, {}), [], random, clock=lambda: clock[0], **more)
 
@@ -71,13 +72,13 @@ def test_an_answer_that_depends_on_the_time_is_noise(is_clocked: bool) -> None:
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    def alone(sample: Sample, **more: Any) -> ModelAnswer:
+    def ask(requests: Sequence[InferenceRequest]) -> list[ModelAnswer]:
         seconds = np.int64([[clock[0] - since[0]]])
-        return ModelAnswer(({"Y": sample.inputs["X"], "UPTIME": Tensor.from_numpy(seconds)},))
+        return [ModelAnswer(({"Y": requests[0].inputs["X"], "UPTIME": Tensor.from_numpy(seconds)},))]
 
     since = [0.0]
     bench = bench_at(clock, is_clocked=is_clocked, sleep=sleep)
-    bench.scratch.alone = alone  # type: ignore[method-assign]
+    bench.scratch.ask = ask  # type: ignore[method-assign]
     bench.scratch.fresh = lambda: since.__setitem__(0, clock[0])  # type: ignore[method-assign]
     assert bench.depends_on_time(sample) == is_clocked
     assert bench.noise.free == ({"UPTIME"} if is_clocked else set())
@@ -87,7 +88,7 @@ def test_an_answer_that_depends_on_the_time_is_noise(is_clocked: bool) -> None:
 def test_new_processes_that_answer_otherwise_than_earlier_ones_are_noise() -> None:
     answers = [known([1]).answer, known([0], error="out of time").answer, known([2]).answer]
     bench = bench_at([0.0])
-    bench.scratch.alone = lambda sample, **more: answers.pop(0)  # type: ignore[method-assign]
+    bench.scratch.ask = lambda requests: [answers.pop(0)]  # type: ignore
     bench.scratch.fresh = lambda: None  # type: ignore[method-assign]
     for is_silent in (True, True, False):
         bench.fresh_answer(known([1]).sample)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.config.model_config import ModelConfig
 from ...core.inference.data_type import DataType
-from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START
+from ...core.inference.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from .generated import (
     FILLS,
     LONG_SIZES,
@@ -160,9 +160,7 @@ class Bench:
 
     def alone(self, sample: Sample) -> ModelAnswer:
         """Send one request, as a whole sequence if the model has sequences, and wait for its end."""
-        self._check_time()
-        self.sent += 1
-        return self.scratch.alone(sample, **self.whole_sequence())
+        return self.ask([sample.request(self.scratch.name, **self.whole_sequence())])[0]
 
     def retry(self, sample: Sample, unanswered: ModelAnswer) -> ModelAnswer:
         """Send a request again with twice the time limit: a slow start is not a missing answer."""
@@ -174,15 +172,18 @@ class Bench:
             self.scratch.timeout = before
 
     def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
-        self._check_time()
-        self.sent += len(samples)
-        return self.scratch.together(samples, instance)
+        """Send requests as one batch, in that order, to that instance."""
+        return self.at_once(samples, instance=instance, gather=True)
 
-    def at_once(self, samples: Sequence[Sample]) -> list[ModelAnswer]:
-        """Send requests one right after the other, without waiting for an answer."""
+    def at_once(self, samples: Sequence[Sample], **how: Any) -> list[ModelAnswer]:
+        """Send requests one right after the other, without waiting for an answer. `how`: as for `ScratchModel.ask`."""
+        return self.ask([one.request(self.scratch.name) for one in samples], **how)
+
+    def ask(self, requests: Sequence[InferenceRequest], **how: Any) -> list[ModelAnswer]:
+        """Run `ScratchModel.ask`, and count the requests. Raises Stopped, and OutOfTime."""
         self._check_time()
-        self.sent += len(samples)
-        return self.scratch.ask([one.request(self.scratch.name) for one in samples])
+        self.sent += len(requests)
+        return self.scratch.ask(requests, **how)
 
     def renew(self, careful: bool = True) -> None:
         """Start new processes, if the case requires them."""

@@ -33,7 +33,7 @@ from ...server.api.server import Server
 from ...server.models.model_lifecycle import ModelVersion
 from ...server.options import Options
 from .probe import Probe, append_to
-from .sample import ModelAnswer, Sample
+from .sample import ModelAnswer
 
 #: Files of more bytes are linked, not copied: weights are only read, and a copy would take minutes.
 _LINKED = 256 << 20
@@ -356,14 +356,6 @@ class ScratchModel:
         return bool(found.max_batch_size > 0 and found.HasField("dynamic_batching"))
 
     # -- requests
-
-    def alone(self, sample: Sample, **more: Any) -> ModelAnswer:
-        """Send one request and wait for its end."""
-        return self.ask([sample.request(self.name, **more)])[0]
-
-    def together(self, samples: Sequence[Sample], instance: int = 0) -> list[ModelAnswer]:
-        """Send requests as one batch, in that order, to that instance."""
-        return self.ask([one.request(self.name) for one in samples], instance=instance, gather=True)
 
     def ask(
         self,

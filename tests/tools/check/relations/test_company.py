@@ -47,7 +47,7 @@ class CountingCopy:
 
 
 def bench_of(copy: CountingCopy) -> Any:
-    scratch = SimpleNamespace(name=copy.name, start=copy.start, written=copy.written, ask=copy.answer, fresh=copy.fresh)
+    scratch = SimpleNamespace(name=copy.name, start=copy.start, written=copy.written, fresh=copy.fresh)
 
     def fresh_answer(sample: Sample) -> ModelAnswer:
         copy.fresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,18 +27,19 @@ def test_what_a_cancellation_leaves_behind_is_seen_with_a_long_stream() -> None:
     def alone(sample: Sample) -> ModelAnswer:
         return ModelAnswer(() if state["stopped"] else (output,))
 
-    def send(requests: Any, cancel: Any) -> None:
-        if cancel and requests[0].inputs["N"].numpy()[0] == 3:
+    def send(samples: Sequence[Sample], cancel: Any) -> None:
+        if cancel and samples[0].inputs["N"].numpy()[0] == 3:
             state["stopped"] = True
 
     bench: Any = SimpleNamespace(
         pool=[Known(sample, ModelAnswer((output,) * count)) for sample, count in ((short, 1), (other, 1), (long, 3))],
         shape=SimpleNamespace(rows=lambda sample: 1),
-        scratch=SimpleNamespace(name="m", decoupled=True, ask=send),
+        scratch=SimpleNamespace(name="m", decoupled=True),
         noise=AnswerNoise(),
         sequences=False,
         renew=renew,
         alone=alone,
+        at_once=send,
         over=lambda: False,
     )
     (case,) = _find_cancelled(bench, together=False)

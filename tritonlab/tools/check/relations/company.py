@@ -403,7 +403,7 @@ def cases_at_once(bench: Bench, relation: str, kind: str, known: Sequence[Known]
     alone."""
     for number in in_time(bench, range(rounds)):
         chosen = [known[(number + each) % len(known)] for each in range(AT_ONCE)]
-        answers = bench.scratch.ask([one.sample.request(bench.scratch.name) for one in chosen])
+        answers = bench.at_once([one.sample for one in chosen])
         for one, answer in zip(chosen, answers, strict=True):
             if bench.noise.differ(one.answer, answer) is not None:
                 other = next((each for each in chosen if each.sample.key != one.sample.key), one)
@@ -418,7 +418,7 @@ def judge_at_once(bench: Bench, case: Case, where: str) -> Judgement | None:
     if not expected.good:
         return None
     for rounds in range(1, 5):
-        answers = bench.scratch.ask([one.request(bench.scratch.name) for one in case.sent()])
+        answers = bench.at_once(case.sent())
         for number, got in zip(case.order, answers, strict=True):
             judgement = judge_answers(bench, expected, got, where, "alone") if number == 0 else None
             if judgement is not None:

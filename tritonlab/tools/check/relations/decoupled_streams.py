@@ -43,7 +43,7 @@ def judge_order(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     sample = case.samples[0]
     first = bench.alone(sample)
     for size in (1, 1, 1, 1, AT_ONCE, AT_ONCE):
-        answers = bench.scratch.ask([sample.request(bench.scratch.name) for _ in range(size)])
+        answers = bench.at_once([sample] * size)
         if not all(got.ended for got in answers):
             bench.recover(next(got for got in answers if not got.ended))
             return None  # the kind "many" tries that, while there is time
@@ -74,8 +74,7 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
     """Judge whether a stream ends soon after its cancellation."""
     bench.renew(careful)
     sample = case.samples[0]
-    request = sample.request(bench.scratch.name)
-    (got,) = bench.scratch.ask([request], cancel={0: int(case.facts["after"])}, enough=_ENOUGH)
+    (got,) = bench.at_once([sample], cancel={0: int(case.facts["after"])}, enough=_ENOUGH)
     bench.recover(got)
     if got.polled or got.after < _MORE or got.seconds < _SECONDS:
         return None
@@ -100,7 +99,7 @@ def judge_unended(bench: Bench, case: Case, careful: bool) -> Judgement | None:
     if not bench.alone(sample).good:
         return None
     for after in (-1, int(case.facts["after"])):
-        (got,) = bench.scratch.ask([sample.request(bench.scratch.name)], cancel={0: after})
+        (got,) = bench.at_once([sample], cancel={0: after})
         if not got.ended:
             bench.recover(got)
             text = "A stream that is cancelled never ends: the final flag is not sent after a cancellation."

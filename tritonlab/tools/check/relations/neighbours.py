@@ -126,11 +126,10 @@ def judge_cancelled(bench: Bench, case: Case, careful: bool) -> Judgement | None
 def _with_cancelled(bench: Bench, case: Case, together: bool, when: tuple[int, ...]) -> list[ModelAnswer]:
     cancel = {number: when[0] for number, of in enumerate(case.order) if of == 1} if when else {}
     if together:
-        requests = [one.request(bench.scratch.name) for one in case.sent()]
-        return bench.scratch.ask(requests, gather=True, cancel=cancel)
+        return bench.at_once(case.sent(), gather=True, cancel=cancel)
     if bench.sequences:
         return [bench.alone(one) for one in case.sent()]
-    bench.scratch.ask([case.samples[1].request(bench.scratch.name)], cancel={0: when[0]} if when else {})
+    bench.at_once(case.samples[1:], cancel={0: when[0]} if when else {})
     return [bench.alone(case.samples[0]) if of == 0 else ModelAnswer() for of in case.order]
 
 

@@ -273,18 +273,15 @@ class RepeatedLoad:
 
     def send(self, count: int) -> None:
         """Send `count` requests. Raises Broken, OutOfTime."""
-        bench, scratch = self.bench, self.bench.scratch
+        bench = self.bench
         for start in range(0, count, TOGETHER):
             samples = [self._next() for _ in range(min(TOGETHER, count - start))]
             requests = [
-                sample.request(scratch.name, request_id=f"check-{self.sent + number}", **bench.whole_sequence())
+                sample.request(bench.scratch.name, request_id=f"check-{self.sent + number}", **bench.whole_sequence())
                 for number, sample in enumerate(samples)
             ]
             cancel = {n: 0 if n % 2 else -1 for n in range(len(samples))} if self.kind == "cancelled" else None
-            bench.poll()
-            answers = scratch.ask(requests, cancel=cancel)
-            bench.sent += len(samples)
-            for sample, answer in zip(samples, answers, strict=True):
+            for sample, answer in zip(samples, bench.ask(requests, cancel=cancel), strict=True):
                 if not answer.ended or answer.died or (self.kind == "answered" and not answer.good):
                     if self.is_varied(sample) and answer.ended and not answer.died:
                         self.varies = False  # the model does not accept all values

@@ -59,7 +59,7 @@ class _Steps:
 
     def send(self, count: int = _STEPS) -> list[ModelAnswer]:
         """Send `count` requests, one after the other."""
-        return [self._bench.scratch.ask([self.request()])[0] for _ in range(count)]
+        return [self._bench.ask([self.request()])[0] for _ in range(count)]
 
 
 class _Scene(NamedTuple):
@@ -103,7 +103,7 @@ def _play_interleaved(bench: Bench, victim: Sample, other: Sample) -> Iterator[_
         got: list[ModelAnswer] = []
         for _ in range(_STEPS):
             requests = [pair[number].request() for number in order]
-            answers = bench.scratch.ask(requests) if at_once else [bench.scratch.ask([one])[0] for one in requests]
+            answers = bench.ask(requests) if at_once else [bench.ask([one])[0] for one in requests]
             got.append(answers[order.index(0)])
         yield _Scene(got, "beside another one", "The two sequences share what each should have.")
 
