@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,8 +30,12 @@ CONFIG = parse_pbtxt(
 RAGGED = 'max_batch_size: 4 input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]'
 
 
-def bench_at(clock: list[float], answer: ModelAnswer | None = None, **more: Any) -> Bench:
-    scratch: Any = SimpleNamespace(name="m", config=CONFIG, ask=lambda requests: [answer])
+#: Answers requests.
+Send = Callable[[Sequence[InferenceRequest]], list[ModelAnswer]]
+
+
+def bench_at(clock: list[float], send: Send = lambda requests: [], **more: Any) -> Bench:
+    scratch: Any = SimpleNamespace(name="m", config=CONFIG, ask=send)
     random = np.random.default_rng(0)
     return Bench(scratch, Generator(RequestShape(CONFIG), random, {}), [], random, clock=lambda: clock[0], **more)
 
@@ -72,13 +76,12 @@ def test_an_answer_that_depends_on_the_time_is_noise(is_clocked: bool) -> None:
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    def ask(requests: Sequence[InferenceRequest]) -> list[ModelAnswer]:
+    def send(requests: Sequence[InferenceRequest]) -> list[ModelAnswer]:
         seconds = np.int64([[clock[0] - since[0]]])
         return [ModelAnswer(({"Y": requests[0].inputs["X"], "UPTIME": Tensor.from_numpy(seconds)},))]
 
     since = [0.0]
-    bench = bench_at(clock, is_clocked=is_clocked, sleep=sleep)
-    bench.scratch.ask = ask  # type: ignore[method-assign]
+    bench = bench_at(clock, send, is_clocked=is_clocked, sleep=sleep)
     bench.scratch.fresh = lambda: since.__setitem__(0, clock[0])  # type: ignore[method-assign]
     assert bench.depends_on_time(sample) == is_clocked
     assert bench.noise.free == ({"UPTIME"} if is_clocked else set())
@@ -87,8 +90,7 @@ def test_an_answer_that_depends_on_the_time_is_noise(is_clocked: bool) -> None:
 
 def test_new_processes_that_answer_otherwise_than_earlier_ones_are_noise() -> None:
     answers = [known([1]).answer, known([0], error="out of time").answer, known([2]).answer]
-    bench = bench_at([0.0])
-    bench.scratch.ask = lambda requests: [answers.pop(0)]  # type: ignore
+    bench = bench_at([0.0], lambda requests: [answers.pop(0)])
     bench.scratch.fresh = lambda: None  # type: ignore[method-assign]
     for is_silent in (True, True, False):
         bench.fresh_answer(known([1]).sample)
@@ -97,13 +99,13 @@ def test_new_processes_that_answer_otherwise_than_earlier_ones_are_noise() -> No
 
 @pytest.mark.parametrize(("error", "count"), [("", 3), ("too long", 0)])
 def test_many_elements_are_tried(error: str, count: int) -> None:
-    bench = bench_at([0.0], ModelAnswer(error=error))
+    bench = bench_at([0.0], lambda requests: [ModelAnswer(error=error)])
     bench._sweep_sizes()
     assert (len(bench.long), len(bench.refused), len(bench.edges)) == (count, 3 - count, 3 - count)
 
 
 def test_a_model_that_refuses_some_sizes_may_refuse_long_ones() -> None:
-    bench = bench_at([0.0], ModelAnswer(error="cannot reshape"))
+    bench = bench_at([0.0], lambda requests: [ModelAnswer(error="cannot reshape")])
     bench.refused = [known([1, 2, 3], error="cannot reshape")]
     bench._sweep_sizes()
     assert bench.edges == []

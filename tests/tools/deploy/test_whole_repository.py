@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,10 @@ def outside(tmp_path: Path) -> Iterator[Path]:
 def test_what_its_requests_read_of_this_machine_is_open(
     outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Any] = {}
+    passed_on: dict[str, Any] = {}
 
     def verify(place: Path, **options: Any) -> None:
-        asked.update(options)
+        passed_on.update(options)
         raise Cancelled("cancelled")
 
     monkeypatch.setattr(repository, "verify", verify)
@@ -47,6 +48,23 @@ def test_what_its_requests_read_of_this_machine_is_open(
     model(X=np.float32([1, 2]))
     with pytest.raises(Cancelled, match=r"the proof was cancelled; .*/models was written before, and stays"):
         export_opened(opened, tmp_path / "out" / "models", verify="2.51")
-    assert outside in asked["reads"] and [case.model for case in asked["requests"]] == ["m"]
-    (finding,) = asked["open_findings"]["m"]
+    assert outside in passed_on["reads"] and [case.model for case in passed_on["requests"]] == ["m"]
+    (finding,) = passed_on["open_findings"]["m"]
     assert str(outside) in finding
+
+
+def test_a_cancelled_export_leaves_nothing(outside: Path, tmp_path: Path) -> None:
+    write_model(tmp_path / "source", "m", Code().source(), CONFIG)
+    opened = open_repository(tmp_path / "source")
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        export_opened(opened, tmp_path / "out" / "models", cancel=cancel)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_finding_names_the_line_of_the_repository(outside: Path, tmp_path: Path) -> None:
+    write_model(tmp_path / "source", "m", Code(execute="k = not_defined").source(), CONFIG)
+    report = export_opened(open_repository(tmp_path / "source"), tmp_path / "out")
+    found = report.models[0].preflight
+    assert found is not None and found.findings[0].source_line.startswith(f"{tmp_path / 'source' / 'm'}/1/model.py:")

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ModelBuild:
     """One model to be exported for `target`, in the form that pre-flight checks. `backend`: the Python-based backend
-    that is exported with it."""
+    that is exported with it; `absent`: sentences about the needed models that the export lacks."""
 
     model: Model
     subject: Subject
     target: Target
     backend: OwnBackend | None = None
+    absent: Sequence[str] = ()
 
     @classmethod
     def of(cls, model: Model, include: Sequence[str], target: Target) -> ModelBuild:
@@ -48,14 +49,14 @@ class ModelBuild:
         return cls(model, subject, target, backend)
 
     @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
     def incomplete(self) -> tuple[str, ...]:
         """The parts of the model that must be copied before it can be deployed."""
         backend = self.backend.tree.left_out if self.backend is not None else []
         return tuple(left_out.incomplete([*self.subject.tree.left_out, *backend]))
-
-    @property
-    def on_gpu(self) -> bool:
-        return any(group.get("kind") == "KIND_GPU" for group in self.model.config().get("instance_group", ()))
 
     @property
     def _is_kept(self) -> bool:

@@ -19,8 +19,9 @@ from types import TracebackType
 from ...repository.place import NoRepository, remove, scratch_name
 from .report import ExportConflict, ExportPlan
 
-#: The parts of the directory in which an export is built: the models, and the files that lie next to their repository.
-MODELS, BESIDE = "models", "beside"
+#: The parts of the directory in which an export is built: the models, the files that lie next to them in their
+#: repository, and the files next to that.
+MODELS, FILES, BESIDE = "models", "files", "beside"
 
 
 def put_in_place(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -36,8 +36,9 @@ from .manifests.facts import deployment_of
 from .manifests.files import write_deploy_files
 from .manifests.operator_facts import OpenPoint, OperatorFacts, load_bound
 from .model_build import ModelBuild, stops
+from .opened_build import OpenedBuild
 from .own_backends import backends_of
-from .placement import BESIDE, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
+from .placement import BESIDE, FILES, MODELS, compare_files, compare_trees, put_in_place, scratch_directory
 from .preflight.finding import Prediction, Preflight, say_once
 from .preflight.judge import judge, with_trial
 from .preflight.reads import paths_of_the_machine
@@ -82,11 +83,13 @@ def export(models: Sequence[Model], directory: str | PathLike[str], options: Exp
         raise InvalidArgumentError("there is no model to export: name one at least")
     repository = repository_path(directory)
     with removed_at_error(repository, f"'{models[0].name}' was not exported to {repository}"):
-        work = _Export(models, repository, target, options)
-        if options.dry_run:
-            return work.plan()
+        exported, absent = _group(models, options.alone)
+        builds = [ModelBuild.of(each, options.include, target) for each in exported]
+        work = Export(
+            [replace(build, absent=absent.get(build.name, ())) for build in builds], repository, target, options
+        )
         report = work.write()
-    return work.prove(report) if options.verify else report
+    return work.prove(report)
 
 
 def _group(chosen: Sequence[Model], alone: bool) -> tuple[list[Model], Mapping[str, Sequence[str]]]:
@@ -124,14 +127,122 @@ class _Built(NamedTuple):
     environment: PlacedEnvironment | None
 
 
-class Delivery:
-    """The parts of an export besides its models: the environment, the record, and the deploy files."""
+#: One model to be exported.
+Build = ModelBuild | OpenedBuild
 
-    def __init__(self, repository: Path, target: Target, options: ExportOptions) -> None:
-        self._repository, self._target, self._options = repository, target, options
+
+class Export:
+    """One export: its models are built with everything that belongs to them, compared with the present files, moved to
+    their place, and proved. `write_files`: writes the files that lie next to the models in their repository, and
+    returns the differences; `files`: these differences, once everything is built."""
+
+    def __init__(
+        self,
+        builds: Sequence[Build],
+        repository: Path,
+        target: Target,
+        options: ExportOptions,
+        write_files: Callable[[Path], ExportPlan] | None = None,
+    ) -> None:
+        self._builds, self._repository, self._target, self._options = builds, repository, target, options
+        self._write_files = write_files
+        self.files: ExportPlan | None = None
         #: golden requests for the clients, the tests and the proof
         self._cases = GoldenSet().cases() if options.deploy or options.verify else []
         self._record: dict[str, Any] = {}
+        #: by the names of their directories
+        self._backends = {build.backend.name: build.backend for build in builds if build.backend is not None}
+        sizes = [*(each.copied_size() for each in builds), *(each.size() for each in self._backends.values())]
+        self._done, self._total = 0, sum(sizes)
+        self._image = ""
+
+    @property
+    def _subjects(self) -> dict[Model, Subject]:
+        """The models that are served here."""
+        found = ((build.model, build.subject) for build in self._builds)
+        return {model: subject for model, subject in found if model is not None and subject is not None}
+
+    def write(self) -> ExportReport:
+        """Write everything, or nothing; a dry run returns the effects. Raises ExportConflict, unless `overwrite` is
+        set."""
+        options = self._options
+        if options.dry_run:
+            with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as made:
+                return replace(self._report(self._build(Path(made))), dry_run=True)
+        repository = make_repository(self._repository)
+        with scratch_directory(scratch_place(repository)) as made:
+            scratch = Path(made)
+            built = self._build(scratch)
+            raise_if_cancelled(options.cancel)
+            backups = put_in_place(
+                repository,
+                scratch,
+                built.plans,
+                files={scratch / BESIDE: built.beside} | ({scratch / FILES: self.files} if self.files else {}),
+                overwrite=options.overwrite,
+                finish=self._write_record,
+            )
+            return self._report(built, backups)
+
+    def prove(self, report: ExportReport) -> ExportReport:
+        """Return the report with the verdict of real servers, if there is one to be had. Raises Cancelled."""
+        if self._options.dry_run or not self._options.verify:
+            return report
+        return replace(report, verification=self._verify())
+
+    def _build(self, scratch: Path) -> _Built:
+        """Build everything in `scratch`, and compare it with the present files."""
+        files, repository = scratch / BESIDE, self._repository
+        files.mkdir()
+        places = {scratch / MODELS / build.name: build for build in self._builds}
+        found = [build.write(place, self._copied) for place, build in places.items()]
+        for name, backend in self._backends.items():
+            backend.write(files / backends_of(repository).name / name, self._copied)
+        self.files = self._write_files(scratch / FILES) if self._write_files is not None else None
+        environment = self._place_environment({place: build.subject for place, build in places.items()}, files)
+        self._note_facts([scratch / MODELS, scratch / FILES], files, environment)
+        places_there = (repository, scratch / MODELS)
+        preflights = say_once(build.judged(environment, places_there) for build in self._builds)
+        if self._options.deploy:
+            operator = operator_facts(self._options, self._subjects, environment, preflights)
+            self._image = self._write_deploy_files(files, operator)
+        plans = []
+        for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
+            plan = compare_trees(place, repository / place.name)
+            needed = _of_needed(build.model) if build.model is not None else ()
+            brought = build.backend.warnings(repository) if build.backend is not None else ()
+            about = (*warnings, *needed, *brought, *stops(preflight))
+            plans.append(replace(plan, warnings=(*dict.fromkeys(about), *build.absent)))
+        return _Built(plans, preflights, compare_files(files, repository.parent), environment)
+
+    def _copied(self, file: str, size: int) -> None:
+        raise_if_cancelled(self._options.cancel)
+        self._done += size
+        self._options.progress(self._done, self._total)
+
+    def _report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
+        """Return the first model's report, which contains the reports of the others."""
+        own, *others = [
+            ExportReport(
+                plan,
+                self._target.release.image,
+                backup=backup,
+                on_gpu=build.subject is not None and build.subject.on_gpu,
+                preflight=preflight,
+                incomplete=build.incomplete,
+            )
+            for build, plan, preflight, backup in zip(
+                self._builds, built.plans, built.preflights, backups or [None] * len(built.plans), strict=True
+            )
+        ]
+        return replace(
+            own,
+            composing=tuple(others),
+            beside=built.beside,
+            environment=built.environment,
+            version=self._record["version"],
+            built_image=self._image,
+        )
 
     @property
     def _place(self) -> Path:
@@ -169,18 +280,16 @@ class Delivery:
         if os.access(history.record.parent, os.W_OK):
             write_record(history.record, history.renewed(self._record))
 
-    def _write_deploy_files(
-        self, beside: Path, subjects: Mapping[Model, Subject], backends: Iterable[str], operator: OperatorFacts
-    ) -> str:
+    def _write_deploy_files(self, beside: Path, operator: OperatorFacts) -> str:
         """Write the deploy files, and return the image of the Dockerfile if that installs a lock. Raises
         ExportOptionError for a model that one of the kinds cannot serve."""
-        options = self._options
+        options, models = self._options, list(self._subjects)
         deployed = deployment_of(
-            list(subjects),
+            models,
             options.target,
-            cases=[*self._cases, *recorded_cases(subjects, self._cases, options.last)],
+            cases=[*self._cases, *recorded_cases(models, self._cases, options.last)],
             has_lock=options.env.choice == "requirements",
-            backends=sorted(backends),
+            backends=sorted(self._backends),
             version=self._record["version"],
             operator=operator,
             has_stub=has_stub(self._record["files"]),
@@ -191,9 +300,9 @@ class Delivery:
             raise ExportOptionError(str(error), "leave that kind of deploy files out") from None
         return deployed.image if deployed.has_lock and (beside / "deploy" / "Dockerfile").is_file() else ""
 
-    def _verify(self, subjects: Mapping[Model, Subject]) -> Verification:
-        """Return the verdict of real servers on the written files of these models. Raises Cancelled."""
-        options = self._options
+    def _verify(self) -> Verification:
+        """Return the verdict of real servers on the written files. Raises Cancelled."""
+        options, subjects = self._options, self._subjects
         cases = [*self._cases, *answered_cases(subjects, options.last)]
         tried = self._try_models(subjects, [case for case in cases if not case.unsent])
         reads = set[str]().union(*map(paths_of_the_machine, tried.values()))
@@ -232,100 +341,6 @@ class Delivery:
             model: with_trial(subject, trials[model.name]) if model.name in trials else subject
             for model, subject in subjects.items()
         }
-
-
-class _Export(Delivery):
-    """One export: its models are built with everything that belongs to them, compared with the present files, moved to
-    their place, and proved."""
-
-    def __init__(self, models: Sequence[Model], repository: Path, target: Target, options: ExportOptions) -> None:
-        super().__init__(repository, target, options)
-        exported, self._absent = _group(models, options.alone)
-        self._builds = [ModelBuild.of(each, options.include, target) for each in exported]
-        #: by the names of their directories
-        self._backends = {build.backend.name: build.backend for build in self._builds if build.backend is not None}
-        sizes = [*(each.copied_size() for each in self._builds), *(each.size() for each in self._backends.values())]
-        self._done, self._total = 0, sum(sizes)
-        self._image = ""
-
-    def plan(self) -> ExportReport:
-        """Return the effects of `write`."""
-        with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
-            return replace(self._report(self._build(Path(scratch))), dry_run=True)
-
-    def write(self) -> ExportReport:
-        """Write everything, or nothing. Raises ExportConflict, unless `overwrite` is set."""
-        repository = make_repository(self._repository)
-        with scratch_directory(scratch_place(repository)) as made:
-            scratch = Path(made)
-            built = self._build(scratch)
-            raise_if_cancelled(self._options.cancel)
-            backups = put_in_place(
-                repository,
-                scratch,
-                built.plans,
-                files={scratch / BESIDE: built.beside},
-                overwrite=self._options.overwrite,
-                finish=self._write_record,
-            )
-            return self._report(built, backups)
-
-    def _build(self, scratch: Path) -> _Built:
-        """Build everything in `scratch`, and compare it with the present files."""
-        files, repository = scratch / BESIDE, self._repository
-        files.mkdir()
-        places = {scratch / MODELS / build.model.name: build for build in self._builds}
-        found = [build.write(place, self._copied) for place, build in places.items()]
-        for name, backend in self._backends.items():
-            backend.write(files / backends_of(repository).name / name, self._copied)
-        environment = self._place_environment({place: build.subject for place, build in places.items()}, files)
-        self._note_facts([scratch / MODELS], files, environment)
-        places_there = (repository, scratch / MODELS)
-        preflights = say_once(build.judged(environment, places_there) for build in self._builds)
-        if self._options.deploy:
-            subjects = {build.model: build.subject for build in self._builds}
-            operator = operator_facts(self._options, subjects, environment, preflights)
-            self._image = self._write_deploy_files(files, subjects, self._backends, operator)
-        plans = []
-        for (place, build), warnings, preflight in zip(places.items(), found, preflights, strict=True):
-            plan = compare_trees(place, repository / place.name)
-            brought = build.backend.warnings(repository) if build.backend is not None else ()
-            about = (*warnings, *_of_needed(build.model), *brought, *stops(preflight))
-            plans.append(replace(plan, warnings=(*dict.fromkeys(about), *self._absent.get(place.name, ()))))
-        return _Built(plans, preflights, compare_files(files, repository.parent), environment)
-
-    def _copied(self, file: str, size: int) -> None:
-        raise_if_cancelled(self._options.cancel)
-        self._done += size
-        self._options.progress(self._done, self._total)
-
-    def _report(self, built: _Built, backups: Sequence[Path | None] = ()) -> ExportReport:
-        """Return the first model's report, which contains the reports of the others."""
-        own, *others = [
-            ExportReport(
-                plan,
-                build.target.release.image,
-                backup=backup,
-                on_gpu=build.on_gpu,
-                preflight=preflight,
-                incomplete=build.incomplete,
-            )
-            for build, plan, preflight, backup in zip(
-                self._builds, built.plans, built.preflights, backups or [None] * len(built.plans), strict=True
-            )
-        ]
-        return replace(
-            own,
-            composing=tuple(others),
-            beside=built.beside,
-            environment=built.environment,
-            version=self._record["version"],
-            built_image=self._image,
-        )
-
-    def prove(self, report: ExportReport) -> ExportReport:
-        """Return the report with the verdict of real servers. Raises Cancelled."""
-        return replace(report, verification=self._verify({build.model: build.subject for build in self._builds}))
 
 
 def _open_findings(found: Preflight) -> Iterator[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +30,11 @@ def test_what_no_server_can_judge_is_judged_by_its_files(tmp_path: Path) -> None
     write_model(tmp_path, "early", SOURCE, "")
     write_model(tmp_path, "bare", "", ENVIRONMENT)
     write_model(tmp_path, "odd", "", "no config")
-    found = static_findings(tmp_path, ["early", "bare", "odd"], "2.33")
-    assert [text.partition(":")[0] for text in found] == ["early", "bare", "odd"]
+    write_model(tmp_path, "pipe", "", ENVIRONMENT)
+    os.mkfifo(tmp_path / "pipe" / "env")
+    found = static_findings(tmp_path, ["early", "bare", "odd", "pipe"], "2.33")
+    assert [text.partition(":")[0] for text in found] == ["early", "bare", "odd", "pipe", "pipe"]
+    assert found[3] == "pipe: its environment, env, is not in its directory"
     assert "MetricFamily" in found[0]
     assert found[1] == "bare: its environment, env, is not in its directory"
     assert static_findings(tmp_path, ["early"], "2.51") == []

@@ -196,12 +196,12 @@ def _outside(reads: Iterable[ReadsRecorded], backend: ModelTree | None) -> tuple
     return tuple(each._replace(files=[file for file in each.files if not file.path.startswith(own)]) for each in reads)
 
 
-def subject_in(directory: Path) -> Subject:
+def subject_in(directory: Path, include: Sequence[str] = ()) -> Subject:
     """Return the visible facts about a model that is not loaded. Raises ConfigError."""
     config = read_config(directory / CONFIG_FILE)
     versions = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name.isdecimal()))
     repositories = (directory.parent,)
-    tree = _tree(directory, config, (), repositories)
+    tree = _tree(directory, config, include, repositories)
     return Subject(directory.name, tree, config, versions=versions, repositories=repositories)
 
 

@@ -46,13 +46,13 @@ def relocatable(subject: Subject, release: Release) -> Iterator[Finding]:
     place = subject.directory / subject.environment
     if not subject.environment:
         return
-    if not place.exists():
+    if place.is_dir():
+        yield from _of_directory(place, release)
+    elif place.is_file():
+        yield from _of_archive(place)
+    else:  # a pipe is no environment, either, and to open it would take for ever
         text = f"{_ITS_ENVIRONMENT}, {subject.environment}, is not in its directory"
         yield _finding(text, "put it there, or take the parameter out")
-    elif place.is_dir():
-        yield from _of_directory(place, release)
-    else:
-        yield from _of_archive(place)
 
 
 def _of_directory(place: Path, release: Release) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from ....core.config.model_config import ModelConfig
+from ....core.config.model_config import ModelConfig, messages
 from ....core.source.source_file import UNPARSABLE, SourceFile
 from ....ipc.link.stub_link import ReadsRecorded
 from ....ipc.processes.execution_env import MODEL_DIRECTORY, PARAMETER
@@ -126,6 +126,11 @@ class Subject:
     @property
     def is_decoupled(self) -> bool:
         return bool(self.config.model_transaction_policy.decoupled)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether an instance group requests a GPU."""
+        return any(group.kind == messages.ModelInstanceGroup.KIND_GPU for group in self.config.instance_group)
 
     @cached_property
     def third_party(self) -> tuple[LoadedModule, ...]:
