@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ...core.status import TritonError
+from ...notebook.model import Model
 from ...notebook.views.card.card_panel import TaskPanel
 
 _SECONDS = 30.0
 
 
-class Checkable(Protocol):
-    """The part of `Model` that a check needs."""
-
-    name: str
-
-    @property
-    def check(self) -> Callable[..., Any]: ...
-
-
 class CheckPanel(TaskPanel):
     """The form; it needs ipywidgets."""
 
-    def __init__(self, model: Checkable, changed: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, model: Model, changed: Callable[[], object] = lambda: None) -> None:
         """changed: called when there is a result."""
         self._model = model
         super().__init__(f"check {model.name}", changed)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...core.config.completed_text import CompletedText, completed_text
 from ...core.config.model_config import ModelConfig, config_bytes, messages, parse_pbtxt, read_config_text, with_only
@@ -19,34 +18,29 @@ from . import left_out
 from .left_out import check_deployable, forget_backend_directory, never_ran, starts_our_stub, warnings
 from .own_backends import OwnBackend, find_own_backend
 from .preflight.finding import Prediction, Preflight
-from .preflight.judge import judge, subject_of
+from .preflight.judge import subject_of
 from .preflight.relocatable import is_machine_path
 from .preflight.subject import Subject
-from .releases import Target
 from .secrets import secret_sentences
-
-if TYPE_CHECKING:
-    from .environment.placed import PlacedEnvironment
 
 
 @dataclass(frozen=True)
 class ModelBuild:
-    """One model to be exported for `target`, in the form that pre-flight checks. `backend`: the Python-based backend
+    """One model to be exported, in the form that pre-flight checks. `backend`: the Python-based backend
     that is exported with it; `absent`: sentences about the needed models that the export lacks."""
 
     model: Model
     subject: Subject
-    target: Target
     backend: OwnBackend | None = None
     absent: Sequence[str] = ()
 
     @classmethod
-    def of(cls, model: Model, include: Sequence[str], target: Target) -> ModelBuild:
+    def of(cls, model: Model, include: Sequence[str]) -> ModelBuild:
         subject = subject_of(model, include)
         if answers := choice_words(subject.config):
             check_deployable(model.name, answers, subject.tree.files)
         backend = find_own_backend(model.name, subject.config, model.server.core.options.backend_directory, include)
-        return cls(model, subject, target, backend)
+        return cls(model, subject, backend)
 
     @property
     def name(self) -> str:
@@ -72,12 +66,6 @@ class ModelBuild:
     def copied_size(self) -> int:
         """Return the bytes of the files that `write` copies."""
         return self.subject.tree.size(besides=self._not_copied)
-
-    def judged(self, environment: PlacedEnvironment | None, repositories: Sequence[Path]) -> Preflight:
-        """Return the problems at the target, with the environment that is exported with the model. `repositories`: the
-        directories with everything that will lie next to it."""
-        subject = self.subject if environment is None else environment.subject_with(self.subject)
-        return judge(replace(subject, repositories=tuple(repositories)), self.target)
 
     def write(self, new: Path, copied: Callable[[str, int], object]) -> tuple[str, ...]:
         """Write the model to `new` and return warnings. Repository models are written unchanged."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...core.config.model_config import ConfigError, read_config
 from ...notebook.authoring.opened_repository import OpenedRepository
@@ -17,19 +16,14 @@ from ...server.api.model import Model
 from ...server.models.backend_choice import choice_words
 from . import left_out
 from .own_backends import OwnBackend, find_own_backend
-from .preflight.finding import Preflight
-from .preflight.judge import judge, subject_in, subject_of
+from .preflight.judge import subject_in, subject_of
 from .preflight.subject import Subject
-from .releases import Target
 from .secrets import secret_sentences, why_secret
-
-if TYPE_CHECKING:
-    from .environment.placed import PlacedEnvironment
 
 
 @dataclass(frozen=True)
 class OpenedBuild:
-    """One model to be exported for `target`, by the name of its directory. `model`: as it is served here, None if it is
+    """One model to be exported, by the name of its directory. `model`: as it is served here, None if it is
     not; `root`: the repository; `warnings`: the facts of its row; `backend`: the Python-based backend that is exported
     with it."""
 
@@ -37,7 +31,6 @@ class OpenedBuild:
     directory: Path
     model: Model | None
     root: Path
-    target: Target
     include: Sequence[str] = ()
     warnings: Sequence[str] = ()
     backend: OwnBackend | None = None
@@ -65,14 +58,6 @@ class OpenedBuild:
         """Return the bytes of the files that `write` copies."""
         return self._tree.size()
 
-    def judged(self, environment: PlacedEnvironment | None, repositories: Sequence[Path]) -> Preflight:
-        """Return the problems at the target, with the environment that is exported with the model. `repositories`: the
-        directories with everything that will lie next to it."""
-        if self.subject is None:
-            return Preflight(self.name, str(self.target), (), ("its config cannot be read",), is_complete=False)
-        subject = self.subject if environment is None else environment.subject_with(self.subject)
-        return judge(replace(subject, repositories=tuple(repositories)), self.target)
-
     def write(self, new: Path, copied: Callable[[str, int], object]) -> tuple[str, ...]:
         """Write the model to `new`, unchanged, and return warnings."""
         new.mkdir(parents=True)
@@ -82,13 +67,13 @@ class OpenedBuild:
         return (*self.warnings, *left_out.sentences(self._tree.left_out), *about)
 
 
-def build_of(opened: OpenedRepository, name: str, include: Sequence[str], target: Target) -> OpenedBuild:
+def build_of(opened: OpenedRepository, name: str, include: Sequence[str]) -> OpenedBuild:
     """Return the build of a model of an opened repository: as its cells have written it, or as it lies there."""
     directory, warnings = _find_exported(opened, name)
     model = opened.workspace.server.model(name) if opened.is_served_from_here(name) else None
     model = model if model is not None and model.ready() else None
     backend = _own_backend(opened, name)
-    return OpenedBuild(name, directory, model, opened.path, target, include, warnings, backend)
+    return OpenedBuild(name, directory, model, opened.path, include, warnings, backend)
 
 
 def _find_exported(opened: OpenedRepository, name: str) -> tuple[Path, Sequence[str]]:

@@ -84,7 +84,7 @@ def export(models: Sequence[Model], directory: str | PathLike[str], options: Exp
     repository = repository_path(directory)
     with removed_at_error(repository, f"'{models[0].name}' was not exported to {repository}"):
         exported, absent = _group(models, options.alone)
-        builds = [ModelBuild.of(each, options.include, target) for each in exported]
+        builds = [ModelBuild.of(each, options.include) for each in exported]
         work = Export(
             [replace(build, absent=absent.get(build.name, ())) for build in builds], repository, target, options
         )
@@ -185,7 +185,7 @@ class Export:
             return self._report(built, backups)
 
     def prove(self, report: ExportReport) -> ExportReport:
-        """Return the report with the verdict of real servers, if there is one to be had. Raises Cancelled."""
+        """Return the report with the verdict of real servers, if one was requested. Raises Cancelled."""
         if self._options.dry_run or not self._options.verify:
             return report
         return replace(report, verification=self._verify())
@@ -201,8 +201,7 @@ class Export:
         self.files = self._write_files(scratch / FILES) if self._write_files is not None else None
         environment = self._place_environment({place: build.subject for place, build in places.items()}, files)
         self._note_facts([scratch / MODELS, scratch / FILES], files, environment)
-        places_there = (repository, scratch / MODELS)
-        preflights = say_once(build.judged(environment, places_there) for build in self._builds)
+        preflights = say_once(self._judge(build, environment, scratch / MODELS) for build in self._builds)
         if self._options.deploy:
             operator = operator_facts(self._options, self._subjects, environment, preflights)
             self._image = self._write_deploy_files(files, operator)
@@ -214,6 +213,15 @@ class Export:
             about = (*warnings, *needed, *brought, *stops(preflight))
             plans.append(replace(plan, warnings=(*dict.fromkeys(about), *build.absent)))
         return _Built(plans, preflights, compare_files(files, repository.parent), environment)
+
+    def _judge(self, build: Build, environment: PlacedEnvironment | None, built: Path) -> Preflight:
+        """Return the problems of a model at the target, with the exported environment and with all models, of which
+        `built` has the new ones, next to it."""
+        subject = build.subject
+        if subject is None:
+            return Preflight(build.name, str(self._target), (), ("its config cannot be read",), is_complete=False)
+        subject = subject if environment is None else environment.subject_with(subject)
+        return judge(replace(subject, repositories=(self._repository, built)), self._target)
 
     def _copied(self, file: str, size: int) -> None:
         raise_if_cancelled(self._options.cancel)

@@ -43,7 +43,7 @@ def export_opened(opened: OpenedRepository, directory: str | PathLike[str], **op
     chosen = ExportOptions.from_keywords(**options)
     chosen.check(directory)
     target, root = find_target(chosen.target), opened.path
-    found = [build_of(opened, name, chosen.include, target) for name in opened]
+    found = [build_of(opened, name, chosen.include) for name in opened]
     if not found:
         raise FileError(f"{root} has no models", field=str(root))
     # a link to another place is not part of the repository; `_write_files` reports it

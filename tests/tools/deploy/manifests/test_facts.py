@@ -29,8 +29,8 @@ def test_the_name_is_a_dns_label(model: str, name: str) -> None:
 
 
 def test_the_image_is_the_target_s() -> None:
-    assert deployment().base_image == IMAGE
-    assert deployment(release=find("2.36")).base_image == IMAGE.replace("24.10", "23.07")
+    assert deployment().release.image == IMAGE
+    assert deployment(release=find("2.36")).release.image == IMAGE.replace("24.10", "23.07")
     assert deployment(release=find("2.36")).image == "digits-v2:23.07"
 
 

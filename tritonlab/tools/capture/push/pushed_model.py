@@ -60,7 +60,8 @@ class PushedModel:
     def from_model(model: Model, target: str) -> PushedModel:
         """Return a loaded model in the form of an export for `target`. Raises UnsupportedError if it needs more than
         files and a configuration, and the errors of an export."""
-        build = ModelBuild.of(model, (), find_target(target))
+        find_target(target)  # raises
+        build = ModelBuild.of(model, ())
         if build.incomplete:
             raise UnsupportedError(f"'{model.name}' was not pushed: {build.incomplete[0]}")
         with tempfile.TemporaryDirectory(prefix="tritonlab-push-") as scratch:

@@ -105,11 +105,6 @@ class Deployment:
         return label if re.match("[a-z]", label) else f"model-{label}".rstrip("-")
 
     @property
-    def base_image(self) -> str:
-        """Return the release's own image."""
-        return self.release.image
-
-    @property
     def image(self) -> str:
         """Return the name of the image that the Dockerfile builds."""
         return f"{self.name}:{self.tag}"

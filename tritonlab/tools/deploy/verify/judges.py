@@ -100,7 +100,7 @@ class PathJudge:
         command = [self.program, f"--model-repository={hiding.place('models', models)}", *ports.flags()]
         command.append(f"--backend-config=python,shm-region-prefix-name={ports.region_prefix}")
         if brought:
-            places["backends"] = backends = _merged(brought, scratch / "backends")
+            places["backends"] = backends = _add_own_backends(brought[0].parent)
             command.append(f"--backend-directory={hiding.place('backends', backends)}")
         inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         env = {**_scrubbed(scratch, hiding), **inherited}
@@ -174,11 +174,8 @@ def find_docker_judge(release: str, container: str) -> DockerJudge | str:
     return DockerJudge(release, engine, image)
 
 
-def _merged(brought: Sequence[Path], directory: Path) -> Path:
-    """Make a backend directory with the server's own backends and the export's, and return it."""
-    directory.mkdir(exist_ok=True)
-    for backend in brought:
-        shutil.copytree(backend, directory / backend.name, symlinks=True, dirs_exist_ok=True)
+def _add_own_backends(directory: Path) -> Path:
+    """Link the server's own backends into a directory with the export's, and return it."""
     for backend in DEFAULT_DIRECTORY.iterdir() if DEFAULT_DIRECTORY.is_dir() else ():
         if not (directory / backend.name).exists():
             (directory / backend.name).symlink_to(backend)
