@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,3 +138,19 @@ def test_a_model_whose_process_dies_in_the_trial_is_not_called_right(one: Callab
     found = one(Code("self.k = 2", execute="os._exit(1)"))
     assert not found.is_complete, found
     assert any("its process has ended" in note for note in found.notes), found
+
+
+def test_a_file_next_to_a_hidden_directory_is_hidden_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[dict[str, Any]] = []
+
+    def differing(some: object, job: trial.Job, unshare: object, **other: Any) -> dict[object, Prediction]:
+        runs.append(other)
+        return {}
+
+    (tmp_path / "data").mkdir()
+    for name in ("data/inside", "data.txt"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(trial, "_differing", differing)
+    job = trial.Job((), (), {}, "/", tmp_path, hidden=(str(tmp_path / "data"),))
+    trial._weigh([], {str(tmp_path / "data" / "inside"), str(tmp_path / "data.txt")}, job, ())
+    assert runs[0]["hidden"] == (*job.hidden, str(tmp_path / "data.txt"))

@@ -32,7 +32,7 @@ from ....server.models.backends import DEFAULT_DIRECTORY, runs_shipped
 from ....stub._pb_stub.process.reads_record import HELD, LISTED, LOOKED, PASSED, is_everywhere
 from ..child_command import CommandFailed, run_command
 from ..loaded_modules import third_party_modules
-from ..verify.hiding import common_entries, find_hiding, folders_of_the_machine
+from ..verify.hiding import common_entries, find_hiding, folders_of_the_machine, is_in
 from .finding import Prediction
 
 #: The most seconds of a run for each model.
@@ -211,7 +211,7 @@ def _weigh(readers: list[_Suspect], named: set[str], job: Job, unshare: Sequence
     """Find the effect of hiding all files that models were observed to read. Files that they look for but do not need
     are forgotten."""
     shown = tuple(path for path in job.shown if path not in named)
-    elsewhere = tuple(path for path in sorted(named) if os.path.isfile(path) and not path.startswith(job.hidden))
+    elsewhere = tuple(path for path in sorted(named) if os.path.isfile(path) and not is_in(path, *job.hidden))
     differing = _differing(readers, job, unshare, hidden=(*job.hidden, *elsewhere), shown=shown)
     for each in readers:
         each.without = differing.get(each, Prediction.ATTENTION)
@@ -321,7 +321,7 @@ def _hidden_folders(cwd: str) -> tuple[str, ...]:
         tops.remove("/usr/local")
     more = ["/tmp", os.path.expanduser("~"), cwd]
     found = sorted({os.path.realpath(path) for path in (*tops, *more) if os.path.isdir(path)} - {"/", "/usr"})
-    return tuple(path for path in found if not any(path.startswith(f"{other}/") for other in found))
+    return tuple(path for number, path in enumerate(found) if not is_in(path, *found[:number]))
 
 
 def _find_visible(job: Job, suspects: Iterable[_Suspect]) -> Iterator[str]:
