@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import threading
 from dataclasses import replace
@@ -20,6 +21,7 @@ from tritonlab.tools.deploy.verify.judges import WheelJudge
 from tritonlab.tools.deploy.verify.release_verdict import ReleaseVerdict
 from tritonlab.tools.deploy.verify.replayed_requests import ALONE, ModelAnswers
 from tritonlab.tools.deploy.verify.shipped_requests import shipped_requests
+from tritonlab.tools.deploy.verify.verdict_history import VerdictHistory
 from tritonlab.tools.deploy.verify.verification import static_findings, verify
 
 SOURCE = "import triton_python_backend_utils as pb_utils\nmaker = pb_utils.MetricFamily\n"
@@ -212,3 +214,19 @@ def test_requests_of_one_name_are_judged_apart(tmp_path: Path, monkeypatch: pyte
     verify(tmp_path, requests=cases)
     assert seen == ["a", "a-2", "b", "a-3"]
     assert {case.name for case in shipped_requests(tmp_path)} == {*seen}
+
+
+def test_a_verdict_is_on_its_files_also_with_a_link_to_the_author_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(tmp_path / "models", "m", SOURCE, "")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "models" / "m" / "1" / "weights").symlink_to(tmp_path / "home" / "weights")
+    found = {"m": ModelAnswers("m", not_judged=f"no {tmp_path / 'home'}")}
+    monkeypatch.setattr(verification._Work, "run", lambda self, who: found)
+    judge_of = SimpleNamespace(name="wheel", release="2.51")
+    monkeypatch.setattr(verification, "_judge_for", lambda release, python, lock, work: judge_of)
+    record = verify(tmp_path, hide=[tmp_path / "home"]).record
+    assert VerdictHistory(tmp_path, tmp_path / "models").is_current
+    text = json.dumps({**json.loads(record.read_text()), "files": {}})
+    assert str(tmp_path / "home") not in text and "no <hidden>" in text

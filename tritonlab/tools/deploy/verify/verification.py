@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import platform
 import re
 import shutil
@@ -333,9 +334,11 @@ class _Work(RequestReplay):
             "earlier": list(verification.earlier),
         }
         html = page_of(body_of(verdicts, missing, verification.earlier), document)
-        texts = {history.record: record_text(document), history.page: html}
-        for path, text in texts.items():
-            write_file(path, without_paths(text, map(str, self.hide)).encode(errors="backslashreplace"))
+        paths = [*map(str, self.hide)]
+        # links keep their targets: the files of a verdict are known again by them
+        record = {**json.loads(without_paths(record_text(document), paths)), "files": history.files}
+        for path, text in ((history.record, record_text(record)), (history.page, without_paths(html, paths))):
+            write_file(path, text.encode(errors="backslashreplace"))
         return verification
 
     def _foreign_stubs(self, who: Judge) -> dict[str, str]:
