@@ -352,12 +352,21 @@ def _pack(archive: zipfile.ZipFile, path: Path, name: str) -> None:
 
 @dataclass(frozen=True)
 class RepositoryReport:
-    """The effect of the export of a repository. `models`: a report on each model. `files`: the files next to them in
-    the repository. `backends`: the Python-based backends next to the repository."""
+    """The effect of the export of a repository. `whole`: the report on its models. `files`: the files next to them in
+    the repository."""
 
-    models: tuple[ExportReport, ...]
+    whole: ExportReport
     files: ExportPlan
-    backends: ExportPlan
+
+    @property
+    def models(self) -> tuple[ExportReport, ...]:
+        """The report on each model."""
+        return (replace(self.whole, composing=(), beside=None), *self.whole.composing)
+
+    @property
+    def backends(self) -> ExportPlan | None:
+        """The files next to the repository, among them the Python-based backends of its models."""
+        return self.whole.beside
 
     @property
     def repository(self) -> Path:
@@ -366,41 +375,37 @@ class RepositoryReport:
     @property
     def differs(self) -> bool:
         """Return whether the export changed anything."""
-        return self.files.differs or self.backends.differs or any(report.plan.differs for report in self.models)
+        plans = (self.files, self.backends, *(report.plan for report in self.whole.reports))
+        return any(plan.differs for plan in plans if plan is not None)
 
     @property
     def verification(self) -> Verification | None:
         """The verdict of real servers; None if it was not asked for."""
-        return self._whole.verification
+        return self.whole.verification
 
     @property
     def version(self) -> str:
         """The version of the export, which equal exports share."""
-        return self._whole.version
+        return self.whole.version
 
     def build(self, engine: str = "", *, run: bool = False) -> ImageReport:
         """Build the image of the export, as `ExportReport.build` does."""
-        return self._whole.build(engine, run=run)
+        return self.whole.build(engine, run=run)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the written files as JSON values."""
-        return {"files": self.files.to_dict(), **self._whole.to_dict()}
-
-    @property
-    def _whole(self) -> ExportReport:
-        first, *others = self.models
-        return replace(first, composing=tuple(others), beside=self.backends)
+        return {"files": self.files.to_dict(), **self.whole.to_dict()}
 
     def _beside(self) -> str:
         names = [*shortened(self.files.files), *(f"Attention: {warning}." for warning in self.files.warnings)]
         return "\n".join(f"  {name}" for name in names)
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, [str(self._whole), self._beside()]))
+        return "\n".join(filter(None, [str(self.whole), self._beside()]))
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [repr(self._whole), self._beside()]))
+        return "\n".join(filter(None, [repr(self.whole), self._beside()]))
 
     def _repr_html_(self) -> str:
         beside = f"<pre>{escape(self._beside())}</pre>" if self._beside() else ""
-        return f"{self._whole._repr_html_()}{beside}"
+        return f"{self.whole._repr_html_()}{beside}"

@@ -62,10 +62,8 @@ def export_opened(opened: OpenedRepository, directory: str | PathLike[str], **op
     work = Export(builds, path, target, chosen, write_files)
     with removed_at_error(path, f"{root} was not exported to {path}"):
         report = work.write()
-    report = work.prove(report)
-    assert work.files is not None and report.beside is not None
-    first = replace(report, composing=(), beside=None)
-    return RepositoryReport((first, *report.composing), work.files, report.beside)
+    assert work.files is not None
+    return RepositoryReport(work.prove(report), work.files)
 
 
 def _write_files(
