@@ -17,7 +17,7 @@ from .finding import Finding, Prediction
 from .subject import Subject, version_text
 
 _ITS_ENVIRONMENT = "its environment"
-_MEND = "pack a whole Python with conda-pack, or an interpreter's own prefix, not a venv"
+_FIX = "pack a whole Python with conda-pack, or an interpreter's own prefix, not a venv"
 #: The directories in which the target also has files.
 _EVERYWHERE = ("/bin/", "/usr/bin/", "/lib", "/usr/lib")
 #: The beginning of the sentence about an environment outside of the model's directory.
@@ -59,11 +59,11 @@ def _of_directory(place: Path, release: Release) -> Iterator[Finding]:
     is_venv = kind_of_prefix(place) == "venv"
     if why := why_refused(place, _ITS_ENVIRONMENT):
         # the target decides whether a directory that is not a whole prefix runs
-        yield _finding(why, _MEND, Prediction.LOAD if is_venv else Prediction.ATTENTION)
+        yield _finding(why, _FIX, Prediction.LOAD if is_venv else Prediction.ATTENTION)
     python = place / "bin" / "python"
     leads_to = os.path.realpath(python)
     if not is_venv and python.is_symlink() and not leads_to.startswith(os.path.realpath(place) + os.sep):
-        yield _finding(_linked(leads_to), _MEND)
+        yield _finding(_linked(leads_to), _FIX)
     activate = place / "bin" / "activate"
     if activate.is_file() and (prefix := _foreign_prefix(activate.read_text("utf-8", "replace"), place)):
         yield _finding(
@@ -99,7 +99,7 @@ def _of_libraries(place: Path, release: Release) -> Iterator[Finding]:
                 worst[family] = (found, path)
     if foreign:
         path, each = foreign[0]
-        yield _finding(f"{path.relative_to(place)} of its environment looks for libraries in {each}", _MEND)
+        yield _finding(f"{path.relative_to(place)} of its environment looks for libraries in {each}", _FIX)
     if "GLIBC" in worst:
         found, path = worst["GLIBC"]
         needed = f"{path.relative_to(place)} of its environment needs glibc {version_text(found)}"
@@ -126,11 +126,11 @@ def _of_archive(place: Path) -> Iterator[Finding]:
         yield _finding(f"its environment {place.name} is not a tar archive", "pack it again, as a tar.gz")
         return
     if config is not None:
-        yield _finding(venv_refusal(config, _ITS_ENVIRONMENT), _MEND)
+        yield _finding(venv_refusal(config, _ITS_ENVIRONMENT), _FIX)
         return
     python = members.get("bin/python")
     if python is not None and python.issym() and python.linkname.startswith("/"):
-        yield _finding(_linked(python.linkname), _MEND)
+        yield _finding(_linked(python.linkname), _FIX)
 
 
 def _linked(path: str) -> str:
