@@ -89,3 +89,12 @@ def test_a_model_that_does_not_load_is_an_error(repository: Path, capsys: pytest
     assert documents[0]["error"] == f'ValueError: no weights, in File "{file}", line 1'
     assert suites(repository.parent / "found.xml") == [("broken", "1", "0", "1"), ("double", "1", "0", "0")]
     assert main(["tune", "--model-repository", "nowhere"]) == 2
+
+
+def test_each_model_gets_the_smallest_shapes_of_its_own_inputs(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = CONFIG.replace('"IN"', '"ELSE"')
+    write_model(repository, "other", answers("x * 2", reads="ELSE"), other)
+    status, documents = run(capsys, "load-test", repository, "--seconds=0.1")
+    assert (status, [document.get("error") for document in documents]) == (0, [None, None])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.junit import JUnitTest, junit_xml
+from ...core.plain_facts import plain
 from ...core.whole_file import write_file
 from ...exchanges.golden import GoldenSet, golden_beside
 from ...exchanges.sending import asks_of
@@ -53,8 +54,7 @@ def load_test(
     compared: dict[str, ResultComparison] = {}
 
     def measure(server: Server, model: Model) -> LoadResult:
-        options.setdefault("shapes", smallest_shapes(model.config()))
-        found = _load(model, options)
+        found = _load(model, {"shapes": smallest_shapes(model.config()), **options})
         if baseline is not None:
             compared[model.name] = found.compare(baseline / f"{model.name}.json", tolerance)
             if not as_json:
@@ -230,7 +230,7 @@ def _run(
         documents.append(facts(result))
         suites.append((name, list(tests(name, result))))
     if as_json:
-        print(json.dumps(documents, indent=1))
+        print(json.dumps(plain(documents), indent=1))
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
         write_file(junit, junit_xml(suites))
