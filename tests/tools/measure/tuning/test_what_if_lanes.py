@@ -120,3 +120,13 @@ def test_what_no_replay_can_tell_is_a_sentence(page: Page) -> None:
     assert (reply["what"], "several instance groups" in reply["text"]) == ("problem", True)
     page.lanes.reply({"do": "nothing we know"})
     assert page.got.empty()
+
+
+def test_a_record_that_was_replaced_and_is_empty_is_never_the_former_one(page: Page) -> None:
+    subject = FakeModel()
+    page = Page(subject)
+    question = {"do": "replay", "settings": Settings.from_config(CONFIG).to_dict(), "window": [0, 30 * MS]}
+    page.lanes.reply(question)
+    assert [page.next()[0]["what"], page.next()[0]["what"]] == ["batches", "batches"]
+    subject.record = FakeModel(0).record
+    assert [page.send(**question)["what"], page.send(**question)["what"]] == ["problem", "problem"]

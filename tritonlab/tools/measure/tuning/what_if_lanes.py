@@ -138,8 +138,8 @@ class WhatIfLanes:
             epoch, total, read_at = self._read
             changed = (epoch, total) != (record.epoch, record.batches.total)
             if self._recorded is None or record.epoch != epoch or (changed and time.monotonic() - read_at > _FRESH):
-                self._read = record.epoch, record.batches.total, time.monotonic()
-                self._recorded = RecordedExecutions(record)
+                read = record.epoch, record.batches.total, time.monotonic()
+                self._recorded, self._read = RecordedExecutions(record), read
             return self._recorded
 
 
