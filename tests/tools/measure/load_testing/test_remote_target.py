@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.serving import SOON
-from tritonlab.core.status import UnsupportedError
+from tritonlab.core.status import InternalError, UnsupportedError
 from tritonlab.exchanges.remote.remote_server import RemoteModel, connect
 
 
@@ -144,3 +144,9 @@ def test_a_load_test_over_http_needs_no_grpc(plain: PlainServer, monkeypatch: py
 def test_tokens_are_not_counted_over_http(model: RemoteModel) -> None:
     with pytest.raises(UnsupportedError, match="connect to the server's gRPC port"):
         model.load_test(arrivals=[0], output_tokens=lambda outputs: 1)
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 2}, {"arrivals": [0, 0.01]}])
+def test_a_request_that_cannot_be_written_ends_the_test_with_its_error(model: RemoteModel, load: Any) -> None:
+    with pytest.raises(InternalError, match="the server takes JSON only"):
+        model.load_test(inputs={"X": np.full((1, 2), np.nan, np.float32)}, **load)

@@ -52,6 +52,8 @@ class RemoteTarget:
         #: the jobs of an open loop: by lane for sequences, whose requests are sent one after the other
         self._queues: dict[int, SimpleQueue[_Job | None]] = {}
         self._threads = 0
+        #: the errors of requests that could not be made or written, which end the test
+        self._problems: list[BaseException] = []
 
     def statistics(self) -> Mapping[str, Any] | None:
         try:
@@ -60,7 +62,7 @@ class RemoteTarget:
             return None
 
     def open(self, log: CallLog, mix: RequestMix) -> None:
-        self._log, self._open, self._queues, self._threads = log, {}, {}, 0
+        self._log, self._open, self._queues, self._threads, self._problems = log, {}, {}, 0, []
         self._bodies, self._callers = EncodedBodies(mix.fixed), []
         if not isinstance(self._link, HttpLink):
             from .grpc_calls import GrpcCalls
@@ -74,30 +76,31 @@ class RemoteTarget:
         return self._callers[-1]
 
     def keep(self, lanes: Sequence[Lane], mix: RequestMix, halt: threading.Event) -> None:
-        problems: list[BaseException] = []
-        threads = [
-            threading.Thread(
-                target=self._client, args=(lane, mix, halt, self._caller(), problems), name="client", daemon=True
-            )
-            for lane in lanes
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        for thread in [self._client(self._until_halted(lane, mix, halt)) for lane in lanes]:
             thread.join()
-        if problems:
-            raise problems[0]
+        self._raise_problem()
 
-    def _client(
-        self, lane: Lane, mix: RequestMix, halt: threading.Event, caller: Caller, problems: list[BaseException]
-    ) -> None:
-        try:
-            _work(_until_halted(lane, mix, halt, self._open), caller, self._log, self._open)
-        except BaseException as problem:  # a function that makes inputs raised
-            problems.append(problem)
-            halt.set()
+    def _until_halted(self, lane: Lane, mix: RequestMix, halt: threading.Event) -> Iterator[_Job]:
+        while not (halt.is_set() or self._problems):
+            request = mix.request(lane)
+            self._open[id(request)] = request
+            yield request, 0
+        if (last := mix.last(lane)) is not None:
+            yield last, 0
+
+    def _client(self, jobs: Iterable[_Job]) -> threading.Thread:
+        """Return a running thread that sends requests, one after the other, and logs them."""
+        arguments = (jobs, self._caller(), self._log, self._open, self._problems)
+        thread = threading.Thread(target=_work, args=arguments, name="load test client", daemon=True)
+        thread.start()
+        return thread
+
+    def _raise_problem(self) -> None:
+        if self._problems:
+            raise self._problems[0]
 
     def start(self, request: InferenceRequest, due: int, lane: Lane) -> None:
+        self._raise_problem()
         self._open[id(request)] = request
         number = lane.number if self.inputs.sequences else 0
         jobs = self._queues.get(number)
@@ -110,8 +113,7 @@ class RemoteTarget:
 
     def _worker(self, jobs: SimpleQueue[_Job | None]) -> None:
         self._threads += 1
-        arguments = (iter(jobs.get, None), self._caller(), self._log, self._open)
-        threading.Thread(target=_work, args=arguments, name="load test client", daemon=True).start()
+        self._client(iter(jobs.get, None))
 
     def outstanding(self) -> int:
         return len(self._open)
@@ -123,25 +125,21 @@ class RemoteTarget:
                 jobs.put(None)
         for caller in self._callers:
             caller.close()
+        self._raise_problem()
         return left
 
 
-def _until_halted(lane: Lane, mix: RequestMix, halt: threading.Event, under_way: _Open) -> Iterator[_Job]:
-    while not halt.is_set():
-        request = mix.request(lane)
-        under_way[id(request)] = request
-        yield request, 0
-    if (last := mix.last(lane)) is not None:
-        yield last, 0
-
-
-def _work(jobs: Iterable[_Job], caller: Caller, log: CallLog, under_way: _Open) -> None:
-    """Send requests, one after the other, and log them."""
-    for request, due in jobs:
-        stream = TokenStream(log.tokens) if log.tokens is not None else None
-        *times, text = caller.call(request, stream)
-        error = log.error_number(text) if text else 0
-        if stream is not None and not error:
-            stream.end(due or times[0], times[2])
-        under_way.pop(id(request), None)
-        log.add((due or times[0], *times, error, request.batch_size))
+def _work(jobs: Iterable[_Job], caller: Caller, log: CallLog, under_way: _Open, problems: list[BaseException]) -> None:
+    try:
+        for request, due in jobs:
+            stream = TokenStream(log.tokens) if log.tokens is not None else None
+            try:
+                *times, text = caller.call(request, stream)
+            finally:
+                under_way.pop(id(request), None)
+            error = log.error_number(text) if text else 0
+            if stream is not None and not error:
+                stream.end(due or times[0], times[2])
+            log.add((due or times[0], *times, error, request.batch_size))
+    except BaseException as problem:  # for example of a function that makes inputs
+        problems.append(problem)
