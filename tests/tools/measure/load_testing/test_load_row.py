@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tritonlab.tools.measure.load_testing.call_log import CallLog
 from tritonlab.tools.measure.load_testing.load_row import LoadWindow, is_stable, measure, server_times
 
 from .fakes import MS, ended, rows
@@ -65,3 +66,19 @@ def test_without_counts_there_are_no_server_times() -> None:
     assert server_times(None, same) is None
     assert server_times(same, None) is None
     assert server_times(same, same) is None
+
+
+def test_two_texts_that_come_at_once_have_two_numbers() -> None:
+    log = CallLog()
+
+    class Interrupted(str):
+        """A text that another thread's text overtakes while its number is noted."""
+
+        def __hash__(self) -> int:
+            if not seen:
+                seen.append(self)
+                log.error_number("other")
+            return super().__hash__()
+
+    seen: list[str] = []
+    assert log.error_number(Interrupted("one")) != log.error_number("other")

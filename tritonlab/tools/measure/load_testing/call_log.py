@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 
@@ -40,12 +41,13 @@ class CallLog:
         self._lock = threading.Lock()  # guards `_blocks`
         self._blocks: list[Rows] = []
         self._numbers: dict[str, int] = {}
+        self._free_numbers = itertools.count(1)
         #: adds a row
         self.add = self._fresh.append
 
     def error_number(self, text: str) -> int:
         """Return the number of an error's text; call it from any thread."""
-        return self._numbers.setdefault(text, len(self._numbers) + 1)
+        return self._numbers.setdefault(text, next(self._free_numbers))
 
     def rows(self, begin: int = 0, end: int | None = None) -> Rows:
         """Return the rows of requests that ended after `begin` and not after `end`."""
