@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +15,9 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tests.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.pictures import read, stored, texts
-from tests.serving import Lab, config, lab
+from tests.serving import Lab, config, lab, write_model
 from tests.tools.measure.tuning.scheduler_bench import config_of
+from tritonlab import Server
 from tritonlab.core.config.model_config import ModelConfig
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.engine.schedulers.policy_queue import QueuePolicies
@@ -457,6 +459,18 @@ def test_a_replay_that_executed_nothing_is_wrong() -> None:
     nothing = Numbers(*[float("nan")] * 4, 0)
     result = result_of([replace(as_predicted(trial(10.0, 400)), predicted=nothing)])
     assert "wrong for 1 of 1 measurements, which it saw executing nothing; its pred" in repr(result)
+    (confirmed,) = json.loads(json.dumps(result.to_dict(), allow_nan=False))["confirmed"]
+    assert (confirmed["predicted"]["p99_ms"], confirmed["predicted"]["requests"]) == (None, 0)
+
+
+def test_a_cache_that_answers_all_requests_is_named(tmp_path: Path) -> None:
+    text = config(*IN_AND_OUT, "max_batch_size: 4 response_cache { enable: true }")
+    write_model(tmp_path, "cached", ADD_SUB, text)
+    with Server(tmp_path, model_control_mode="explicit", cache_config="local,size=1000000") as server:
+        model = server.load("cached")
+        shapes = {"INPUT0": [4], "INPUT1": [4]}
+        with pytest.raises(InvalidArgumentError, match=r"its response cache .* give `inputs` as a function"):
+            model.tune(seconds=2.0, max_instances=1, shapes=shapes)
 
 
 def test_a_load_under_which_all_requests_fail_does_not_end_the_run() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.status import InternalError, UnavailableError
+from ....core.status import InternalError, InvalidArgumentError, UnavailableError
 from ....notebook.authoring.settings import Settings
 from ....server.api.model import Model
 from ..load_testing.load_plan import LoadPlan
@@ -76,7 +76,7 @@ class LiveModel(TunedModel):
 
     def measure(self, load: Load, seconds: float) -> Measurement:
         """Apply a load for `seconds`. Raises KeyboardInterrupt if that was interrupted, TritonError if all
-        requests failed.
+        requests failed or were answered from a cache.
         """
         record, began, busy = self.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
@@ -92,7 +92,13 @@ class LiveModel(TunedModel):
                 raise NothingMeasured(f"No request was answered within {seconds:.1f} s under {load}")
             raise InternalError(f"'{self.name}' cannot be measured under {load}: {next(iter(row.errors))}")
         busy = process_time_ns() - busy
-        recorded = RecordedExecutions(record, since=began)
+        try:
+            recorded = RecordedExecutions(record, since=began)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"'{self.name}' executed nothing under {load}, as its response cache had every answer: give `inputs` "
+                "as a function that makes new ones"
+            ) from None
         sizes = recorded.batch_column("size")
         mean = float(sizes.mean())
         numbers = Numbers(

@@ -172,14 +172,18 @@ class Numbers:
         rate, busy = len(latency) / span * 1e9, Numbers.busy_time(arrived, arrived + latency)
         return Numbers(p50=p50, p99=p99, rate=rate, mean_size=float(sizes.mean()), requests=len(latency), busy=busy)
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the numbers as JSON values; None if nothing was executed."""
         busy = {"busy_seconds": self.busy / 1e9, "requests_per_busy_second": self.busy_rate}
-        return {
+        found = {
             **({} if math.isnan(self.busy) else busy),
             "p50_ms": self.p50 / 1e6,
             "p99_ms": self.p99 / 1e6,
             "requests_per_second": self.rate,
             "mean_batch_size": self.mean_size,
+        }
+        return {
+            **{name: None if math.isnan(value) else value for name, value in found.items()},
             "requests": self.requests,
         }
 
