@@ -40,12 +40,6 @@ def test_explicit_arrivals_begin_with_the_first() -> None:
             explicit_times(arrivals, "m")
 
 
-@pytest.mark.parametrize("wrong", [(0, "constant"), (-1, "poisson"), (5, "burst")])
-def test_wrong_rates_are_refused(wrong: tuple[float, str]) -> None:
-    with pytest.raises(InvalidArgumentError):
-        next(due_times(*wrong))
-
-
 def fired(times: list[int], target: FakeTarget, clock: MockClock, halt: Callable[[], bool], lanes: int = 1) -> None:
     """Fire with a clock that stands still except while the sender waits."""
     stop = threading.Event()

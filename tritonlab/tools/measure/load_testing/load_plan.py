@@ -55,16 +55,14 @@ class LoadPlan:
         mode = modes[0] if modes else CONCURRENCY
         values = {name: options[name] for name in own if name in options}
         plan = LoadPlan(mode, mix={name: options[name] for name in _MIX if name in options}, **values)
+        plan._check()
         if mode == ARRIVALS:
             times = tuple(explicit_times(options[ARRIVALS], model))
             if plan.seconds is not None:
                 times = tuple(time for time in times if time <= plan.seconds * 1e9)
             span = max(times[-1] / 1e9, 1e-9)
-            plan = replace(plan, times=times, levels=(len(times) / span,))
-        else:
-            plan = replace(plan, levels=_levels(mode, options.get(mode, 1)))
-        plan._check()
-        return plan
+            return replace(plan, times=times, levels=(len(times) / span,))
+        return replace(plan, levels=_levels(mode, options.get(mode, 1)))
 
     def _check(self) -> None:
         if self.distribution not in DISTRIBUTIONS:
@@ -87,7 +85,7 @@ def _levels(mode: str, value: Any) -> tuple[float, ...]:
         if not levels or not all(level > 0 for level in levels):
             raise InvalidArgumentError(f"{mode} must be more than 0, or a list of such numbers, not {value!r}")
         if mode == CONCURRENCY:
-            if any(int(level) != level for level in levels):
+            if any(level % 1 for level in levels):
                 raise InvalidArgumentError(f"concurrency must be a whole number, not {value!r}")
             return tuple(int(level) for level in levels)
     except TypeError:

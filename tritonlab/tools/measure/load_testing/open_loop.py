@@ -31,16 +31,8 @@ class HasArrivals(Protocol):
 
 def due_times(rate: float, distribution: str = "poisson", seed: int = 0) -> Iterator[int]:
     """Yield, without end, the due times of `rate` requests per second, in nanoseconds after the start."""
-    if rate <= 0:
-        raise InvalidArgumentError(f"a request rate must be more than 0, not {rate:g}")
     if distribution == "constant":
-        return (round(number * 1e9 / rate) for number in itertools.count())
-    if distribution == "poisson":
-        return _poisson(rate, seed)
-    raise InvalidArgumentError(f"distribution '{distribution}' does not exist: use {' or '.join(DISTRIBUTIONS)}")
-
-
-def _poisson(rate: float, seed: int) -> Iterator[int]:
+        yield from (round(number * 1e9 / rate) for number in itertools.count())
     random, now = np.random.default_rng(seed), 0.0
     while True:
         for gap in random.exponential(1e9 / rate, _BLOCK).tolist():
