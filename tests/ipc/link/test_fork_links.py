@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.serving import eventually, open_descriptors
+from tritonlab.ipc.link import fork_links
 from tritonlab.ipc.link.fork_links import ForkLinks
 from tritonlab.ipc.link.link_reader import LinkReader
 from tritonlab.ipc.link.stub_link import Log, StubLink
@@ -15,6 +16,7 @@ from tritonlab.stub._pb_stub.api import bridge
 from tritonlab.stub._pb_stub.api.bridge import Bridge, BridgeError
 from tritonlab.stub._pb_stub.process.forked import ForkedBridge
 from tritonlab.stub._pb_stub.wire.message_bodies import IsModelReady
+from tritonlab.stub._pb_stub.wire.shm_manager import SharedMemoryError
 
 
 class Parent(Bridge):
@@ -154,3 +156,24 @@ def test_nonsense_costs_nothing_but_itself(kernel: Kernel, nonsense: Callable[[s
     eventually(lambda: kernel.forks.count == 1)
     kernel.end_children()
     eventually(lambda: open_descriptors() <= before)  # those of tests before this one may close meanwhile
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), SharedMemoryError("no memory")])
+@pytest.mark.parametrize("step", ["create_region_file", "RegionReader", "Region"])
+def test_a_link_that_cannot_be_made_leaves_nothing_and_the_next_one_can(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    before = open_descriptors()
+    real, calls = getattr(fork_links, step), iter([True, False])
+
+    def fails_once(*arguments: Any) -> Any:
+        if next(calls, False) is (step != "create_region_file"):  # the second of the two files
+            raise error
+        return real(*arguments)
+
+    monkeypatch.setattr(fork_links, step, fails_once)
+    with pytest.raises(BridgeError, match="the server has ended"):
+        kernel.child().linked()
+    monkeypatch.undo()
+    eventually(lambda: open_descriptors() <= before)
+    assert kernel.child().call(IsModelReady("next", "")) == "next"

@@ -12,10 +12,11 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from ...stub._pb_stub.wire.fork_bodies import ForkLink
 from ...stub._pb_stub.wire.serialization import encode_body
-from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
+from ...stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError, create_region_file
 from .link_reader import LinkReader, Watch
 from .stub_link import StubLink
 
@@ -26,9 +27,7 @@ class ForkLinks:
     """The server's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
     thread; `on_end` is called at its end, on any thread."""
 
-    def __init__(
-        self, sock: socket.socket, link_reader: LinkReader, size: int, growth: int, limit: int | None
-    ) -> None:
+    def __init__(self, sock: socket.socket, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
         self.on_link: Callable[[StubLink], None] = lambda link: None
         self.on_end: Callable[[StubLink], None] = lambda link: None
         self._socket = sock
@@ -57,7 +56,7 @@ class ForkLinks:
                 os.close(fd)
             if fds:
                 self._accept(fds[0])
-        except OSError:
+        except (OSError, SharedMemoryError):
             _log.exception("a forked process could not be given a link")
         self.watch.arm()
 
@@ -68,11 +67,17 @@ class ForkLinks:
             os.close(fd)
             raise
         size, growth, limit = self._sizes
-        server_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
-        regions = (Region(server_fd, size, growth, limit), RegionReader(stub_fd))
-        os.ftruncate(stub_fd, size)
-        link = StubLink(ours, *regions, self._link_reader)
-        link.watch.start()
+        with ExitStack() as undo:
+            undo.enter_context(ours)
+            server_fd = create_region_file("tritonlab kernel fork")
+            undo.callback(os.close, server_fd)
+            stub_fd = create_region_file("tritonlab fork")
+            undo.callback(os.close, stub_fd)
+            regions = (Region(server_fd, size, growth, limit), RegionReader(stub_fd))
+            os.ftruncate(stub_fd, size)
+            link = StubLink(ours, *regions, self._link_reader)
+            link.watch.start()
+            undo.pop_all()
         with self._lock:
             closed = self._closed
             self._links[link] = regions
