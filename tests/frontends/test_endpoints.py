@@ -104,6 +104,15 @@ def test_a_port_in_use_opens_none(core: InferenceServer, name: str, service: str
     assert f"--{name}-port" in text and f"--allow-{name}=false" in text
 
 
+def test_a_tools_port_in_use_is_named_by_the_flags_there_are(core: InferenceServer) -> None:
+    with listen("127.0.0.1", 0) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(UnavailableError, match=r"failed to start OpenAI service: .* already in use") as refusal:
+            Endpoints(core, any_ports(tool_ports={"openai": port}))
+    text = str(refusal.value)
+    assert "another port: --openai-port (0: any free one), without it: leave that out" in text and "--allow" not in text
+
+
 def test_ports_are_shared_by_those_that_all_say_so(core: InferenceServer) -> None:
     sharing = {"http_options": HTTPOptions(reuse_port=True), "grpc_options": GRPCOptions(reuse_port=True)}
     with Endpoints(core, any_ports(metrics=False, **sharing)) as one:

@@ -334,9 +334,11 @@ def _named(service: str) -> Iterator[None]:
     try:
         yield
     except TritonError as error:
-        option = service.lower()
+        of_tools = {port.title: name for name, port in ports().items()}
+        option = of_tools.get(service, service.lower())
+        without = "leave that out" if service in of_tools else f"--allow-{option}=false"
         raise TritonError.from_code(
             error.code,
             f"failed to start {service} service: {error.code.text} - {error.message}; "
-            f"another port: --{option}-port (0: any free one), without it: --allow-{option}=false",
+            f"another port: --{option}-port (0: any free one), without it: {without}",
         ) from None
