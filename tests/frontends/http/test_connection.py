@@ -388,9 +388,9 @@ def test_a_connection_that_was_used_is_not_idle(lab: Lab) -> None:
     with closing(Connection(http)) as used, closing(Connection(http)) as idle:
         for connection in (used, idle):
             assert data(connection.exchange(infer(document(1)))) == [1]
-        pass_time(server._server)
+        pass_time(server)
         assert data(used.exchange(infer(document(2)))) == [2]
-        pass_time(server._server)
+        pass_time(server)
         assert data(used.exchange(infer(document(3)))) == [3]
         with pytest.raises(ConnectionError):
             idle.read()

@@ -212,7 +212,7 @@ def test_a_connection_that_is_used_until_the_server_stops_is_closed_by_its_last_
         eventually(lambda: script.instance.inflight)
         stopping = threading.Thread(target=server.stop, args=(60,))
         stopping.start()
-        eventually(lambda: server._server.stopping)
+        eventually(lambda: server.stopping)
         hold.unlink()
         reply = client.read()
         assert data(reply) == [2] and reply.headers["connection"] == "close"

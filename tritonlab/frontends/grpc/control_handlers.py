@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import grpc
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import Int32Value
 
 from ...core.config.service_messages import messages
 from ...core.observe.log_settings import FORMATS
@@ -68,15 +69,6 @@ class ControlCall(UnaryCall):
 
 
 # -- health and metadata
-
-
-class _Status(NamedTuple):
-    """A message that is serialized already."""
-
-    text: bytes
-
-    def SerializeToString(self) -> bytes:
-        return self.text
 
 
 def _model_ready(services: Services, request: Any) -> Any:
@@ -232,12 +224,12 @@ def _log_values(settings: Any) -> Iterator[tuple[str, Any]]:
         yield key, found
 
 
-#: `grpc.health.v1.Health/Check`, whose messages tritonclient does not have: 1 is SERVING, 2 NOT_SERVING, for any
-#: service (measured).
+#: `grpc.health.v1.Health/Check`, for any service (measured). tritonclient does not have its messages: the answer is a
+#: number in field 1, where 1 is SERVING and 2 NOT_SERVING.
 HEALTH = Rpc(
     "health",
     messages.ServerReadyRequest,
-    lambda services, request: _Status(b"\x08\x01" if services.core.ready() else b"\x08\x02"),
+    lambda services, request: Int32Value(value=1 if services.core.ready() else 2),
 )
 
 _ANSWERS: dict[str, tuple[str, Callable[[Services, Any], Any]]] = {

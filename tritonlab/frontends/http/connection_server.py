@@ -33,7 +33,7 @@ class ConnectionServer(ConnectionHost):
     """A server with one listening socket, one event loop and one thread. It is started and stopped at most once.
 
     `app` is called on the event loop. `loop_context` is a context for as long as the event loop runs.
-    `cancel_on_disconnect`: see ConnectionHost.
+    `cancel_on_disconnect`: see ConnectionHost. `shares_port`: see `listen`.
     """
 
     def __init__(
@@ -45,10 +45,12 @@ class ConnectionServer(ConnectionHost):
         memory: RequestMemory | None = None,
         loop_context: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[object]] = nullcontext,
         cancel_on_disconnect: bool = False,
+        shares_port: bool = False,
     ) -> None:
         door = Door(access or AccessRules())
         super().__init__(app, defect, door, memory or RequestMemory(), cancel_on_disconnect)
         self._loop_context = loop_context
+        self._shares_port = shares_port
         self._name = name
         self._timeout = 0.0
         self._begun = threading.Event()
@@ -56,9 +58,9 @@ class ConnectionServer(ConnectionHost):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
 
-    def start(self, address: str, port: int, shared: bool = False) -> int:
+    def start(self, address: str, port: int) -> int:
         """Listen, and return the port. Raises UnavailableError or InvalidArgumentError as `listen` does."""
-        listener = listen(address, port, shared)
+        listener = listen(address, port, self._shares_port)
         bound = int(listener.getsockname()[1])
 
         def run() -> None:

@@ -50,8 +50,6 @@ _METHODS = (
 #: Headers that continue a client's OpenTelemetry trace.
 _CONTEXT = ("traceparent", "tracestate")
 
-Endpoint = Callable[[Request, str, str], Awaitable[HttpReply]]
-
 #: Bytes; Triton's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
 #: How many calls of ControlEndpoints may block at the same time. Loads may take all of them; health is still answered.
@@ -251,8 +249,8 @@ class _Endpoint:
         self._threads = app._health_threads if category == "health" else app._threads
 
     async def __call__(self, request: Request, path: dict[str, str]) -> HttpReply:
-        call = HttpCall(request.method, path, request.headers, request.body)
-        if (restricted := self._app._restricted.refusal(self._category, call.headers)) is not None:
+        call = HttpCall(request.method, path, request.body)
+        if (restricted := self._app._restricted.refusal(self._category, request.headers)) is not None:
             return restricted
         if call.method not in self._methods:
             return failure(405, METHOD_NOT_ALLOWED, self._kind)

@@ -19,7 +19,7 @@ _PROMETHEUS = b"text/plain; charset=utf-8"
 __all__ = ["HTTPOptions", "HTTPServer"]
 
 
-class HTTPServer:
+class HTTPServer(ConnectionServer):
     """The HTTP endpoint of one server. It is started and stopped at most once."""
 
     def __init__(
@@ -29,12 +29,11 @@ class HTTPServer:
         options: HTTPOptions,
         memory: RequestMemory | None = None,
     ) -> None:
-        self._app = HTTPApp(core, shared_memory, options)
-        self._shared = options.reuse_port
-        app, access = self._app, options.access
+        self._endpoints = HTTPApp(core, shared_memory, options)
+        app, access = self._endpoints, options.access
         if options.models_page:
             access = replace(access, open_paths=frozenset(path.encode() for path in FRAME))
-        self._server = ConnectionServer(
+        super().__init__(
             app,
             "tritonlab http",
             access,
@@ -42,20 +41,12 @@ class HTTPServer:
             memory=memory,
             loop_context=app.reading,
             cancel_on_disconnect=options.cancel_on_disconnect,
+            shares_port=options.reuse_port,
         )
 
-    def start(self, address: str, port: int) -> int:
-        """Listen, and return the port. Raises UnavailableError if the port is in use."""
-        return self._server.start(address, port, self._shared)
-
-    def is_busy(self) -> bool:
-        """Return whether a request is being received or an answer sent."""
-        return self._server.is_busy()
-
     def stop(self, timeout: float = 0.0) -> None:
-        """Refuse new connections; requests under way are cut off after `timeout` seconds."""
-        self._server.stop(timeout)
-        self._app.close()
+        super().stop(timeout)
+        self._endpoints.close()
 
 
 def metrics_app(metrics_text: Callable[[], str]) -> Callable[[Request], Awaitable[HttpReply]]:

@@ -9,14 +9,12 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from ...core.status import InvalidArgumentError, TritonError
-from ..shared.access import CATEGORIES
+from ..shared.access import CATEGORIES, Headers
 from . import errors
 
 JSON = b"application/json"
 TEXT = b"text/plain"
 BINARY = b"application/octet-stream"
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 #: Up to this many bytes of binary data go out with the JSON in one write; more is sent as it lies in memory.
 _JOIN_BELOW = 1 << 16
@@ -112,14 +110,10 @@ class HttpCall:
 
     method: str
     path: dict[str, str]
-    headers: Sequence[tuple[bytes, bytes]]
     body: bytes | bytearray
 
-    def header(self, name: bytes) -> str | None:
-        return header(self.headers, name)
 
-
-def header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
+def header(headers: Headers, name: bytes) -> str | None:
     """Return the first value of a header; `name` is in lower case."""
     return next((value.decode("latin-1") for key, value in headers if key == name), None)
 

@@ -131,8 +131,8 @@ class Imported:
         """
         if self.nbytes == 0:
             return np.empty(self.shape, dtype)
-        array: np.ndarray[Any, Any] = np.asarray(_Memory(self)).view(dtype).reshape(self.shape)
-        return array
+        array: np.ndarray[Any, Any] = np.asarray(_Memory(self.pointer, self.nbytes, self)).view(dtype)
+        return array.reshape(self.shape)
 
     def __del__(self) -> None:
         if self._address is not None:
@@ -142,16 +142,13 @@ class Imported:
 
 
 class _Memory:
-    """Imported memory as numpy reads it. The array's base is this object, which keeps the memory."""
+    """Memory in a form for numpy, which passes the address of device memory on and never reads there. The base of the
+    array is this object, which keeps the owner of the memory.
+    """
 
-    def __init__(self, imported: Imported) -> None:
-        self._imported = imported
-        self.__array_interface__ = {
-            "data": (imported.pointer, False),
-            "shape": (imported.nbytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
+    def __init__(self, pointer: int, nbytes: int, owner: Any) -> None:
+        self._owner = owner
+        self.__array_interface__ = {"data": (pointer, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
 
 
 #: address of a capsule's structure -> its memory: a capsule may be consumed again here (rule 1.5.4)
@@ -212,21 +209,13 @@ def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> An
     return capsule
 
 
-class _DeviceMemory:
-    """Device memory in a form for numpy, which passes the address on and never reads there."""
-
-    def __init__(self, pointer: int, nbytes: int, owner: Any) -> None:
-        self._owner = owner
-        self.__array_interface__ = {"data": (pointer, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
-
-
 def export_device(pointer: int, device: int, datatype: int, shape: List[int], owner: Any) -> Any:
     """Make a capsule `dltensor` over C-contiguous device memory. `owner` lives as long as the memory is in use."""
     dtype: Any = ELEMENT_DTYPES[datatype]
     nbytes = dtype.itemsize
     for dim in shape:
         nbytes *= dim
-    data: np.ndarray[Any, Any] = np.asarray(_DeviceMemory(pointer, nbytes, owner)).view(dtype).reshape(shape)
+    data: np.ndarray[Any, Any] = np.asarray(_Memory(pointer, nbytes, owner)).view(dtype).reshape(shape)
     capsule = export_tensor(datatype, data, owner)
     tensor = _DLManagedTensor.from_address(_pointer_of(capsule, _FRESH)).tensor
     tensor.device_type, tensor.device_id = CUDA, device

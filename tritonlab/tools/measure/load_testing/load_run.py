@@ -58,7 +58,8 @@ class LoadTest:
         # written by the thread, read by any: each is replaced, never changed
         self._rows: tuple[LoadRow, ...] = ()
         self._row: _RowUnderWay | None = None
-        self._problem: BaseException | None = None
+        #: the error that has ended the test early, which `wait` raises
+        self.problem: BaseException | None = None
         self._why = ""
 
     def start(self) -> LoadTest:
@@ -76,11 +77,6 @@ class LoadTest:
     def finished(self) -> bool:
         return self._ended.is_set()
 
-    @property
-    def problem(self) -> BaseException | None:
-        """The error that has ended the test early, which `wait` raises."""
-        return self._problem
-
     def wait(self, timeout: float | None = None) -> LoadResult:
         """Wait until the test has ended, or for `timeout` seconds; return the measurements so far. An interrupt stops
         the test.
@@ -90,8 +86,8 @@ class LoadTest:
         except KeyboardInterrupt:
             self.stop("interrupted")
             self._ended.wait()
-        if self._problem is not None:
-            raise self._problem
+        if self.problem is not None:
+            raise self.problem
         return self.result()
 
     def result(self) -> LoadResult:
@@ -122,7 +118,7 @@ class LoadTest:
                 if self._stop.is_set():
                     break
         except BaseException as problem:
-            self._problem = problem
+            self.problem = problem
         finally:
             self._ended.set()
 
