@@ -30,6 +30,11 @@ class PlainServer(ThreadingHTTPServer):
         self.free.set()
         self.came = threading.Semaphore(0)
         self.refuse = False
+        self.connections = 0
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections += 1
+        super().process_request(request, client_address)
 
     @property
     def address(self) -> str:
@@ -39,6 +44,7 @@ class PlainServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     """A handler that closes the connection after each answer, as HTTP/1.0 does."""
 
+    disable_nagle_algorithm = True  # head and body of an answer are two packets
     server: PlainServer
 
     def do_GET(self) -> None:
@@ -150,3 +156,21 @@ def test_tokens_are_not_counted_over_http(model: RemoteModel) -> None:
 def test_a_request_that_cannot_be_written_ends_the_test_with_its_error(model: RemoteModel, load: Any) -> None:
     with pytest.raises(InternalError, match="the server takes JSON only"):
         model.load_test(inputs={"X": np.full((1, 2), np.nan, np.float32)}, **load)
+
+
+def test_a_client_keeps_its_connection(plain: PlainServer, model: RemoteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "protocol_version", "HTTP/1.1")
+    assert model.metadata()["name"] == "m"
+    plain.connections = 0
+    (row,) = model.load_test(concurrency=2, seconds=0.2, warmup=0).rows
+    # two of clients, and those of metadata, configuration and statistics
+    assert row.errors == {} and plain.connections < 20 < row.requests
+
+
+def test_a_connection_that_the_server_closed_while_it_was_idle_is_opened_again(
+    model: RemoteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Handler, "protocol_version", "HTTP/1.1")
+    monkeypatch.setattr(_Handler, "timeout", 0.05)  # seconds that it keeps an idle connection
+    (row,) = model.load_test(arrivals=[0, 0.4, 0.41]).rows
+    assert (row.errors, row.requests) == ({}, 3)

@@ -26,6 +26,9 @@ class GrpcCalls:
         self._streams = GrpcLink(link.transport) if decoupled or counts else None
         self._infer = self._channel.unary_unary(_MODEL_INFER, None, None)
 
+    def release(self) -> None:
+        """Do nothing: the channel is for all threads."""
+
     def close(self) -> None:
         self._channel.close()
         if self._streams is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
@@ -23,6 +24,9 @@ class Caller(Protocol):
 
     def call(self, request: InferenceRequest, stream: TokenStream | None) -> CallTimes:
         """Send a request and wait for its answer, whose tokens `stream` counts. An error is part of the result."""
+
+    def release(self) -> None:
+        """Note that this thread makes no more calls."""
 
     def close(self) -> None:
         """End the calls under way, from another thread."""
@@ -71,6 +75,8 @@ class HttpCaller:
 
     def call(self, request: InferenceRequest, stream: TokenStream | None) -> CallTimes:
         message = self._bodies.encode(request, self._message)
+        if self._socket is not None and self._ready.poll(0):  # the server has closed it while it was idle
+            self.release()
         sent = monotonic_ns()
         try:
             connection = self._socket or self._connect()
@@ -83,11 +89,11 @@ class HttpCaller:
             while not reply.complete:
                 reply.feed(connection.recv(_RECEIVE))
         except (OSError, httptools.HttpParserError) as problem:
-            self._drop()
+            self.release()
             failure = self._link.transport.failure(self._link.protocol, problem)
             return CallTimes(sent, 0, monotonic_ns(), error=failure.message)
         if not reply.keeps_alive:
-            self._drop()
+            self.release()
         done = monotonic_ns()
         error = error_text(reply.body, reply.status) if reply.status != 200 else ""
         return CallTimes(sent, first, done, send=written - sent, receive=done - first, error=error)
@@ -107,9 +113,11 @@ class HttpCaller:
         if self._closed:
             raise OSError("the test has ended")
         self._socket = self._link.transport.connect()
+        self._ready = select.poll()
+        self._ready.register(self._socket, select.POLLIN)
         return self._socket
 
-    def _drop(self) -> None:
+    def release(self) -> None:
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
@@ -127,6 +135,8 @@ class _HttpReply:
 
     def __init__(self) -> None:
         self.complete = False
+        #: whether the server keeps the connection open; the parser forgets it with the end of the answer
+        self.keeps_alive = False
         self._parts: list[bytes] = []
         self._parser = httptools.HttpResponseParser(self)
 
@@ -140,14 +150,11 @@ class _HttpReply:
 
     def on_message_complete(self) -> None:
         self.complete = True
+        self.keeps_alive = bool(self._parser.should_keep_alive())
 
     @property
     def status(self) -> int:
         return int(self._parser.get_status_code())
-
-    @property
-    def keeps_alive(self) -> bool:
-        return bool(self._parser.should_keep_alive())
 
     @property
     def body(self) -> bytes:

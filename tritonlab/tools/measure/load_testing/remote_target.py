@@ -143,3 +143,5 @@ def _work(jobs: Iterable[_Job], caller: Caller, log: CallLog, under_way: _Open, 
             log.add((due or times[0], *times, error, request.batch_size))
     except BaseException as problem:  # for example of a function that makes inputs
         problems.append(problem)
+    finally:
+        caller.release()
