@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import time
 import zlib
 
 import pytest
@@ -49,6 +50,13 @@ def test_of_a_long_damaged_body_the_beginning_is_read() -> None:
     packed[150_000] ^= 0xFF
     read = decompress("gzip", packed, LIMIT)
     assert len(read) > 140_000 and read[:140_000] == body[:140_000]
+
+
+def test_what_follows_the_compressed_data_costs_nothing() -> None:
+    body = gzip.compress(b"{}") + bytes(24 << 20)
+    began = time.thread_time()
+    assert decompress("gzip", body, LIMIT) == b"{}"
+    assert time.thread_time() - began < 0.5  # 5 s with all of it in zlib's `unused_data`
 
 
 def test_an_empty_body_is_no_compressed_one() -> None:

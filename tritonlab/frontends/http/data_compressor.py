@@ -45,6 +45,8 @@ def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) 
                 f"Request data size exceeds the maximum allowed value of {limit} bytes after decompression. "
                 "Use --http-max-input-size to increase the limit."
             )
+        if decompressor.eof:  # zlib would collect what follows, in quadratic time
+            break
     return data
 
 
