@@ -102,9 +102,9 @@ def test_a_row_is_made_of_the_last_windows_only() -> None:
         failed = log.error_number("no room") if number % 10 == 9 else 0
         log.add(ended(number * MS, (number + 2) * MS, sent=(number + 1) * MS, error=failed, batch=2))
     windows = [LoadWindow(start * MS, (start + 10) * MS, 1, 1) for start in (0, 10, 20, 30)]
-    found = row_of(5, log, (windows, 3), (None, None), True, False, True, 1)
+    found = row_of(5, log, windows, windows[1:], (None, None), 60, True, False, True, 1)
     assert (found.seconds, found.requests, found.failed) == (0.03, 27, 3)
-    assert (found.requests_per_s, found.inferences_per_s, found.sent_per_s) == (900, 1800, 1000)
+    assert (found.requests_per_s, found.inferences_per_s, found.sent_per_s) == (900, 1800, 3000)
     assert found.errors == {"no room": 3}
     assert found.latency is not None and found.lag is not None
     assert (found.latency.p50, found.lag.max) == (2000, 1000)

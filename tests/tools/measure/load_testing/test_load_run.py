@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models import ADD_SUB, ADD_SUB_CONFIG, executes, streams
+from tests.models import ADD_SUB, ADD_SUB_CONFIG, answers, executes, streams
 from tests.serving import DECOUPLED, SOON, Lab, config, eventually
 from tritonlab import Model
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
 from tritonlab.record.recorder import Recorder
+from tritonlab.tools.measure.load_testing import load_run
 from tritonlab.tools.measure.load_testing.load_result import LoadResult
 from tritonlab.tools.measure.load_testing.load_run import LoadTest
 
@@ -126,6 +127,19 @@ def test_a_stalled_server_is_not_hidden(lab: Lab) -> None:
     assert row.requests == 6
     assert row.latency is not None and row.lag is not None
     assert row.latency.max >= 6 * 50_000 and row.lag.max >= 5 * 50_000
+
+
+def test_a_server_that_falls_behind_is_not_taken_for_a_sender_that_does(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_run, "_DRAIN", 0.1)
+    model = lab.load(
+        "behind", answers("(time.sleep(0.05), x)[1]", imports="import time"), config("IN FP32 1", "OUT FP32 1")
+    )
+    result = model.load_test(request_rate=200, distribution="constant", seconds=0.5, warmup=0)
+    (row,) = result.rows
+    assert row.unanswered > 50 and row.sent_per_s > 150
+    assert "could be sent" not in result.text()
 
 
 def test_errors_are_counted_by_text(lab: Lab) -> None:

@@ -174,22 +174,21 @@ class LoadRow:
 def row_of(
     level: float,
     log: CallLog,
-    times: tuple[Sequence[LoadWindow], int],
+    windows: Sequence[LoadWindow],
+    measured: Sequence[LoadWindow],
     counted: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
+    more: int,
     open_loop: bool,
     decoupled: bool,
     stable: bool | None,
     unanswered: int,
 ) -> LoadRow:
-    """Make a row. `times`: the windows, and how many of the last ones count. `counted`: the server's statistics at the
-    beginning and end of these.
+    """Make a row. `measured`: the last of the windows, which count. `counted`: the server's statistics at the beginning
+    and end of these; `more`: how many more requests were in progress at the end.
     """
-    windows, count = times
-    begin, end = windows[-count].begin, windows[-1].end
-    later, seconds = log.rows(begin), max((end - begin) / 1e9, 1e-9)
-    rows = later[later[:, DONE] <= end]
+    begin, end = measured[0].begin, measured[-1].end
+    rows, seconds = log.rows(begin, end), max((end - begin) / 1e9, 1e-9)
     good = without_errors(rows)
-    sent = later[(later[:, SENT] > begin) & (later[:, SENT] <= end)]
     streamed = good[good[:, FIRST] > 0]
     return LoadRow(
         level=level,
@@ -198,7 +197,7 @@ def row_of(
         requests_per_s=len(good) / seconds,
         inferences_per_s=float(good[:, BATCH].sum()) / seconds,
         responses_per_s=float(good[:, RESPONSES].sum()) / seconds,
-        sent_per_s=len(sent) / seconds,
+        sent_per_s=(len(rows) + more) / seconds,
         latency=Percentiles.from_nanoseconds(good[:, DONE] - good[:, DUE]),
         first_response=Percentiles.from_nanoseconds(streamed[:, FIRST] - streamed[:, DUE]) if decoupled else None,
         lag=Percentiles.from_nanoseconds(rows[:, SENT] - rows[:, DUE]) if open_loop else None,

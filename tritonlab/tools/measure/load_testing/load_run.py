@@ -146,6 +146,8 @@ class _RowUnderWay:
         self._windows: list[LoadWindow] = []
         #: Triton's statistics at the beginning of each window and at the end of the last one
         self._counted: list[Any] = []
+        #: how many requests were in progress at these times
+        self._in_progress: list[int] = []
         self._begin = monotonic_ns()
         self._sender_problem: BaseException | None = None
 
@@ -154,7 +156,7 @@ class _RowUnderWay:
         plan, target = self._plan, self._target
         target.open(self._log, self._mix)
         sender = threading.Thread(target=self._send, name="load test sender", daemon=True)
-        self._counted.append(target.statistics())
+        self._count()
         self._begin = monotonic_ns()
         sender.start()
         try:
@@ -166,7 +168,7 @@ class _RowUnderWay:
         finally:
             self._halt.set()
         self._wait_for_answers(sender, _DRAIN)
-        left = self._target.abandon()
+        left = target.abandon()
         if self._sender_problem is not None:
             raise self._sender_problem
         if not self._windows:
@@ -175,8 +177,10 @@ class _RowUnderWay:
         return row_of(
             self._level,
             self._log,
-            times=(self._windows, len(measured)),
+            windows=self._windows,
+            measured=measured,
             counted=(self._counted[-len(measured) - 1], self._counted[-1]),
+            more=self._in_progress[-1] - self._in_progress[-len(measured) - 1],
             open_loop=plan.mode != CONCURRENCY,
             decoupled=target.inputs.decoupled,
             stable=is_stable(self._windows, plan.stability) if len(self._windows) >= STABLE_WINDOWS else None,
@@ -212,7 +216,8 @@ class _RowUnderWay:
         if self._stop.is_set():
             return
         if not self._windows:
-            self._counted = [self._target.statistics()]
+            self._counted, self._in_progress = [], []
+            self._count()
         begin = self._windows[-1].end if self._windows else monotonic_ns()
         end = begin + int(seconds * 1e9)
         self._stop.wait(max(end - monotonic_ns(), 0) / 1e9)
@@ -226,6 +231,10 @@ class _RowUnderWay:
     def _close_window(self, begin: int, end: int) -> None:
         rows = self._log.rows(begin, end)
         self._windows.append(measure(rows, begin, end, self._plan.percentile))
+        self._count()
+
+    def _count(self) -> None:
+        self._in_progress.append(self._target.in_progress())
         self._counted.append(self._target.statistics())
 
     def _whole(self, sender: threading.Thread) -> None:

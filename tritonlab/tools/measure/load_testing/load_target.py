@@ -1,5 +1,5 @@
-"""The target of a load test: its interface, and the one for a server in this process. `clients.remote_target` has the
-one for a remote server.
+"""The target of a load test: its interface, and the one for a server in this process. `remote_target` has the one
+for a remote server.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class LoadTarget(Protocol):
 
     def outstanding(self) -> int:
         """Return how many requests are sent, or waiting to be sent, and have not ended."""
+
+    def in_progress(self) -> int:
+        """Return how many requests are sent and have not ended."""
 
     def abandon(self) -> int:
         """Cancel the requests that have not ended, and forget them. Return their number."""
@@ -175,6 +178,8 @@ class LocalTarget:
 
     def outstanding(self) -> int:
         return len(self._open)
+
+    in_progress = outstanding
 
     def abandon(self) -> int:
         left = list(self._open.copy().values())

@@ -92,6 +92,7 @@ class RemoteTarget:
         """Return a running thread that sends requests, one after the other, and logs them."""
         arguments = (jobs, self._caller(), self._log, self._open, self._problems)
         thread = threading.Thread(target=_work, args=arguments, name="load test client", daemon=True)
+        self._threads += 1
         thread.start()
         return thread
 
@@ -106,17 +107,16 @@ class RemoteTarget:
         jobs = self._queues.get(number)
         if jobs is None:
             jobs = self._queues[number] = SimpleQueue()
-            self._worker(jobs)
+            self._client(iter(jobs.get, None))
         elif not self.inputs.sequences and self._threads < min(len(self._open), _MOST_THREADS):
-            self._worker(jobs)
+            self._client(iter(jobs.get, None))
         jobs.put((request, due))
-
-    def _worker(self, jobs: SimpleQueue[_Job | None]) -> None:
-        self._threads += 1
-        self._client(iter(jobs.get, None))
 
     def outstanding(self) -> int:
         return len(self._open)
+
+    def in_progress(self) -> int:
+        return min(len(self._open), self._threads)
 
     def abandon(self) -> int:
         left = len(self._open)
