@@ -133,13 +133,14 @@ def test_a_server_that_falls_behind_is_not_taken_for_a_sender_that_does(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_run, "_DRAIN", 0.1)
-    model = lab.load(
-        "behind", answers("(time.sleep(0.05), x)[1]", imports="import time"), config("IN FP32 1", "OUT FP32 1")
-    )
+    source = answers("(time.sleep(0.05), x)[1]", imports="import time")
+    model = lab.load("behind", source, config("IN FP32 1", "OUT FP32 1", "max_batch_size: 1 dynamic_batching { }"))
     result = model.load_test(request_rate=200, distribution="constant", seconds=0.5, warmup=0)
     (row,) = result.rows
     assert row.unanswered > 50 and row.sent_per_s > 150
     assert "could be sent" not in result.text()
+    (row,) = model.load_test(arrivals=[0]).rows  # without the requests that were cancelled
+    assert row.server is not None and row.server.requests == 1
 
 
 def test_errors_are_counted_by_text(lab: Lab) -> None:

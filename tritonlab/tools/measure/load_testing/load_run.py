@@ -21,6 +21,8 @@ from .token_times import CountTokens, TokenLog, token_counter
 #: Seconds that requests may still take after a row has been measured, before they are cancelled: in a closed loop, and
 #: with given arrivals, of which every response is needed.
 _DRAIN, _DRAIN_ARRIVALS = 2.0, 30.0
+#: The same for the requests that were cancelled.
+_CANCEL = 1.0
 #: A window continues until it has so many requests, for at most so many windows' time: with a slow model some windows
 #: have none.
 _LEAST, _LONGEST = 10, 10
@@ -169,6 +171,7 @@ class _RowUnderWay:
             self._halt.set()
         self._wait_for_answers(sender, _DRAIN)
         left = target.abandon()
+        self._wait_for_answers(sender, _CANCEL)  # they would disturb the next row
         if self._sender_problem is not None:
             raise self._sender_problem
         if not self._windows:
