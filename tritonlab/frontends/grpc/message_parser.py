@@ -24,6 +24,8 @@ DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not
 
 #: Messages from this size on are not parsed whole (`parse`).
 _LARGE = 1 << 16
+#: Messages of more fields are: 2 us for each would hold up all other calls.
+_MOST_FIELDS = 1 << 12
 _RAW_TAG = 7 << 3 | 2
 #: Bytes of typed elements after parsing, for each byte in the message: an empty string, the worst case, has 2 there and
 #: 16 here.
@@ -149,13 +151,15 @@ def parse(data: bytes) -> tuple[Any, Raw]:
 
 def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
     """Return the message without its field 7, and that field's values; None if the parser must read all of it, because
-    it may not be a message."""
+    it may not be a message, or has so many fields that this takes long."""
     view = memoryview(data)
     rest: list[memoryview] = []
     raw: list[memoryview] = []
     position, end = 0, len(data)
     try:
         while position < end:
+            if len(rest) + len(raw) > _MOST_FIELDS:
+                return None
             start = position
             tag, position = _varint(data, position)
             kind = tag & 7
