@@ -242,6 +242,8 @@ def test_a_length_that_is_no_number(http: RawHTTP) -> None:
         assert (reply.status, reply.kind) == (200, BINARY)
     else:  # since 2025-10
         assert (reply.status, reply.error) == (400, "Unable to parse Inference-Header-Content-Length, got: abc")
+        reply = http.post("/v2/models/one/infer", F32, **{JSON_SIZE: "0_0"})
+        assert (reply.status, reply.error) == (400, "Unable to parse Inference-Header-Content-Length, got: 0_0")
 
 
 @rule("6.5.3")

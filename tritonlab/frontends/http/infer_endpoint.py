@@ -29,7 +29,6 @@ from .reply import (
     JSON,
     METHOD_NOT_ALLOWED,
     TEXT,
-    Headers,
     HttpReply,
     RestrictedFeatures,
     failure,
@@ -53,8 +52,7 @@ class InferHead:
     """The values of a request's head, with the model's name and version."""
 
     def __init__(self, request: Request, model: str, version: int) -> None:
-        headers: Headers = request.headers
-        self.headers = headers
+        self.headers = headers = request.headers
         #: as the client wrote them, in the order of `headers`
         self.names: Sequence[bytes] = request.names
         self.sender = request.sender
@@ -378,7 +376,7 @@ def _json_size(header: str | None, size: int) -> int:
     if header is None:
         return size
     try:
-        number = int(header)
+        number = int(header.replace("_", "x"))  # which Python would skip
     except ValueError:  # since 2025-10; 2.51 reads the leading digits
         raise InvalidArgumentError(f"Unable to parse Inference-Header-Content-Length, got: {header}") from None
     if not 0 <= number <= size:
