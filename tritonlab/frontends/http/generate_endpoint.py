@@ -28,7 +28,6 @@ from .rapidjson_reader import RepeatingObject
 from .reply import (
     METHOD_NOT_ALLOWED,
     CutOffError,
-    Headers,
     HttpReply,
     RestrictedFeatures,
     failure,
@@ -158,8 +157,7 @@ class GenerateEndpoint:
     def _start(
         self, request: Request, path: dict[str, str], loop: asyncio.AbstractEventLoop
     ) -> HttpReply | ResponseQueue:
-        headers: Headers = request.headers
-        if (restricted := self._restricted.refusal("inference", headers)) is not None:
+        if (restricted := self._restricted.refusal("inference", request.headers)) is not None:
             return restricted
         if request.method != "POST":
             return failure(405, METHOD_NOT_ALLOWED)
@@ -167,7 +165,7 @@ class GenerateEndpoint:
         try:
             number = version_number(version)
             found = self._exchange.find(model, number)
-            if header(headers, b"content-encoding") not in (None, "identity"):
+            if header(request.headers, b"content-encoding") not in (None, "identity"):
                 raise InvalidArgumentError("Unsupported content-encoding, only 'identity' is supported.")
             sent = decode_request(request.body, model, number, found.rules.metadata(()))
             queue = ResponseQueue(sent, loop, self._most_unread)
