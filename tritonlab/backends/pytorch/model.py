@@ -53,7 +53,6 @@ class TritonPythonModel:
 
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
-        self._config = config
         self._batches = config["max_batch_size"] > 0
         refuse_unsupported(config)
         parameters = parameters_of(config)

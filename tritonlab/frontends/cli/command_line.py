@@ -37,8 +37,8 @@ Groups = Mapping[str, Sequence[Flag]]
 class CommandLine:
     """A command line.
 
-    `values` maps part -> field -> value, with the defaults of flags that were not given; `inert` names the given flags
-    that have no effect here, `given` all flags that were given.
+    `values` maps part -> field -> value, with the defaults of flags that were not given; `inert` has the given flags
+    that have no effect here, `flags_used` the names of all given flags.
     """
 
     def __init__(self, groups: Groups, arguments: Sequence[str]) -> None:

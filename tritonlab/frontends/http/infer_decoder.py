@@ -48,9 +48,6 @@ _DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is no
 class JsonParameters:
     """The values of request parameters in JSON (rule 6.3.3)."""
 
-    def __init__(self, outputs: RequestedOutputs) -> None:
-        self._outputs = outputs
-
     def correlation_id(self, value: Any) -> int | str:
         try:
             return as_uint(value)
@@ -160,7 +157,7 @@ class InferDecoder:
             named = members(parameters)
         except TritonError as error:
             raise about("failed to get request params.", error) from None
-        values = JsonParameters(outputs)
+        values = JsonParameters()
         before: dict[str, Any] = {}
         for key, value in named.items():
             if key == "binary_data_output":

@@ -11,7 +11,6 @@ A frontend turns bytes into a request and responses into bytes. Between the two 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...core.inference.copies import Copies
@@ -134,10 +133,6 @@ class OneResponse:
         if not response.empty:
             self._count += 1
             self._first = self._first or response
-
-    @property
-    def outputs(self) -> Mapping[str, Tensor]:
-        return {} if self._first is None else self._first.outputs
 
     def take(self, none: str = "expected a single response, got 0") -> InferenceResponse:
         """Return the response, after the final one came; an error response if there was none or more than one (rule

@@ -104,14 +104,6 @@ class DeviceTensors:
             self._mapped[lease.chunk.handle] = lease.chunk
         return DeviceGrant(lease.chunk.handle.hex(), lease.offset, lease.size)
 
-    @property
-    def lent(self) -> dict[int, int]:
-        """The bytes lent to the stub for its outputs, by device."""
-        found: dict[int, int] = {}
-        for lease in list(self._granted.values()):
-            found[lease.chunk.device] = found.get(lease.chunk.device, 0) + lease.size
-        return found
-
     def ask_back(self) -> None:
         """Note that the stub is about to return memory: from now on it may map again any chunk that it is sent."""
         with self._lock:
