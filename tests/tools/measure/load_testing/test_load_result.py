@@ -136,6 +136,8 @@ def test_a_plan_has_a_level_for_each_row(options: dict[str, Any], levels: tuple[
         ({"request_rate": [1, -1]}, "more than 0"),
         ({"seconds": 0}, "seconds must be more than 0"),
         ({"arrivals": [0.0, 1.0], "seconds": -1}, "seconds must be more than 0"),
+        ({"batch": -1}, "batch must be more than 0"),
+        ({"sequence_length": 0}, "sequence_length must be more than 0"),
         ({"max_trials": 2}, "max_trials must be 3 or more"),
         ({"percentile": 100}, "percentile must be between"),
         ({"request_rate": 1, "distribution": "burst"}, "distribution 'burst' does not exist"),

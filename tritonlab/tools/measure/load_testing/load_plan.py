@@ -68,8 +68,9 @@ class LoadPlan:
         if self.distribution not in DISTRIBUTIONS:
             known = " or ".join(DISTRIBUTIONS)
             raise InvalidArgumentError(f"distribution '{self.distribution}' does not exist: use {known}")
-        for name in ("seconds", "window", "max_outstanding", "sequences"):
-            value = getattr(self, name)
+        options = {**vars(self), **self.mix}
+        for name in ("seconds", "window", "max_outstanding", "sequences", "sequence_length", "batch"):
+            value = options.get(name)
             if value is not None and not value > 0:
                 raise InvalidArgumentError(f"{name} must be more than 0, not {value}")
         if self.max_trials < STABLE_WINDOWS:
