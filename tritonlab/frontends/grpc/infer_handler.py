@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ...server.observe.tracer import RECEPTION, Reception
 from ..shared.access import Forwarded
-from ..shared.infer_exchange import InferExchange, OneResponse
+from ..shared.infer_exchange import InferExchange, OneResponse, trace_context
 from ..shared.request_memory import UNCOUNTED, HeldMemory, NoRoomError, RequestMemory
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
@@ -29,8 +28,6 @@ from .message_parser import MessageParser, Raw
 #: An answer of so many bytes is written by the serving thread. To copy it takes the interpreter lock and new memory for
 #: some 100 ms, in which the serving thread would receive other messages that nothing checks.
 _MUCH = 16 << 20
-#: Metadata that continue a client's OpenTelemetry trace.
-_CONTEXT = ("traceparent", "tracestate")
 
 
 class ReceivedInfer(NamedTuple):
@@ -154,7 +151,7 @@ class TracedModelInferCall(ModelInferCall):
     and of the answer."""
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
-        self._reception = Reception(_context(event.invocation_metadata))
+        self._reception = Reception(trace_context(event.invocation_metadata))
         self._clock = service.exchange.core.clock
         self._stamp("GRPC_WAITREAD_START")
         super().__init__(event, service, compression)
@@ -182,8 +179,3 @@ class TracedModelInferCall(ModelInferCall):
     def _on_sent(self, event: Any) -> None:
         self._stamp("GRPC_SEND_END")
         self._reception.end()
-
-
-def _context(metadata: Metadata) -> str | None:
-    found = {key: value for key, value in metadata if key in _CONTEXT}
-    return json.dumps(found) if "traceparent" in found else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from ...server.observe.tracer import RECEPTION, Reception
 from ...server.options import MAX_UNREAD_SIZE
 from ..shared.access import AccessRules
 from ..shared.cuda_region import CudaRegion
-from ..shared.infer_exchange import InferExchange
+from ..shared.infer_exchange import InferExchange, trace_context
 from ..shared.shared_memory_manager import SharedMemoryManager
 from ..shared.system_region import SystemRegion
 from .control_endpoints import ControlEndpoints
@@ -36,7 +35,6 @@ from .reply import (
     RestrictedFeatures,
     WriteWatch,
     failure,
-    header,
     refusal,
 )
 from .request_parser import Request
@@ -46,9 +44,6 @@ _METHODS = (
     *("GET", "HEAD", "POST", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "OPTIONS", "PROPFIND", "PROPPATCH", "LOCK"),
     *("UNLOCK", "TRACE", "CONNECT", "PATCH"),
 )
-
-#: Headers that continue a client's OpenTelemetry trace.
-_CONTEXT = ("traceparent", "tracestate")
 
 #: Bytes; Triton's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
@@ -278,7 +273,8 @@ class TracedCall:
 
     async def __call__(self, request: Request, *where: Any) -> HttpReply:
         now = self._core.clock.now
-        reception = Reception(_context(request))
+        headers = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in reversed(request.headers))
+        reception = Reception(trace_context(headers))  # of two with one name the first counts
         reception.stamp("HTTP_RECV_START", request.begun)
         reception.stamp("HTTP_RECV_END", request.ended)
 
@@ -308,9 +304,3 @@ class TracedCall:
         if reply.events is not None:
             reply.events, reply.watch = each(reply.events), WriteWatch(lambda: None, reception.end)
         return reply
-
-
-def _context(request: Request) -> str | None:
-    headers = request.headers
-    found = {name: value for name in _CONTEXT if (value := header(headers, name.encode())) is not None}
-    return json.dumps(found) if "traceparent" in found else None

@@ -11,6 +11,8 @@ A frontend turns bytes into a request and responses into bytes. Between the two 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...core.inference.copies import Copies
@@ -118,6 +120,12 @@ class InferExchange:
             if isinstance(tensor, CopiedTensor):
                 region = tensor.region
                 self._copies.tell(request, region.device_id, to_host=tensor.byte_size, simulated=region.simulated)
+
+
+def trace_context(headers: Iterable[tuple[str, str | bytes]]) -> str | None:
+    """Return the headers that continue a client's OpenTelemetry trace, as JSON text; None if it has none."""
+    found = {name: value for name, value in headers if name in ("traceparent", "tracestate")}
+    return json.dumps(found, sort_keys=True) if "traceparent" in found else None
 
 
 class OneResponse:
