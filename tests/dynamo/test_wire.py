@@ -71,6 +71,13 @@ def test_a_request_that_cannot_be_read(document: Any, error: type[TritonError], 
         wire.read_request(document, "m")
 
 
+@pytest.mark.parametrize("name", ["priority", "timeout"])
+@pytest.mark.parametrize("value", [{"string": "high"}, {"int64": -1}, {"double": float("nan")}])
+def test_a_parameter_that_is_no_number(name: str, value: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"parameter '{name}' must be a number, 0 or more"):
+        wire.read_request({**sent("Int32", [1], [1]), "parameters": {name: value}}, "m")
+
+
 @pytest.mark.parametrize("count", [{"int64": 0}, {"string": "2"}])
 def test_a_count_of_classes_that_is_not_one(count: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match="classification of output 'OUT' must be above 0"):

@@ -32,8 +32,8 @@ _REGION = "shared_memory_region"
 
 
 def read_request(sent: Mapping[str, Any], model: str) -> InferenceRequest:
-    """Return the request from a frontend. Raises InvalidArgumentError for a request without tensors, UnsupportedError
-    for a tensor in shared memory."""
+    """Return the request from a frontend. Raises InvalidArgumentError for a request without tensors or with a wrong
+    parameter, UnsupportedError for a tensor in shared memory."""
     if "tensors" not in sent:
         raise InvalidArgumentError(f"the model '{model}' takes tensors, and the request has none")
     inputs = {each["metadata"]["name"]: _read_tensor(each) for each in sent["tensors"]}
@@ -48,11 +48,22 @@ def read_request(sent: Mapping[str, Any], model: str) -> InferenceRequest:
         request_id=sent.get("id") or "",
         correlation_id=sequence if isinstance(sequence, str) else int(sequence),
         flags=flags,
-        priority=int(fields.get("priority", 0)),
-        timeout=int(fields.get("timeout", 0)),
+        priority=_unsigned(fields, "priority"),
+        timeout=_unsigned(fields, "timeout"),
         parameters={name: value for name, value in parameters.items() if not name.startswith("triton_")} or None,
         requested_outputs=[each["name"] for each in sent.get("outputs") or ()],
     )
+
+
+def _unsigned(fields: Mapping[str, ParameterValue], name: str) -> int:
+    sent = fields.get(name, 0)
+    try:
+        value = int(sent)
+    except (ValueError, OverflowError):  # a text, not a number, infinity
+        value = -1
+    if value < 0:
+        raise InvalidArgumentError(f"parameter '{name}' must be a number, 0 or more: {sent}")
+    return value
 
 
 def read_classes(sent: Mapping[str, Any]) -> dict[str, int]:
