@@ -7,10 +7,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,35 @@ def test_an_editor_that_goes_is_taken_leave_of(relay: EditorRelay) -> None:
     end.link.shutdown(socket.SHUT_RDWR)
     assert (second.read() or {})["event"] == "terminated"
     assert second.read() is None
+
+
+def test_an_editor_that_comes_as_another_goes_waits(relay: EditorRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_look = threading.Event()
+
+    class Selector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            assert may_look.wait(SECONDS)
+            return sorted(super().select(timeout), key=lambda ready: ready[0].fileobj is relay._door)
+
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    may_look.set()
+    end, first = debugger(relay), editor(relay)
+    first.write(seq=1, type="request", command="initialize")
+    assert (end.read() or {})["command"] == "initialize"
+    may_look.clear()
+    first.write(seq=2, type="request", command="attach")
+    assert (end.read() or {})["command"] == "attach"
+    first.link.shutdown(socket.SHUT_RDWR)
+    second = editor(relay)
+    may_look.set()
+    leave = end.read()
+    end.write(type="event", event="output")  # for the first
+    end.respond(leave)
+    end.write(type="event", event="stopped")
+    second.write(seq=1, type="request", command="initialize")
+    assert (end.read() or {})["command"] == "initialize"
+    end.write(type="event", event="continued")
+    assert second.read() == {"type": "event", "event": "continued"}
 
 
 def test_an_adapter_whose_model_has_gone_says_so(relay: EditorRelay, tmp_path: Path) -> None:

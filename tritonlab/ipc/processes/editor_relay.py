@@ -153,6 +153,7 @@ class EditorRelay:
                             self._editor = None
                             debugger.ask(_LEAVE, "disconnect")
                             selector.unregister(self._door)  # the next editor waits until this one is forgotten
+                            break  # one that has come meanwhile, too
                         else:
                             debugger.socket.sendall(messages)
 
