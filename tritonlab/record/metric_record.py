@@ -51,8 +51,10 @@ class MetricRecord:
         return found
 
     def since(self, rows: Mapping[Key, int]) -> dict[Key, tuple[int, int, bytes]]:
-        """Return for each series the number of the first kept row from its number in `rows` on (0 if it is not in
-        `rows`), the number of the oldest kept row, and the data from that first row on (`Ring.since`).
+        """Return the rows of each series from a number on: `rows` has the number by series, 0 by default.
+
+        The values are the number of the first returned row, the number of the oldest kept row, and the data of
+        `Ring.since`.
         """
         with self._lock:
             found = {}

@@ -21,8 +21,8 @@ PASSED, FAILED, NOTHING = 0, 1, 2
 def judge_each(
     repository: Path, names: Sequence[str], judge: Callable[[Server, Model], Result]
 ) -> Iterator[tuple[str, Result | str]]:
-    """Load one model of a repository at a time, and yield its name with the result of `judge`, or with the text of the
-    error for which there is none, which is also printed to stderr.
+    """Load one model of a repository at a time, and yield its name with the result of `judge`. If the model cannot be
+    loaded or judged, print the error to stderr, and yield its text in place of the result.
     """
     with Server(repository, model_control_mode="explicit") as server:
         for name in names:

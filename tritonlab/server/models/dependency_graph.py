@@ -72,8 +72,8 @@ class DependencyGraph:
         return self.load_order(found)
 
     def load_order(self, names: Iterable[str]) -> list[str]:
-        """Return `names` sorted by name, but each after the ones that it contains. Ensembles that contain themselves
-        are at any place; `circle` finds them.
+        """Return `names` sorted by name, but each ensemble after its models. Ensembles that contain themselves are at
+        any place; `circle` finds them.
         """
         wanted = sorted(set(names))
         order: dict[str, None] = {}

@@ -29,8 +29,8 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class ImageReport:
-    """The steps from an export to a running container. `engine`: the one that took them; empty if there is none here,
-    so that they are only named."""
+    """The steps from an export to a running container. `engine`: the container engine that ran them; empty if none was
+    found, and no step was run."""
 
     image: str
     steps: tuple[tuple[str, ...], ...]

@@ -307,7 +307,8 @@ def _made_temporary_files() -> bool:
 
 
 def _try_fork() -> str:
-    """Fork as a trial, at which libraries also end threads. Return why a fork is not like a new process, or empty."""
+    """Make a fork that ends at once; libraries also end their threads before a fork. Return why a fork would differ
+    from a new process; "" if it would not."""
     pid = fork()
     if pid == 0:
         status = _FAILS

@@ -75,7 +75,7 @@ def _undo(every: Sequence[_TargetPush]) -> None:
 @dataclass(frozen=True)
 class ServedState:
     """The state of a model on a server: the READY versions, the configuration in its JSON form, and the mark of the
-    push that it is, "" for another one."""
+    push that loaded it, "" if no push did."""
 
     versions: tuple[str, ...] = ()
     config: Mapping[str, Any] | None = None
