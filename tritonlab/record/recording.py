@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from .line_profile import LineProfile
 
 FORMAT = 1
-#: The numbers of a file are smaller, so that their differences and sums have 64 bits.
-_MOST = 1 << 62
+#: The numbers of a file are smaller, so that their differences and sums have 64 bits; a client's own may have 64.
+_MOST, _MOST_OF_CLIENTS = 1 << 62, 1 << 65
+_OF_CLIENTS = ("priority", "timeout")
 
 
 class RecordingError(Explained, ValueError):
@@ -192,7 +193,8 @@ def _restore(about: dict[str, Any], arrays: Any) -> Recording:
                 raise RecordingError(f"table {table} has other columns than this version")
             later = len(ring.columns) - len(columns)  # columns that an older version did not have
             rows = np.pad(arrays[f"{index}.{table}"], ((0, 0), (0, later)))
-            _check(rows, f"table {table}")
+            most = [_MOST_OF_CLIENTS if name in _OF_CLIENTS else _MOST for name in ring.columns]
+            _check(rows, f"table {table}", np.array(most, np.float64))
             ring.restore(int(total), rows)
         record.ids.extend((int(row), str(text)) for row, text in entry["ids"] if int(row) < record.requests.total)
         if record.requests.by_column()["batch"].max(initial=-1) >= record.batches.total:
@@ -208,9 +210,9 @@ def _restore(about: dict[str, Any], arrays: Any) -> Recording:
     return recording
 
 
-def _check(numbers: NDArray[np.float64], place: str) -> None:
-    if not (np.abs(numbers) < _MOST).all():  # false for NaN
-        raise RecordingError(f"{place}: a number is not finite, or has more than 62 bits")
+def _check(numbers: NDArray[np.float64], place: str, most: NDArray[np.float64] | int = _MOST) -> None:
+    if not (np.abs(numbers) < most).all():  # false for NaN
+        raise RecordingError(f"{place}: a number is not finite, or is too large")
 
 
 def _mark(number: int, time: int, kind: str, text: str, serial: int = 0) -> Mark:

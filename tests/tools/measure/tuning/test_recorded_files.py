@@ -25,6 +25,7 @@ SENT = st.builds(
     columns=st.sampled_from([2, 2, 3]),
     timeout=st.integers(0, 6),
     cancels=st.sampled_from([False] * 9 + [True]),
+    priority=st.sampled_from([0, 1, (1 << 64) - 1]),
 )
 POLICY = "default_queue_policy { default_timeout_microseconds: 9 max_queue_size: 5 allow_timeout_override: true }"
 CONFIG = config_of(f"max_batch_size: 4 dynamic_batching {{ {POLICY} }} instance_group {{ count: 2 }}")
