@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import json
 import os
@@ -111,7 +110,7 @@ def _run_notebook(path: Path, timeout: float) -> Suite:
         fix = f"run `{sys.executable} -m ipykernel install --sys-prefix --name {error.name}`"
         return Suite(str(path), f"its kernel {error.name!r} is not installed here: {fix}")
     except (OSError, RuntimeError) as error:
-        atexit.unregister(client._cleanup_kernel)  # it would end a kernel that does not run
+        client.km = client.create_kernel_manager()  # nbclient ends its manager's kernel at exit, and has none left
         return Suite(str(path), f"its kernel does not start: {error}")
     printed = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
     return Suite(str(path), json.loads(printed.partition(_MARK)[2].splitlines()[0]))

@@ -73,7 +73,7 @@ def build_of(opened: OpenedRepository, name: str, include: Sequence[str]) -> Ope
     model = opened.workspace.server.model(name) if opened.is_served_from_here(name) else None
     model = model if model is not None and model.ready() else None
     backend = _own_backend(opened, name)
-    return OpenedBuild(name, directory, model, opened.path, include, warnings, backend)
+    return OpenedBuild(name, directory, model, root=opened.path, include=include, warnings=warnings, backend=backend)
 
 
 def _find_exported(opened: OpenedRepository, name: str) -> tuple[Path, Sequence[str]]:
