@@ -48,14 +48,14 @@ def read_request(sent: Mapping[str, Any], model: str) -> InferenceRequest:
         request_id=sent.get("id") or "",
         correlation_id=sequence if isinstance(sequence, str) else int(sequence),
         flags=flags,
-        priority=_unsigned(fields, "priority"),
-        timeout=_unsigned(fields, "timeout"),
+        priority=_read_unsigned(fields, "priority"),
+        timeout=_read_unsigned(fields, "timeout"),
         parameters={name: value for name, value in parameters.items() if not name.startswith("triton_")} or None,
         requested_outputs=[each["name"] for each in sent.get("outputs") or ()],
     )
 
 
-def _unsigned(fields: Mapping[str, ParameterValue], name: str) -> int:
+def _read_unsigned(fields: Mapping[str, ParameterValue], name: str) -> int:
     sent = fields.get(name, 0)
     try:
         value = int(sent)

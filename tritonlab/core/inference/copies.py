@@ -51,6 +51,6 @@ class Copies:
         self, request: InferenceRequest, device: int, *, to_device: int = 0, to_host: int = 0, simulated: bool
     ) -> None:
         """Report how many bytes of a request's tensors were copied from the host to a GPU, or back."""
-        hook, sizes = self._instruments.bytes_copied, (to_device, to_host)
-        if hook is not None and any(sizes):
-            hook(request.model_name, request.serial, device, *sizes, simulated, self._clock.now())
+        hook = self._instruments.bytes_copied
+        if hook is not None and (to_device or to_host):
+            hook(request.model_name, request.serial, device, to_device, to_host, simulated, self._clock.now())

@@ -195,7 +195,7 @@ class MetricRegistry:
     def _custom(self, model: str) -> list[PrintedFamily]:
         """Return the custom families, with the samples of one model or all."""
 
-        def is_wanted(labels: _Labels, sample: _Sample) -> bool:
+        def is_printed(labels: _Labels, sample: _Sample) -> bool:
             makers = [self._makers[handle] for handle in sample.handles]
             return not model or ("model", model) in labels or model in makers
 
@@ -208,7 +208,7 @@ class MetricRegistry:
                     [
                         line
                         for labels, sample in family.samples.items()
-                        if is_wanted(labels, sample)
+                        if is_printed(labels, sample)
                         for line in sample.lines(family.kind, labels)
                     ],
                 )

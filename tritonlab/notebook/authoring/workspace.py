@@ -120,7 +120,7 @@ class Workspace:
         base: str | PathLike[str] | None = None,
         sample: Mapping[str, Any] | None = None,
     ) -> Model:
-        """Write the model, load it, and return it READY. Further arguments are those of `tritonlab.load`.
+        """Write the model, load it, and return it READY. `tritonlab.load` documents the other arguments.
 
         Args:
             options: None keeps the options of the last load if `source` is None.

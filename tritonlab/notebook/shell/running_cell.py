@@ -185,9 +185,9 @@ class WaitingNotice(Instrument):
 def show_failures(shell: Any, show: Callable[[FailureCapsule], None]) -> None:
     """Call `show` with the capsule of each cell that fails from now on, in place of any other such function."""
 
-    def ended(result: Any) -> None:
+    def show_failure(result: Any) -> None:
         capsule = getattr(result.error_in_exec, "capsule", None)
         if isinstance(capsule, FailureCapsule):
             show(capsule)
 
-    follow_cells(shell, post_run_cell=ended)
+    follow_cells(shell, post_run_cell=show_failure)

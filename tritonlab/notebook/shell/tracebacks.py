@@ -231,7 +231,7 @@ class Tracebacks:
         """Return the author's frames above ours, from the cell to the call of tritonlab; None if a magic was run."""
         calling = itertools.takewhile(lambda entry: not _is_ours(entry), _entries(error.__traceback__))
         callers = list(itertools.dropwhile(_of_ipython, calling))
-        return None if any(map(_of_ipython, callers)) else _linked(callers)
+        return None if any(map(_of_ipython, callers)) else _link_entries(callers)
 
 
 def install(tracebacks: Tracebacks) -> None:
@@ -269,7 +269,7 @@ def as_exception(remote: RemoteException, callers: TracebackType | None = None) 
             exception.__context__ = cause
         else:
             exception.__cause__ = cause
-    return exception.with_traceback(_linked([*_entries(callers), *map(_traceback_at, frames)]))
+    return exception.with_traceback(_link_entries([*_entries(callers), *map(_traceback_at, frames)]))
 
 
 def _stand_in(remote: RemoteException) -> BaseException:
@@ -307,7 +307,7 @@ def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-def _linked(entries: Sequence[TracebackType]) -> TracebackType | None:
+def _link_entries(entries: Sequence[TracebackType]) -> TracebackType | None:
     """Return a traceback of these entries, outermost first; None if there are none."""
     trace = None
     for entry in reversed(entries):

@@ -70,7 +70,7 @@ class ResponseCache:
                 return None
             self._hits += 1
             self._entries.move_to_end((owner, key))
-        return InferenceResponse(outputs=_copied(entry.outputs), parameters=dict(entry.parameters))
+        return InferenceResponse(outputs=_copy_tensors(entry.outputs), parameters=dict(entry.parameters))
 
     def insert(self, owner: object, key: bytes, response: InferenceResponse) -> bool:
         """Store an answer; returns False if the key has one. Raises InvalidArgumentError above the cache's size."""
@@ -80,7 +80,7 @@ class ResponseCache:
             raise InvalidArgumentError(
                 f"Requested byte_size: {size} is greater than total cache size: {self._size}"  # Triton's words
             )
-        entry = _Entry(_copied(response.outputs), dict(response.parameters), size)
+        entry = _Entry(_copy_tensors(response.outputs), dict(response.parameters), size)
         with self._lock:
             if (owner, key) in self._entries:
                 return False
@@ -235,5 +235,5 @@ def request_key(request: InferenceRequest, outputs: frozenset[str]) -> bytes:
     return digest.digest()
 
 
-def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.copy() for name, tensor in tensors.items()}

@@ -29,7 +29,7 @@ class Announcer:
         self.log.add(LogRecord.from_server(level, text))
 
     def _tell(self, hook: Callable[..., None] | None, *facts: object) -> None:
-        """Call a hook, if somebody listens, with the time after the facts."""
+        """Call a hook that has listeners, with the facts and then the time."""
         if hook is not None:
             hook(*facts, self._clock.now())
 
